@@ -23,7 +23,7 @@ _EVENT_COLUMNS = (
     "relayed",
     "frames",
     "stuck",
-    "holes",
+    "missing",
     "waiting",
 )
 _RECOVERY_COLUMNS = (
@@ -40,7 +40,7 @@ _DURABLE_COLUMNS = ("node", "client", "subscription", "state", "events", "KiB", 
 _LINK_COLUMNS = ("link", "by", "state")
 _TRAFFIC_COLUMNS = (
     *("link", "out", "KiB out", "in", "KiB in"),
-    *("full", "again", "lost", "repeated"),
+    *("full", "redials", "lost", "resent"),
 )
 _TEXT_COLUMNS = frozenset(
     {"client", "subscription"} | {"node", "leads", "state", "link", "by", "archive", "replayer"}
@@ -118,7 +118,7 @@ def _node_row(sample: Sample) -> list[str]:
     if status is None:
         # The row names the place already.
         error = sample.error.replace(f" at {sample.endpoint}", "")
-        return [one_line(sample.endpoint), *[""] * 5, f"gone: {one_line(error)}"]
+        return [one_line(sample.endpoint), *[""] * 5, f"unreachable: {one_line(error)}"]
     sessions = str(len(status.get("sessions", ())))
     network = status.get("network")
     if not isinstance(network, Mapping):

@@ -139,7 +139,7 @@ def _format_member(member: Mapping[str, Any]) -> str:
 
 def _format_unit(unit: Mapping[str, Any]) -> str:
     gateways = [f"{each.get('near')} - {each.get('far')}" for each in unit.get("gateways", ())]
-    known = "" if unit.get("wants_known") else ", wants not known"
+    known = "" if unit.get("wants_known") else ", interest not known"
     over = f", gateways {', '.join(gateways)}" if gateways else ""
     return f"{unit.get('unit')} by {unit.get('next_hop')}{over}{known}"
 

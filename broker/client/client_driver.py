@@ -1,4 +1,4 @@
-"""What a client does between its users and its connections: it carries the core's effects out."""
+"""Driver of the client's core: carries out its effects between users and connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from broker.wire.stack import session_layers
 
 @implementer(IStackReceiver)
 class ClientDriver:
-    """One client's part of all its sessions, one after another. `Client` is what users see."""
+    """One client's side of its sessions, one after another. `Client` adds the users' methods."""
 
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         self._loop = loop
@@ -77,50 +77,48 @@ class ClientDriver:
         self._closed: Promise | None = None
         self._is_stopped = False
         self.last_error: BrokerError | None = None
-        """Why the newest attempt or connection failed; None while all is well."""
+        """The error of the newest attempt or connection; None while connected."""
         self.welcome: Welcome | None = None
-        """What the node said of itself at the newest greeting."""
+        """The node's Welcome in the newest handshake."""
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
-        """Told True when connected, False with the reason when not."""
+        """Called with True when connected, with False and the reason when not."""
         self.trouble: BrokerError | None = None
-        """Why the node takes no publications for now (its disk is full); None while it does.
-        They wait in the outbox and are sent again by themselves."""
+        """The reason that the node takes no publications now (its disk is full); None while it
+        takes them.
+
+        They wait in the outbox and are sent again.
+        """
         self.on_trouble: Callable[[BrokerError | None], None] | None = None
-        """Told when `trouble` comes, and None when it is over."""
+        """Called with `trouble` when it begins, and with None when it ends."""
 
     # ------------------------------------------------------------------ for subscriptions
 
     def mark_processed(self, number: int, item: Any) -> None:
-        """A subscription's user has processed something."""
         self._apply_effects(self._core.mark_processed(number, item, self._loop.clock.seconds()))
 
     def discard(self, item: Any) -> None:
-        """A subscription's user will not look at something that arrived."""
+        """Release an item that no user will read."""
         self._apply_effects(self._core.discard(item))
 
     def end_subscription(self, number: int, forget: bool) -> None:
-        """A subscription's user wants no more."""
         self._apply_effects(self._core.unsubscribe(number, forget=forget))
 
     def position_of(self, number: int) -> Any:
-        """How far a subscription was processed."""
         return self._core.position_of(number)
 
     def duplicates_of(self, number: int) -> int:
-        """How many events came again for a subscription, and were dropped."""
         return self._core.duplicates_of(number)
 
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Messages of the node, in order."""
         now = self._loop.clock.seconds()
         for index, data in enumerate(batch):
             try:
                 effects = self._core.receive_message(data, now)
             except BrokerError as error:
-                # What the stack has delivered it will not deliver again: only a new session, which
-                # begins where this one has got to, can mend that.
+                # The stack delivers nothing twice. Only a new session, which begins at the
+                # subscriptions' positions, can repair that.
                 self.last_error = error
                 self._driver.consumed(len(batch) - index)
                 self._apply_effects(self._core.positions.end_session())
@@ -128,14 +126,13 @@ class ClientDriver:
                 return
             self._apply_effects(effects)
         if self._resumed:
-            # A link that breaks often may still carry a session on. A session that begins anew
-            # could repeat what ended the one before.
+            # A resumed session made progress. A new session could repeat the cause that ended the
+            # one before.
             self._backoff.progressed()
         if self._core.outbox.has_unsent:
             self._flush_soon()
 
     def view_changed(self, view: View) -> None:
-        """The connection came or went."""
         if view.state is LinkState.CONNECTED:
             self.last_error = None
             self._backoff.up(self._loop.clock.seconds())
@@ -159,7 +156,6 @@ class ClientDriver:
                 self._connection.lost(view.error or self.last_error)
 
     def writable_changed(self, writable: bool) -> None:
-        """The session takes more, or no more for now."""
         if writable:
             self._flush()
 
@@ -167,13 +163,13 @@ class ClientDriver:
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome
-        # What a node sends may be longer than what it takes: an answer to many events.
+        # A node's message may exceed the limit for ours: an answer about many events.
         channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
         self._driver.attach(channel)
 
     def _flush_soon(self) -> None:
         if not self._flush_scheduled:
-            # Whatever is published in this turn goes out as one batch.
+            # Events published in one turn of the loop leave as one batch.
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 
@@ -231,13 +227,12 @@ class ClientDriver:
             self.on_state(False, self.last_error)
 
     def _abandon_closing(self) -> None:
-        """The time to close in good order is over."""
         self._core.positions.abandon_closing()
         self._end_connection()
 
     def _end_connection(self) -> None:
         if self._driver.attached:
-            # Over when the last bytes have left, which takes the driver limited time.
+            # The driver ends it when the last bytes have left, within a limited time.
             self._driver.close()
         else:
             self._connection.stop()
@@ -247,7 +242,7 @@ class ClientDriver:
         self._flush()
 
     def _connection_stopped(self, error: BrokerError | None) -> None:
-        """The end, wanted or not: whoever still waits for something is notify."""
+        """Settle everything that still waits: the client has ended."""
         self._is_stopped = True
         self._error = error
         self._core.session_down()

@@ -1,6 +1,6 @@
-"""A client's connection: dial, greet, hand over, and again with back-off (Q1).
+"""A client's connection: dial, handshake, attach to the stack, and retry with backoff (Q1).
 
-The life of it is a machine; `docs/protocols/session.md` shows the same table.
+The lifecycle is a state machine; `docs/protocols/session.md` shows the same table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.wire import messages
 from broker.wire.messages import Hello, Refuse, Welcome
 
-#: What trying again can not mend: the user has to change something.
+#: Errors that a retry can not fix: the user has to change something.
 FATAL = (
     AuthenticationFailed,
     BadName,
@@ -44,13 +44,13 @@ HANDSHAKE_TIMEOUT = 10.0
 
 
 class ConnectionMachine(Protocol):
-    """The inputs of the machine."""
+    """Inputs of the machine."""
 
     def start(self) -> None: ...
     def dialled(self, channel: ISocketChannel) -> None: ...
     def welcomed(self, welcome: Welcome) -> None: ...
     def lost(self, error: BrokerError | None) -> None:
-        """The attempt failed, or the connection broke, and another may succeed."""
+        """The attempt failed or the connection broke; a retry may succeed."""
 
     def rejected(self, error: BrokerError) -> None:
         """No further attempt can succeed."""
@@ -61,35 +61,33 @@ class ConnectionMachine(Protocol):
 
 @attrs.define(eq=False)
 class Connection:
-    """What the machine works on."""
-
     loop: Loop
     endpoints: Sequence[str]
     make_hello: Callable[[], Hello]
     attach: Callable[[ISocketChannel, Welcome], None]
-    """Told when a connection is accepted; from then on the channel is the stack's."""
+    """Called when a connection is accepted; from then on the channel belongs to the stack."""
     on_down: Callable[[BrokerError | None], None]
-    """Told when an attempt failed or a connection broke; the next attempt follows."""
+    """Called when an attempt failed or a connection broke; the next attempt follows."""
     on_stopped: Callable[[BrokerError | None], None]
-    """Told once at the end; the error that forbids to go on, or None."""
+    """Called once at the end, with the fatal error or None."""
     backoff: Backoff = attrs.field(factory=Backoff)
     """Its owner calls `up` when a session is established."""
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
     cancel_dial: Callable[[], object] | None = None
-    """Gives the present attempt to dial up."""
+    """Cancels the current attempt to dial."""
 
     @property
     def endpoint(self) -> str:
-        """The endpoint of the present attempt: they take turns."""
+        """Endpoint of the current attempt; attempts rotate through all endpoints."""
         return self.endpoints[self.attempts % len(self.endpoints)]
 
 
 _builder = TypeMachineBuilder(ConnectionMachine, Connection)
 _idle = _builder.state("idle")
 _dialling = _builder.state("dialling")
-_handshaking = _builder.state("greeting")
+_handshaking = _builder.state("handshaking")
 _attached = _builder.state("attached")
 _waiting = _builder.state("waiting")
 _stopped = _builder.state("stopped")
@@ -111,7 +109,9 @@ def _send_hello(
     connection.channel = channel
     channel.send([messages.encode(connection.make_hello())])
     connection.timer = connection.loop.clock.callLater(
-        HANDSHAKE_TIMEOUT, machine.lost, PeerSilent("the node did not answer the greeting")
+        HANDSHAKE_TIMEOUT,
+        machine.lost,
+        PeerSilent("the node did not answer the handshake; check that a node listens there"),
     )
     channel.receiver = _HandshakeReceiver(machine, channel)
 
@@ -172,7 +172,6 @@ _stopped.upon(ConnectionMachine.lost).to(_stopped).returns(None)
 _stopped.upon(ConnectionMachine.rejected).to(_stopped).returns(None)
 _stopped.upon(ConnectionMachine.stop).to(_stopped).returns(None)
 
-#: Makes the machine of a `Connection`.
 make_connection_machine: Callable[[Connection], ConnectionMachine] = _builder.build()
 
 
@@ -193,8 +192,6 @@ def _drop(connection: Connection, error: BrokerError | None) -> None:
 
 @implementer(ISocketReceiver)
 class _HandshakeReceiver:
-    """Waits for the node's answer to the greeting."""
-
     def __init__(self, machine: ConnectionMachine, channel: ISocketChannel) -> None:
         self._machine: ConnectionMachine | None = machine
         self._channel = channel
@@ -205,7 +202,7 @@ class _HandshakeReceiver:
         try:
             answer = messages.decode(packets[0])
             if not isinstance(answer, Welcome | Refuse):
-                raise ProtocolError("the other end does not answer as a node does")
+                raise ProtocolError("the peer did not answer as a node; check the endpoint")
         except BrokerError as error:
             self._release_machine().lost(error)
             return
@@ -224,10 +221,9 @@ class _HandshakeReceiver:
             self._release_machine().lost(error)
 
     def writable_changed(self, writable: bool) -> None:
-        """A greeting fills no buffer."""
+        """A Hello fills no buffer."""
 
     def _pass_on(self, packets: Sequence[bytes]) -> None:
-        """The node's stack speaks right behind its welcome: that is for ours."""
         receiver = self._channel.receiver
         if packets and receiver is not None and receiver is not self:
             receiver.packets_received(packets)

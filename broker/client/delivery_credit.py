@@ -1,14 +1,14 @@
-"""How many deliveries may have arrived and wait for the user: credit in bytes, as a running total.
+"""Credit for deliveries, in bytes, as a running total per session.
 
-The limit is what has arrived in this session plus the room that is left. It is told to the node
-when a quarter of the window was freed, or when the node has used up what it was told.
+The limit is the bytes that arrived in this session plus the free part of the window. It is sent
+when a quarter of the window was freed, or when the node has used the previous limit.
 """
 
 from __future__ import annotations
 
 
 class DeliveryCredit:
-    """Counts what waits for the user, over sessions, and what one session may send."""
+    """Unprocessed bytes over all sessions, and the limit of the current one."""
 
     def __init__(self, window_bytes: int) -> None:
         self._window = window_bytes
@@ -17,22 +17,23 @@ class DeliveryCredit:
         self._sent_limit = 0
 
     def begin_session(self) -> int:
-        """A session begins anew: its first limit. What waits from former ones counts still."""
+        """Return the first limit of a new session.
+
+        Unprocessed deliveries of previous sessions still count.
+        """
         self._arrived = 0
         self._sent_limit = self._compute_limit()
         return self._sent_limit
 
     def add_delivery(self, size: int) -> None:
-        """A delivery has arrived."""
         self._arrived += size
         self._unprocessed += size
 
     def release_delivery(self, size: int) -> None:
-        """A delivery was taken, or is not wanted."""
         self._unprocessed -= size
 
     def next_limit(self) -> int | None:
-        """The limit to tell the node now; None while what it knows is good enough."""
+        """Return the limit to send now; None while the previous one suffices."""
         limit = self._compute_limit()
         used_up = self._sent_limit <= self._arrived
         if limit - self._sent_limit < (1 if used_up else self._window // 4):

@@ -1,10 +1,11 @@
-"""Which events a subscription has known, by EventId: so one that comes again is dropped (A15).
+"""Filter of repeated events by EventId (A15).
 
-The same event has two places when its publisher was cut off and sent it again to another node;
-and what a node gave out before it died comes again from the next one. Remembered are windows of
-1024 sequence numbers of one publisher (ClientId and incarnation), in two generations: when the
-younger one is full it becomes the older, and the older goes, but for what was used meanwhile. What
-a window held that has gone would be taken for new.
+An event has two places if its publisher was cut off and sent it again to another node. Events that
+a node delivered before it died come again from the next one.
+
+The filter stores windows of 1024 sequence numbers of one publisher (ClientId and incarnation) in
+two generations. When the younger generation is full it becomes the older, and the older is dropped
+except for windows used meanwhile. Events of a dropped window would count as new.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from collections.abc import Sequence
 
 from broker.client.received import ReceivedEvent
 
-#: Windows of a generation, of some 300 bytes each: the newest 2 million events of a busy publisher
-#: are remembered at least, or the newest of 2000 quiet ones.
+#: Windows of a generation, of some 300 bytes each. At least the newest 2 million events of a busy
+#: publisher are stored, or the newest of 2000 quiet ones.
 GENERATION_WINDOWS = 2048
-#: Sequence numbers of one window, as a power of two: one integer's bits, fast to copy.
+#: Sequence numbers of a window, as a power of two: one integer's bits are fast to copy.
 _WINDOW_BITS = 10
 _WINDOW_MASK = (1 << _WINDOW_BITS) - 1
 
 
 class DuplicateFilter:
-    """A bounded memory of EventIds."""
+    """A bounded set of EventIds."""
 
     def __init__(self, generation: int = GENERATION_WINDOWS) -> None:
         self._generation = generation
@@ -34,7 +35,7 @@ class DuplicateFilter:
         return len(self._younger) + len(self._older)
 
     def drop_duplicates(self, events: Sequence[ReceivedEvent]) -> Sequence[ReceivedEvent]:
-        """Those that were not here before; from now on they were."""
+        """Return the events that are new, and store them."""
         if len(events) == 1:
             return self._check_each(events)
         ids = [event.header.event_id for event in events]
@@ -48,7 +49,7 @@ class DuplicateFilter:
             or not clients.count(client) == incarnations.count(incarnation) == count
         ):
             return self._check_each(events)
-        # Mostly all are of one publisher, in its order: then they are one look-up.
+        # Fast path: consecutive events of one publisher need one lookup.
         key = client, incarnation, first >> _WINDOW_BITS
         known = self._younger.get(key)
         if known is None:
@@ -78,7 +79,7 @@ class DuplicateFilter:
         return found if len(found) < len(events) else events
 
     def _promote_window(self, key: tuple[str, int, int]) -> int:
-        """A window that is none of the younger generation becomes one: what it held."""
+        """Move a window into the younger generation, and return its bits."""
         known = self._older.pop(key, 0)
         if len(self._younger) >= self._generation:
             self._older = self._younger

@@ -1,4 +1,4 @@
-"""What the client's core asks for, and what arrives for a subscription."""
+"""Effects of the client's core, and the items that a subscription receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.wire.fields import WireTimes
 
 @attrs.define(eq=False)
 class SharedDelivery:
-    """Counts how many subscriptions have yet to take their part of one delivery."""
+    """Counts the subscriptions that have yet to process their part of one delivery."""
 
     remaining: int
     size: int
@@ -24,14 +24,12 @@ class SharedDelivery:
 
 @attrs.frozen
 class Send:
-    """Give this message to the stack."""
-
     data: bytes
 
 
 @attrs.frozen
 class PublicationSettled:
-    """A publication's result, for the waiter that came with it."""
+    """Result of a publication, for the waiter that came with it."""
 
     waiter: Any
     result: Receipt | BrokerError
@@ -39,18 +37,16 @@ class PublicationSettled:
 
 @attrs.frozen
 class EventBatch:
-    """Events that one message brought for one subscription. Tell `ClientCore.mark_processed` when done."""
+    """Events of one message for one subscription; `ClientCore.mark_processed` takes it back."""
 
     events: Sequence[ReceivedEvent]
     delivery: SharedDelivery
     position: Position = Position()
-    """Up to here nothing is missing when they are processed; empty where something may be."""
+    """Nothing is missing up to here once they are processed; empty where something may be."""
 
 
 @attrs.frozen
 class SubscriptionAccepted:
-    """The node took the subscription."""
-
     warnings: tuple[str, ...]
     stored_position: Position | None
 
@@ -66,11 +62,10 @@ class PositionMoved:
 
 @attrs.frozen
 class SubscriptionEnded:
-    """The subscription ended; `error` is None if the client asked for it."""
+    """The subscription ended; `error` is None if the client ended it."""
 
     error: BrokerError | None
     position: Position = Position()
-    """How far it was processed."""
 
 
 Item: TypeAlias = (
@@ -86,32 +81,28 @@ Item: TypeAlias = (
 
 @attrs.frozen
 class ItemArrived:
-    """Something for the subscription with this number, in order."""
-
     number: int
     item: Item
 
 
 @attrs.frozen
 class ResumePoint:
-    """Where a durable subscription was left."""
+    """Position at which a durable subscription resumes."""
 
     position: Position
     node: str = ""
-    """Address of the node at which it flowed last; empty if not known."""
+    """Address of the node at which it was last active; empty if unknown."""
 
 
 @attrs.frozen
 class SavePositions:
-    """Durable subscriptions of this client by name, for its next process."""
+    """Save these resume points, by subscription name, for the client's next process."""
 
     resume_points: Mapping[str, ResumePoint]
 
 
 @attrs.frozen
 class RequestAnswered:
-    """The answer to a question."""
-
     request: int
     content: Any
     error: BrokerError | None
@@ -119,22 +110,20 @@ class RequestAnswered:
 
 @attrs.frozen
 class MessagesConsumed:
-    """So many messages of the node are done with: credit for the stack."""
+    """Return credit to the stack for this many messages."""
 
     count: int
 
 
 @attrs.frozen
 class PublishingBlocked:
-    """The node takes no publications for now, and why; None when it takes them again."""
+    """The node takes no publications now, for this reason; None when it takes them again."""
 
     error: BrokerError | None
 
 
 @attrs.frozen
 class SessionEnded:
-    """The node ended the session, and why."""
-
     error: BrokerError
 
 

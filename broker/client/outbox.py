@@ -1,9 +1,9 @@
-"""What was published and is not yet acknowledged (P8, Q9).
+"""Publications that are not acknowledged yet (P8, Q9).
 
-Events leave in batches, in order. A batch stays until the node says what became of it; a node that
-could take nothing of a batch gets it again, with all later ones behind it, so order is kept. It is
-not sent before everything sent so far is answered: an answer names a batch, not a copy of it, so
-one that speaks of the first copy must not be taken for one about the second.
+Events leave in batches, in order. A batch stays until the node has reported its result. If the node
+could take nothing of a batch, the batch and all later ones are sent again, so order holds. They
+wait until everything sent so far is answered. An answer names a batch, not a copy of it, so an
+answer to the first copy could be taken for one to the second.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from broker.event.place import Place
 from broker.wire.batches import encode_batch
 from broker.wire.messages import Published
 
-#: A batch is closed when it holds so much, even if more is published in the same moment.
+#: Bounds of a batch, even if more is published at the same moment.
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
-#: Room that a frame keeps for what is around a batch's documents: 5 bytes each, and headers.
+#: Bytes of a frame beside a batch's documents: 5 for each, and headers.
 _FRAME_OVERHEAD: Final = 5 * BATCH_EVENTS + 1024
-#: A node's limits of an event and of a frame, in bytes.
+#: Bytes of an event and of a frame that a node takes.
 Limits: TypeAlias = tuple[int, int]
 NO_LIMITS: Final[Limits] = (maxsize, maxsize)
-#: Nothing more is sent while so much is not answered: what is sent is in memory twice.
+#: Bound of unanswered bytes: sent documents are in memory twice.
 MAX_UNANSWERED_BYTES = 8 << 20
 
 
 def too_large_error(document: bytes, limit: int) -> TooLarge:
-    """The error for a document that the node does not take."""
-    return TooLarge(f"the event has {len(document)} bytes, the node takes {limit}")
+    """Return the error for a document that exceeds the node's limit."""
+    return TooLarge(f"the event has {len(document)} bytes, the node takes at most {limit}")
 
 
 @attrs.define(eq=False)
@@ -45,7 +45,7 @@ class _Batch:
     documents: list[bytes] = attrs.field(factory=list)
     ids: list[EventId] = attrs.field(factory=list)
     waiters: list[Any] = attrs.field(factory=list)
-    """One per event, given back with its result."""
+    """One per event, returned with its result."""
     size: int = 0
     sent: bool = False
 
@@ -60,22 +60,22 @@ class Outbox:
         self._pending: deque[_Batch] = deque()
         self._next_number = 1
         self._sent_batches = 0
-        """How many of the pending batches are sent: always the oldest."""
+        """Number of sent batches, always the oldest."""
         self._unanswered = 0
-        """How many messages of this session have yet to be answered."""
+        """Number of unanswered messages of this session."""
         self._is_requeued = False
         self._sent_bytes = 0
         self.events = 0
         self.bytes = 0
 
     def add(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Queue one event. `waiter` is anything; it comes back with the event's result.
+        """Queue one event. `waiter` is any object; it is returned with the event's result.
 
         Raises `TooLarge` for an event that does not fit into an empty outbox.
         """
         if len(document) > self._max_bytes:
             raise TooLarge(
-                f"the event has {len(document)} bytes, the outbox holds {self._max_bytes}"
+                f"the event has {len(document)} bytes, the outbox holds at most {self._max_bytes}"
             )
         if self.events >= self._max_events or self.bytes + len(document) > self._max_bytes:
             raise Overloaded(
@@ -102,7 +102,7 @@ class Outbox:
         last.size += len(document)
 
     def next_unsent(self) -> bytes | None:
-        """The PUBLISH message of the oldest batch that waits to be sent; it counts as sent now."""
+        """Return the PUBLISH message of the oldest unsent batch, and mark the batch as sent."""
         if (self._is_requeued and self._unanswered) or self._sent_bytes >= MAX_UNANSWERED_BYTES:
             return None
         self._is_requeued = False
@@ -116,28 +116,27 @@ class Outbox:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether batches wait to be sent."""
         return self._sent_batches < len(self._pending)
 
     @property
     def can_resend(self) -> bool:
-        """Whether batches were sent back, and nothing keeps them from being sent again."""
+        """True if batches were requeued and may be sent again now."""
         return self._is_requeued and not self._unanswered
 
     def settle_batch(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
-        """(waiter, result) for every event of an answered batch. Answers come in order.
+        """Return (waiter, result) of each event of the answered batch. Answers come in order.
 
-        Raises `ProtocolError`, and settles nothing, if this is not the answer to that batch.
+        Raises `ProtocolError`, and settles nothing, if the answer does not fit the batch.
         """
         if not self._sent_batches or self._pending[0].number != published.batch:
-            raise ProtocolError(f"the node answered batch {published.batch}, which is not next")
+            raise ProtocolError(f"the node answered batch {published.batch} out of order")
         batch = self._pending[0]
         refused = dict(published.refused)
         duplicates = set(published.duplicates)
         reported = refused.keys() | duplicates
         count = len(batch.documents)
         if published.accepted + len(reported) != count or max(reported, default=0) >= count:
-            raise ProtocolError(f"the answer to batch {batch.number} is not about all its events")
+            raise ProtocolError(f"the answer to batch {batch.number} does not cover all its events")
         if published.accepted and not published.first:
             raise ProtocolError("the node accepted events without giving a place")
         self._pending.popleft()
@@ -161,15 +160,15 @@ class Outbox:
         return results
 
     def requeue_from(self, number: int) -> None:
-        """The node took nothing from batch `number` on: they are to be sent again."""
+        """Send batch `number` and all later ones again: the node took nothing of them."""
         if not self._unanswered:
-            raise ProtocolError(f"the node sent back batch {number}, which it does not have")
+            raise ProtocolError(f"the node returned batch {number}, which was not sent")
         self._unanswered -= 1
         self._is_requeued = True
         self._mark_unsent(number)
 
     def requeue_all(self) -> None:
-        """The session began anew: whatever was not answered goes out again."""
+        """Send all unanswered batches again in a new session."""
         self._unanswered = 0
         self._is_requeued = False
         self._mark_unsent(0)
@@ -177,10 +176,10 @@ class Outbox:
     def apply_limits(
         self, max_event_bytes: int, max_frame_bytes: int
     ) -> list[tuple[Any, BrokerError]]:
-        """Fit everything to the limits of a node that has got nothing of it in this session.
+        """Fit unsent batches to the limits of a node that has received none of them.
 
-        Returns (waiter, error) for each event that is too large for it: sent, it would break the
-        connection, and so would every attempt to send it again.
+        Returns (waiter, error) of each event that is too large: sending it would break this
+        connection and each later one.
         """
         self._batch_bytes = max(1, min(BATCH_BYTES, max_frame_bytes - _FRAME_OVERHEAD))
         if all(
@@ -211,7 +210,6 @@ class Outbox:
                 self._sent_bytes -= batch.size
 
     def fail_all(self) -> list[Any]:
-        """Empty the outbox; the waiters whose events are not known to be durable."""
         waiters = [waiter for batch in self._pending for waiter in batch.waiters]
         self._pending.clear()
         self._sent_batches = self._sent_bytes = self._unanswered = 0

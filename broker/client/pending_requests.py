@@ -1,4 +1,4 @@
-"""Questions to the node that are not answered yet."""
+"""Requests to the node that are not answered yet."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from broker.wire.messages import MAX_CONTROL, Ask, encode
 
 
 class PendingRequests:
-    """Open questions by their number: a new session asks them again."""
+    """Unanswered requests by number; a new session sends them again."""
 
     def __init__(self) -> None:
         self._open: dict[int, Ask] = {}
 
     def add(self, ask: Ask) -> None:
-        """Keep a question; raises `TooLarge` or `BadName` for one that no message can hold."""
+        """Add a request. Raises `TooLarge` or `BadName` for one that no message can hold."""
         try:
             length = len(encode(attrs.evolve(ask, document=b"")))
         except UnicodeEncodeError as error:
-            raise BadName(f"the question can not be written: {error.reason}") from None
+            raise BadName(f"the request is not valid text: {error.reason}") from None
         if length > MAX_CONTROL:
-            raise TooLarge(
-                f"the question has {length} bytes, at most {MAX_CONTROL} can be asked"
-            )
+            raise TooLarge(f"the request has {length} bytes, at most {MAX_CONTROL} are allowed")
         self._open[ask.request] = ask
 
     def remove(self, request: int) -> None:
-        """The question is answered."""
         self._open.pop(request, None)
 
     def refuse_larger(self, max_bytes: int) -> list[RequestAnswered]:
-        """Answer the questions about events of more bytes than the node takes."""
+        """Answer the requests with events that exceed the node's limit."""
         refused = [ask for ask in self._open.values() if len(ask.document) > max_bytes]
         for ask in refused:
             del self._open[ask.request]
@@ -43,5 +40,4 @@ class PendingRequests:
         ]
 
     def all_open(self) -> list[Ask]:
-        """The open questions, the oldest first."""
         return list(self._open.values())

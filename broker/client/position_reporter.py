@@ -1,4 +1,4 @@
-"""Positions of one client: told to the node while it runs, and confirmed when it closes."""
+"""Position reports of one client: acknowledgements while it runs, a confirmation when it closes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from broker.event.place import Position
 from broker.wire import messages
 from broker.wire.messages import Acknowledge, Answer, Goodbye, Message
 
-#: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
+#: A subscription acknowledges after this many processed events, or after `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS: Final = 1000
 ACKNOWLEDGE_AFTER: Final = 0.5
 
 
 class PositionReporter:
-    """Sends positions of durable subscriptions, and ends the session when they are committed."""
+    """Acknowledges durable positions, and ends the session when the node has committed them."""
 
     def __init__(
         self,
@@ -26,14 +26,13 @@ class PositionReporter:
         resume_points: Mapping[str, ResumePoint],
         numbers: Iterator[int],
     ) -> None:
-        """`subscriptions` are the client's at any time; `numbers` gives those of questions."""
         self._subscriptions = subscriptions
         self._numbers = numbers
         self.resume_points = ResumePoints(resume_points)
         self.is_connected = False
         self.is_closing = False
         self.is_finished = False
-        """The session is over for this end: nothing is resume_points to say, or it gave up."""
+        """True if this end has nothing more to send in the session, or gave up."""
         self._acknowledge_at: float | None = None
         self._save_at: float | None = None
         self._confirm_at: float | None = None
@@ -41,7 +40,6 @@ class PositionReporter:
     def record_processed(
         self, subscription: SubscriptionState, position: Position, events: int, now: float
     ) -> None:
-        """The user has processed `events` events of a subscription, up to `position`."""
         if position.marks:
             subscription.processed_position = subscription.processed_position.merged(position)
         if subscription.request.durable:
@@ -54,11 +52,14 @@ class PositionReporter:
                 self._save_at = now + ACKNOWLEDGE_AFTER
 
     def acknowledge_positions(self) -> list[Effect]:
-        """Tell the positions that moved; with the next connection if there is none."""
+        """Return the acknowledgement of the positions that moved.
+
+        Without a connection they are acknowledged in the next one.
+        """
         self._acknowledge_at = None
         if not self.is_connected:
             return []
-        rows = []
+        positions = []
         for subscription in self._subscriptions.values():
             subscription.events_since_acknowledged = 0
             if (
@@ -66,11 +67,11 @@ class PositionReporter:
                 and subscription.processed_position != subscription.acknowledged_position
             ):
                 subscription.acknowledged_position = subscription.processed_position
-                rows.append((subscription.number, subscription.processed_position.to_wire()))
-        return [_send(Acknowledge(rows))] if rows else []
+                positions.append((subscription.number, subscription.processed_position.to_wire()))
+        return [_send(Acknowledge(positions))] if positions else []
 
     def save_positions(self) -> list[Effect]:
-        """Say what the next process of this client is to know of durable subscriptions."""
+        """Return the effect that saves the durable positions for the next process."""
         self._save_at = None
         for subscription in self._subscriptions.values():
             self.resume_points.update(subscription)
@@ -79,16 +80,15 @@ class PositionReporter:
     # ------------------------------------------------------------------ the end
 
     def end_session(self) -> list[Effect]:
-        """End the session in good order."""
         if not self.is_connected:
             return []
         self.is_finished = self.is_closing
         return [*self.acknowledge_positions(), _send(Goodbye())]
 
     def start_closing(self) -> list[Effect]:
-        """Begin to close: the session ends when the node has committed the positions.
+        """Start to close: the session ends when the node has committed the positions.
 
-        `finished` tells whether that is so far, and `is_settled` whether it came about.
+        Afterwards `is_finished` is True if that has happened already.
         """
         self.is_closing = True
         if self.is_confirmed:
@@ -97,16 +97,14 @@ class PositionReporter:
         return self.request_confirmation()
 
     def abandon_closing(self) -> None:
-        """Wait for the node no longer."""
         self.is_closing = self.is_finished = True
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the node has confirmed each position that moved in this process."""
+        """True if the node has confirmed each position that moved in this process."""
         return not self.resume_points.unconfirmed
 
     def request_confirmation(self) -> list[Effect]:
-        """While it closes: ask whether the node has committed the positions."""
         if not self.is_closing or self.is_finished or not self.is_connected:
             return []
         return [
@@ -115,24 +113,22 @@ class PositionReporter:
         ]
 
     def receive_confirmation(self, message: Answer, now: float) -> list[Effect]:
-        """The answer to that question."""
+        """Apply the node's answer; end the session if it covers all positions."""
         self.resume_points.apply_confirmation(message.request, message.content)
         if self.is_confirmed or message.error[0]:
-            # A node of an earlier version does not know the question: it can not confirm.
+            # A node of an earlier version rejects the request: it can not confirm.
             return self.end_session()
-        # The subscription may be on its way from another node.
+        # The subscription may still be moving here from another node.
         self._confirm_at = now + CONFIRMATION_INTERVAL
         return []
 
     # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is wanted."""
         times = (self._acknowledge_at, self._save_at, self._confirm_at)
         return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Do what is due."""
         effects: list[Effect] = []
         if self._acknowledge_at is not None and now >= self._acknowledge_at:
             effects += self.acknowledge_positions()

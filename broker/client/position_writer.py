@@ -1,4 +1,4 @@
-"""Writes a client's positions beside its loop: a disk may take its time."""
+"""Writing of a client's positions in another thread: a disk may block."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 class PositionWriter:
-    """One write at a time, of the newest positions; those that come meanwhile are written after."""
+    """Writes the newest positions, one write at a time."""
 
     def __init__(
         self, file: PositionsFile, run_in_thread: Callable[[Callable[[], None]], None]
     ) -> None:
-        """`run_in_thread` calls something in another thread."""
         self._file = file
         self._run_in_thread = run_in_thread
         self._lock = threading.Lock()
@@ -28,27 +27,26 @@ class PositionWriter:
         self._is_scheduled = False
         self._is_superseded = False
         self.error: BrokerError | None = None
-        """Why the newest write failed. The client goes on; its next process may get events again
-        that this one has processed."""
+        """The error of the newest write. The client continues; its next process may receive
+        processed events again."""
 
     def write_soon(self, durables: Mapping[str, ResumePoint]) -> None:
-        """Write these soon."""
         self._pending.append(durables)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._run_in_thread(self._write_in_thread)
 
     def write_now(self) -> None:
-        """Write what waits now, in this thread: the process may end."""
+        """Write pending positions in this thread, since the process may end."""
         self._write()
 
     def _write_in_thread(self) -> None:
-        # What came between the last look and this is taken up by the call that it makes itself.
+        # Positions that arrive from here on schedule a call of their own.
         self._is_scheduled = False
         self._write()
 
     def _write(self) -> None:
-        # Who has the turn takes the newest: an older one is never written after it.
+        # The holder of the lock writes the newest: an older one is never written after it.
         with self._lock:
             if not self._pending or self._is_superseded:
                 return

@@ -1,4 +1,4 @@
-"""A replay in resolved order: all of it is read before the first event is given out (M38)."""
+"""A replay in resolved order: all events are read before the first is returned (M38)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 
-#: Orders in which a replay can be asked for.
+#: Orders of a replay.
 PUBLISHER: Final = "publisher"
-"""Each origin's order and each publisher's, else by arrival."""
+"""The order of each origin and of each publisher, otherwise by arrival."""
 BUNDLE: Final = "bundle"
-"""By the bundles and constraints of EventLinkage."""
-#: What a replay in resolved order holds at most.
+"""The order of the bundles and constraints of EventLinkage."""
+#: Bounds of a replay in resolved order.
 MAX_EVENTS: Final = 100_000
 MAX_BYTES: Final = 256 << 20
 
 
 class ResolvedReplay(Subscription):
-    """A finite `Subscription` whose events change places as their linkage asks for.
+    """A finite `Subscription` whose events are sorted by their linkage.
 
-    Events in this order are not in the order of their origins. So `position` stays empty until the
-    last event is processed, and a replay that breaks off has nothing to go on from. A replay that
-    fails gives out nothing.
+    This order is not the order of the origins. So `position` stays empty until the last event is
+    processed, and an interrupted replay can not be resumed. A failed replay returns no event.
     """
 
     def __init__(
@@ -56,22 +55,21 @@ class ResolvedReplay(Subscription):
 
     @property
     def position(self) -> Position:
-        """Where the replay ends, once all of it is processed; before that it is empty."""
+        """The end of the replay once all of it is processed; empty before."""
         is_done = self.over and self._resolved is not None and not self._resolved
         return super().position if is_done else Position()
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """All events in resolved order, when the last has come; empty before that."""
+        """Return all events in resolved order once the last has arrived; none before."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event()) is not None:
             events.append(event)
         return events
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Nothing follows of it: there is no position in the middle."""
+        """Ignored: a replay in resolved order has no position before its end."""
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """End it early: nothing is given out. See `Subscription.unsubscribe`."""
         super().unsubscribe(forget=forget)
         self._held.clear()
         self._resolved = deque()
@@ -93,7 +91,7 @@ class ResolvedReplay(Subscription):
             if not isinstance(item, EventBatch):
                 self._pass_item(item)
                 continue
-            # The process that holds it is the one that asked: where that ends, so does the replay.
+            # Held events need no position: if this process ends, its replay ends too.
             self._owner.mark_processed(self._number, item)
             self._held += item.events
             self._held_bytes += sum(len(event.document) for event in item.events)
@@ -105,12 +103,12 @@ class ResolvedReplay(Subscription):
         self.mark_ended(
             ReplayTooLarge(
                 f"the replay has over {self._max_events} events or {self._max_bytes} bytes, more "
-                "than are held for resolved order: ask for a shorter time or fewer streams"
+                "than resolved order allows: request a shorter time or fewer streams"
             )
         )
 
     def mark_ended(self, error: BrokerError | None) -> None:
-        """See `Subscription.mark_ended`; the first reason counts."""
+        """The first error stays."""
         super().mark_ended(self._error or error)
 
     def _resolve_order(self) -> list[int]:
@@ -119,9 +117,9 @@ class ResolvedReplay(Subscription):
 
 
 def replay_factory(order: str, merge: Merging | None) -> Callable[..., Subscription]:
-    """Return what makes a replay in this order; raises `BadPosition` for an unknown order."""
+    """Return the constructor of a replay in this order. Raises `BadPosition` for an unknown one."""
     if order == BUNDLE:
         return partial(ResolvedReplay, merge)
     if order != PUBLISHER:
-        raise BadPosition(f"a replay has no order {order[:40]!r}: {PUBLISHER} or {BUNDLE}")
+        raise BadPosition(f"the order of a replay is {PUBLISHER} or {BUNDLE}, not {order[:40]!r}")
     return subscription_factory(merge)

@@ -1,7 +1,7 @@
-"""Positions of durable subscriptions that a client process leaves to the next one.
+"""Resume points of a client's durable subscriptions, for its next process.
 
-They go two ways: into the client's own file, where it has a state folder, and to the node. A
-position counts as handed over when the node has confirmed that it is committed.
+They go to the client's file, if it has a state folder, and to the node. A position is confirmed
+when the node reports it as committed.
 """
 
 from __future__ import annotations
@@ -15,60 +15,54 @@ from broker.event.place import Position
 from broker.wire import fields
 from broker.wire.messages import Ask
 
-#: The question whose answer names the committed position of each durable subscription.
+#: The node answers this request with the committed position of each durable subscription.
 POSITIONS_REQUEST: Final = "durable-positions"
-#: Seconds until the question is repeated, while the node stores less than it was told.
+#: Seconds until the request is repeated, while the node's positions are behind.
 CONFIRMATION_INTERVAL: Final = 0.5
 
 
 class ResumePoints:
-    """What one process knows of its client's durable subscriptions, by their names."""
+    """Resume points of one process, by subscription name."""
 
     def __init__(self, points: Mapping[str, ResumePoint]) -> None:
-        """`points` is what the previous process wrote."""
+        """`points` are those of the previous process."""
         self._points = dict(points)
         self.unconfirmed: dict[str, Position] = {}
-        """Positions that moved in this process; the node has not confirmed them yet."""
+        """Positions that moved in this process and that the node has not confirmed."""
         self._requested: dict[int, Mapping[str, Position]] = {}
 
     def __len__(self) -> int:
         return len(self._points)
 
     def find(self, name: str) -> ResumePoint:
-        """Where a subscription was left; an empty position if that is not known."""
+        """Return a resume point; its position is empty if none is known."""
         return self._points.get(name, ResumePoint(Position()))
 
     def mark_unconfirmed(self, subscription: SubscriptionState) -> None:
-        """Note that the position of a durable subscription moved."""
         self.unconfirmed[subscription.request.durable] = subscription.processed_position
 
     def update(self, subscription: SubscriptionState) -> None:
-        """Note the present position of a subscription for the next process."""
         name = subscription.request.durable
         if name and subscription.processed_position.marks:
             node = subscription.previous_node or self.find(name).node
             self._points[name] = ResumePoint(subscription.processed_position, node)
 
     def remove(self, name: str) -> None:
-        """Drop a subscription that is over for good."""
         self._points.pop(name, None)
         self.unconfirmed.pop(name, None)
 
     def save(self) -> list[Effect]:
-        """Have everything written to the client's file."""
         return [SavePositions(dict(self._points))]
 
     def make_confirmation_request(self, request: int) -> Ask:
-        """The question whether the node has committed the unconfirmed positions."""
         self._requested[request] = dict(self.unconfirmed)
         return Ask(request, POSITIONS_REQUEST, {})
 
     def is_confirmation(self, request: int) -> bool:
-        """Whether a request number is that of such a question."""
         return request in self._requested
 
     def apply_confirmation(self, request: int, content: Any) -> None:
-        """Take the node's answer: the committed positions by name. Malformed ones count as none."""
+        """Apply the node's committed positions; malformed ones count as none."""
         asked = self._requested.pop(request)
         for name, position in asked.items():
             if self.unconfirmed.get(name) == position and _covers(content, name, position):

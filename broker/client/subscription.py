@@ -1,4 +1,4 @@
-"""A subscription as its user sees it: an asynchronous iterator of events."""
+"""A subscription for its user: an asynchronous iterator of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """The client, as its subscriptions call it."""
+    """The client, as its subscriptions use it."""
 
     def mark_processed(self, number: int, item: Item) -> None: ...
     def discard(self, item: Item) -> None: ...
@@ -35,13 +35,14 @@ class Owner(Protocol):
 class Subscription:
     """Iterate over it to get the events, in order, each once.
 
-    An event counts as processed when the next one is asked for; the position of a durable
-    subscription follows by itself. What arrives and is not yet asked for is bounded by the
-    session's window: a slow user slows the node's deliveries to this client, and nobody else's.
-    Receipts and answers do not wait behind it: the same client may publish without reading.
+    An event counts as processed when the next one is requested; the position of a durable
+    subscription follows. The session's window bounds unread events. A slow reader slows only the
+    deliveries to this client. Receipts and answers do not wait behind them: the client may publish
+    without reading.
 
-    A gap is told to `on_gap` in its order, kept in `gaps`, and logged as a warning if nobody asked.
-    So is, to `on_change` and in `changes`, a new version of an event type that touches the query.
+    A gap is reported in its order: to `on_gap`, and in `gaps`. Without `on_gap` it is logged as a
+    warning. A new version of an event type that affects the query is reported the same way, to
+    `on_change` and in `changes`.
     """
 
     def __init__(
@@ -71,39 +72,37 @@ class Subscription:
         self._last_position: Position | None = None
         self.over = False
         self.cut = Position()
-        """After this nothing that matches is missed; known once the subscription is flowing."""
+        """No matching event is missing after this; known once the subscription is flowing."""
         self.warnings: tuple[str, ...] = ()
-        """What the node has to say of the query: that it can never match."""
+        """The node's warnings about the query, such as that it can never match."""
         self.gaps: deque[Gap] = deque(maxlen=1000)
-        """The newest gaps."""
         self.changes: deque[TypeChanged] = deque(maxlen=1000)
-        """The newest notices of changed types."""
 
     @property
     def flowing(self) -> Awaitable[Subscription]:
-        """Fires with the subscription when it is flowing; fails if it ends before that."""
+        """Fire with the subscription when it is flowing; fail if it ends before."""
         if self._flowing_promise is None:
-            # Who only iterates leaves nothing behind that nobody looks at.
+            # Made on demand: an unread failed promise would be reported as an error.
             self._flowing_promise = self._loop.make_promise()
             self._settle_flowing()
         return self._flowing_promise.awaitable
 
     @property
     def position(self) -> Position:
-        """How far the events were processed: give it to `since` to go on from here."""
+        """The processed position; pass it to `since` to continue from here."""
         if self._last_position is not None:
             return self._last_position
         return self._owner.position_of(self._number)
 
     @property
     def duplicates_dropped(self) -> int:
-        """Events that came again, at another place or from another node, while it was not over."""
+        """Number of repeated events, from another place or node, while it was active."""
         return self._owner.duplicates_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """Get no more, not even what has arrived and was not asked for yet.
+        """End the subscription; unread events are dropped.
 
-        With `forget`, a durable subscription is dropped at the node too.
+        With `forget`, the node deletes a durable subscription.
         """
         if self.over:
             return
@@ -113,7 +112,7 @@ class Subscription:
             unread.appendleft(self._batch)
             self._batch = None
         for item in unread:
-            # Or the room that it takes would be missing to the other subscriptions.
+            # Otherwise their credit would be lost to the other subscriptions.
             self._owner.discard(item)
         self._owner.end_subscription(self._number, forget)
 
@@ -133,16 +132,18 @@ class Subscription:
             await self._waiter.awaitable
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """What arrived next, as one portion; empty if nothing has. With the next call it counts as
-        processed. Gaps are told in between, after the events before them were given out."""
+        """Return the next batch of events, or none. The next call marks it as processed.
+
+        Gaps are reported in between, after the events before them were returned.
+        """
         events: list[ReceivedEvent] = []
         if self._batch is not None and self._index < len(self._batch.events):
-            # What iterating has left of the newest message.
+            # The rest of a batch that iteration has begun.
             events.extend(self._batch.events[self._index :])
             self._index = len(self._batch.events)
             return events
         while not events:
-            # One of which all had come before holds no event, and is done with at once.
+            # A batch of duplicates alone holds no event, and is finished at once.
             self._finish_batch()
             if not self._items:
                 break
@@ -155,24 +156,23 @@ class Subscription:
         return events
 
     def processed(self, event: ReceivedEvent) -> None:
-        """This event and all before it are processed, and later ones of its message may not be.
+        """Mark this event and all before it as processed; later ones of its message may not be.
 
-        Only for who stops in the middle: iterating moves the position by itself.
+        Only needed to stop in the middle: iterating moves the position by itself.
         """
         if self.over or self._batch is None:
             return
         events = self._batch.events
         last_index = next((i for i, each in enumerate(events) if each is event), -1)
-        # Of what may have holes before it only the whole is done with, when they are filled.
-        solid = self._batch.position.marks
-        places = [each.place for each in events[: last_index + 1] if each.place.origin in solid]
+        # An origin that may have missing events moves only with the whole batch.
+        complete = self._batch.position.marks
+        places = [each.place for each in events[: last_index + 1] if each.place.origin in complete]
         if places:
             self._owner.mark_processed(self._number, PositionMoved(Position().advanced(places)))
 
     # ------------------------------------------------------------------ from the client
 
     def receive_item(self, item: Item) -> None:
-        """Something from the node, in order."""
         if isinstance(item, SubscriptionAccepted):
             self.warnings = item.warnings
         elif isinstance(item, FlowStarted):
@@ -187,7 +187,6 @@ class Subscription:
             self._wake_waiter()
 
     def mark_ended(self, error: BrokerError | None) -> None:
-        """The subscription, or the client, is at its end; what has arrived can still be read."""
         self.over = True
         self._error = error
         self._settle_flowing()
@@ -196,7 +195,6 @@ class Subscription:
     # ------------------------------------------------------------------ inside
 
     def _settle_flowing(self) -> None:
-        """A promise is settled once: what comes later changes nothing."""
         if self._flowing_promise is None:
             return
         if self._is_flowing:
@@ -206,10 +204,10 @@ class Subscription:
 
     def _next_event(self) -> ReceivedEvent | None:
         while True:
-            portion = self._batch
-            if portion is not None and self._index < len(portion.events):
+            batch = self._batch
+            if batch is not None and self._index < len(batch.events):
                 self._index += 1
-                return portion.events[self._index - 1]
+                return batch.events[self._index - 1]
             self._finish_batch()
             if not self._items:
                 return None
@@ -220,9 +218,9 @@ class Subscription:
                 self._pass_item(item)
 
     def _finish_batch(self) -> None:
-        portion, self._batch = self._batch, None
-        if portion is not None:
-            self._owner.mark_processed(self._number, portion)
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self._owner.mark_processed(self._number, batch)
 
     def _pass_item(self, item: PositionMoved | Gap | TypeChanged) -> None:
         if isinstance(item, PositionMoved):
@@ -236,7 +234,7 @@ class Subscription:
             self._on_gap(item)
         else:
             _log.warning(
-                "subscription %r: %d events between %s and %s are gone (%s)",
+                "subscription %r: %d events from %s to %s are lost (%s)",
                 self.query,
                 item.count,
                 item.first,
@@ -250,7 +248,7 @@ class Subscription:
             self._on_change(change)
         else:
             _log.warning(
-                "subscription %r: %s %s turned up after %s: %s %s",
+                "subscription %r: %s %s is newer than %s: %s %s",
                 self.query,
                 change.type,
                 change.new,

@@ -1,4 +1,4 @@
-"""What a user asks of a subscription."""
+"""Parameters of a subscription, as the user requested it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from broker.errors import BadName, BadPosition, BadQuery
 from broker.event.place import Position
 from broker.wire.messages import MAX_CONTROL
 
-#: Bytes of all texts of a wish; the rest of a message is for positions.
+#: Bytes of all texts of a request; the rest of the message is for positions.
 MAX_TEXT_BYTES = MAX_CONTROL - 64 * 1024
 
 
 @attrs.frozen
 class SubscriptionRequest:
-    """A subscription as it was asked for, wherever it goes on later (Q3, N4, N5)."""
+    """The original request of a subscription, wherever it continues later (Q3, N4, N5)."""
 
     query: str = "true()"
     pattern: str = ">"
@@ -28,23 +28,23 @@ class SubscriptionRequest:
     until: Position = Position()
     """It ends when everything up to here was delivered; empty: no such end."""
     until_ms: int = 0
-    """It ends before what arrived at this time, in ms since 1970, or later; 0: no such end."""
+    """It ends before events that arrived at this time, in ms since 1970, or later; 0: no such
+    end."""
     pace: float = 0.0
-    """Factor of the pace at which recovered events arrived at first; 0: as fast as possible."""
+    """Factor of the pace at which recovered events first arrived; 0: as fast as possible."""
     rate: int = 0
     """Recovered events a second at most; 0: no bound."""
     stream_times: bool = False
-    """Whether the node is to send stream times."""
 
     def validate(self) -> SubscriptionRequest:
-        """The wish as it is; `BadQuery`, `BadName` or `BadPosition` if no node can be asked for it.
+        """Return the request itself. Raises `BadQuery`, `BadName` or `BadPosition`.
 
-        A node ends the session of a client that asks for what no message can hold, and would end
-        the next one too.
+        A node ends the session of a client that sends an invalid message, and would end the next
+        one too.
         """
         self._validate_texts()
         if not 0.0 <= self.pace < math.inf:
-            raise BadPosition(f"pace {self.pace} is not a factor of 0 or more")
+            raise BadPosition(f"pace {self.pace} is not a number of 0 or more")
         start = self.start
         counts = {
             "rate": self.rate,
@@ -56,7 +56,7 @@ class SubscriptionRequest:
             if not 0 <= count < 1 << 64:
                 raise BadPosition(f"{name} can not be {count}")
         if start.kind == "last" and not start.last:
-            raise BadPosition("the last 0 events are none")
+            raise BadPosition("the last 0 events are no start: give 1 or more")
         return self
 
     def _validate_texts(self) -> None:
@@ -72,6 +72,6 @@ class SubscriptionRequest:
             try:
                 length += len(text.encode())
             except UnicodeEncodeError as problem:
-                raise error(f"{text!r:.80} can not be written: {problem.reason}") from None
+                raise error(f"{text!r:.80} is not valid text: {problem.reason}") from None
         if length > MAX_TEXT_BYTES:
             raise BadQuery(f"the query and its names have {length} bytes, at most {MAX_TEXT_BYTES}")

@@ -1,4 +1,4 @@
-"""The client under Twisted: awaitables are Deferreds, addresses are endpoint strings."""
+"""The client under Twisted: its awaitables are Deferreds, its addresses endpoint strings."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ from broker.transport.socket.tcp import TcpChannelFactory
 
 
 class DeferredPromise:
-    """A promise that is a Deferred."""
+    """A promise backed by a Deferred."""
 
     def __init__(self) -> None:
         self.awaitable: Deferred[Any] = Deferred()
 
     def fulfil(self, value: Any) -> None:
-        """See `Promise`."""
         if not self.awaitable.called:
             self.awaitable.callback(value)
 
     def fail(self, error: Exception) -> None:
-        """See `Promise`."""
         if not self.awaitable.called:
             self.awaitable.errback(error)
 
@@ -52,30 +50,27 @@ def run_with_timeout(
 
 
 class TwistedLoop:
-    """A reactor as the client uses it."""
+    """A reactor as the client uses it. Implements `Loop`."""
 
     cancelled_error: type[BaseException] = CancelledError
 
     def __init__(self, reactor: Any, trust: Path | None = None) -> None:
-        """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
+        """`trust` is a PEM file: nodes need a certificate that one of these has signed."""
         self._reactor = reactor
         self._trust = trust
         self.clock: IClock = cast(IClock, IReactorTime(reactor))
 
     def make_promise(self) -> DeferredPromise:
-        """A new promise."""
         return DeferredPromise()
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Call in a later turn."""
         self._reactor.callLater(0, call)
 
     def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
-        """See `Loop.run_with_timeout`."""
         return run_with_timeout(self.clock, work, seconds)
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
-        """Call in a thread of the reactor's pool, which is awaited when the reactor stops."""
+        """Run in a thread of the reactor's pool, which is joined when the reactor stops."""
         self._reactor.callInThread(call)
 
     def dial(
@@ -84,7 +79,7 @@ class TwistedLoop:
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object]:
-        """Connect; see `Loop.dial`. `endpoint` is any of Twisted's client endpoint strings."""
+        """Connect to any of Twisted's client endpoint strings; see `Loop.dial`."""
 
         def refused(failure: Failure) -> None:
             if not failure.check(CancelledError):
@@ -119,11 +114,12 @@ def connect(
     longest_wait: float = 30.0,
     **bounds: int,
 ) -> Client:
-    """A client that begins to connect at once, to the first of `endpoints` that answers.
+    """Return a client that is connecting to the first of `endpoints` that answers.
 
-    `trust` is a file of certificates in PEM for `tls:` endpoints: who signed the node's own must be
-    among them; without it the system's authorities decide. Raises `ConfigurationError` for it.
-    See `client_settings` for the other arguments. Close it with `close()`.
+    `trust` is a PEM file of authorities for `tls:` endpoints; by default the system's apply.
+    `client_settings` describes the other arguments. End it with `close()`.
+
+    Raises `ConfigurationError` if `trust` is not usable.
     """
     if reactor is None:
         from twisted.internet import reactor as installed

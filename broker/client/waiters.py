@@ -1,4 +1,4 @@
-"""Who waits for what: a session, an empty outbox, an answer."""
+"""Promises of a client: a session, an empty outbox, an answer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from broker.transport.clock import IDelayed
 
 
 class Waiters:
-    """The promises of a client that no event and no subscription keeps. Each is settled once."""
+    """Promises that belong to no event and no subscription. Each is settled once."""
 
     def __init__(
         self, loop: Loop, endpoints: str, last_error: Callable[[], BrokerError | None]
     ) -> None:
-        """`endpoints` and `last_error` (the newest failure) are for the message of who gives up."""
         self._loop = loop
         self._endpoints = endpoints
         self._last_error = last_error
@@ -25,7 +24,7 @@ class Waiters:
         self._answers: dict[int, Promise] = {}
 
     def wait_for_session(self, timeout: float | None) -> Awaitable[None]:
-        """Fulfilled by `session_up`; `GaveUp` after `timeout` seconds."""
+        """The result fails with `GaveUp` after `timeout` seconds."""
         promise = self._loop.make_promise()
         self._session[promise] = None
         if timeout is not None:
@@ -35,29 +34,24 @@ class Waiters:
         return promise.awaitable
 
     def settle_session(self) -> None:
-        """There is a session."""
         for promise in self._take_session_waiters():
             promise.fulfil(None)
 
     def wait_for_drained(self) -> Awaitable[None]:
-        """Fulfilled by `drained`."""
         promise = self._loop.make_promise()
         self._drained.append(promise)
         return promise.awaitable
 
     def settle_drained(self) -> None:
-        """The outbox is empty."""
         drained, self._drained = self._drained, []
         for promise in drained:
             promise.fulfil(None)
 
     def wait_for_answer(self, request: int) -> Awaitable[Any]:
-        """Fulfilled, or failed, by `answered`."""
         promise = self._answers[request] = self._loop.make_promise()
         return promise.awaitable
 
     def settle_answer(self, request: int, content: Any, error: BrokerError | None) -> None:
-        """The node has answered a question; nothing if nobody waits for it any more."""
         promise = self._answers.pop(request, None)
         if promise is not None and error is not None:
             promise.fail(error)
@@ -65,7 +59,6 @@ class Waiters:
             promise.fulfil(content)
 
     def fail_all(self, reason: BrokerError) -> None:
-        """It is over: nobody waits any longer."""
         waiting = [*self._take_session_waiters(), *self._drained, *self._answers.values()]
         self._drained = []
         self._answers = {}
@@ -82,7 +75,7 @@ class Waiters:
     def _time_out(self, promise: Promise, timeout: float) -> None:
         del self._session[promise]
         error = self._last_error()
-        # Where there is only one place it need not be named twice.
+        # A single endpoint need not be named twice.
         text = str(error).removeprefix(f"{self._endpoints}: ")
         reason = f": {text}" if error is not None else ""
         promise.fail(GaveUp(f"no node answered at {self._endpoints} in {timeout:g} s{reason}"))

@@ -1,4 +1,5 @@
-"""Working through a subscription: each event is tried until it is done, or a dead letter (Q2)."""
+"""Processing of a durable subscription: retry each event until it is done, else dead-letter it
+(Q2)."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from broker.errors import ConfigurationError, TooLarge
 from broker.event.envelope import EventType
 from broker.event.stream import check_stream_name
 
-#: The type of what could not be processed: `dtd/deadletter-1.0.dtd`.
+#: Event type of a dead letter: `dtd/deadletter-1.0.dtd`.
 DEAD_LETTER: Final = EventType("deadletter", "1.0")
-#: Seconds between two tries.
+#: Longest pause between two tries, in seconds.
 MAX_PAUSE: Final = 30.0
-#: Characters of a reason that are told.
+#: Characters of a reason in a dead letter.
 _MAX_REASON: Final = 2_000
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -31,21 +32,21 @@ _log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Working:
-    """How often, and for how long, an event is tried."""
+    """Retry policy of `Client.work`."""
 
     max_deliver: int = 5
     ack_timeout: float = 30.0
     """Seconds that one try may take."""
     pause: float = 1.0
-    """Seconds before the second try; doubled with each further one, up to half a minute."""
+    """Seconds before the second try; doubled with each further one, up to 30 s."""
     dead_letters: str = "dead-letters"
-    """The stream on which events are published that were tried in vain."""
+    """The stream for events that failed every try."""
 
     def __attrs_post_init__(self) -> None:
         if self.max_deliver < 1 or not 0 < self.ack_timeout < float("inf") or self.pause < 0:
             raise ConfigurationError(
-                "working: max_deliver is at least 1, ack_timeout a number of seconds, "
-                "pause not below 0"
+                "working: max_deliver must be at least 1, ack_timeout a number of seconds, "
+                "and pause not below 0"
             )
         check_stream_name(self.dead_letters)
 
@@ -55,18 +56,14 @@ DEFAULT_WORKING: Final = Working()
 
 @attrs.define
 class WorkResult:
-    """What came of it so far."""
-
     done: int = 0
     failed: int = 0
-    """Tries that failed or took too long."""
+    """Tries that failed or timed out."""
     dead: int = 0
-    """Events that were given up, and published as dead letters."""
+    """Events that were published as dead letters."""
 
 
 class DeadLetterPublisher(Protocol):
-    """The client, as it publishes dead letters."""
-
     @property
     def client_id(self) -> str: ...
     def publish(
@@ -75,11 +72,11 @@ class DeadLetterPublisher(Protocol):
 
 
 class Worker:
-    """One durable subscription, event by event, in order: the next is begun when one is done with.
+    """Processes one durable subscription, one event after another.
 
-    Done is what `handle` returned from. What it raised or was too slow for comes again, and at last
-    becomes a dead letter, which is durable before the subscription goes on. What the process dies
-    over counts as tried where the client has a state folder.
+    An event is done when `handle` returns. If `handle` raises or times out, the event is given
+    again. After the last try it becomes a dead letter, which is durable before the subscription
+    continues. With a state folder, a crash during a try counts as a try.
     """
 
     def __init__(
@@ -102,8 +99,11 @@ class Worker:
         self.result = WorkResult()
 
     async def run(self) -> WorkResult:
-        """Until the subscription is over. Raises its error, or that of a dead letter that the node
-        refuses: then its event comes again."""
+        """Process events until the subscription ends, and return the counts.
+
+        Raises the subscription's error, or the node's error for a dead letter that it refuses. Then
+        the event comes again.
+        """
         self._attempts.start()
         try:
             async for event in self._subscription:
@@ -134,7 +134,7 @@ class Worker:
         await self._publish_dead_letter(event, reason[:_MAX_REASON], tries)
 
     async def _try(self, event: ReceivedEvent) -> str | None:
-        """Why it failed; None where it did not."""
+        """Return the reason of a failure; None on success."""
 
         async def handled() -> None:
             await self._handle(event)
@@ -142,11 +142,10 @@ class Worker:
         try:
             await self._loop.run_with_timeout(handled(), self._working.ack_timeout)
         except TimeoutError:
-            return f"it was not done in {self._working.ack_timeout:g} s"
+            return f"it timed out after {self._working.ack_timeout:g} s"
         except self._loop.cancelled_error:
             raise
         except Exception as error:
-            # Whatever the user's function raises.
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -163,7 +162,7 @@ class Worker:
         except TooLarge:
             await self._publish(f"{opening}</deadletter>")
         self.result.dead += 1
-        _log.error("%s: gave %s up: %s", self._name, event.place, reason)
+        _log.error("%s: %s is a dead letter: %s", self._name, event.place, reason)
 
     def _publish(self, letter: str) -> Awaitable[Receipt]:
         return self._publisher.publish(self._working.dead_letters, letter.encode(), DEAD_LETTER)
@@ -175,5 +174,5 @@ class Worker:
 
 
 def _escape_text(text: str) -> str:
-    """As character data; what XML can not hold stands as a question mark."""
+    """Characters that XML forbids become question marks."""
     return escape(_NOT_XML.sub("?", text), {"\r": "&#13;"})

@@ -82,7 +82,7 @@ def test_people_see_the_network_of_a_node() -> None:
     text = shown.get()
     for part in (
         *("alps/a1", "a1, a2 (draining), a3 (unreachable)", "refused not-valid 1", "not trusted"),
-        "coast by a2, gateways alps/a2 - coast/c1, wants not known",
+        "coast by a2, gateways alps/a2 - coast/c1, interest not known",
     ):
         assert part in text, part
 

@@ -83,14 +83,14 @@ def test_what_rose_since_the_last_look_is_shown_as_a_rate() -> None:
 
 def test_a_node_that_is_gone_is_a_row_that_says_why() -> None:
     text = shown([Sample("tcp:evil\x1b[2J:1", 5.0, error="no answer\nat all")], [None])
-    assert "gone: no answer at all" in " ".join(text.split())
+    assert "unreachable: no answer at all" in " ".join(text.split())
     assert "\x1b" not in text
 
 
 def test_the_row_of_a_node_that_is_gone_does_not_name_it_twice() -> None:
     error = "no node answered at tcp:a:1 in 3 s: Connection refused"
     text = " ".join(shown([Sample("tcp:a:1", 5.0, error=error)], [None]).split())
-    assert "gone: no node answered in 3 s: Connection refused" in text
+    assert "unreachable: no node answered in 3 s: Connection refused" in text
 
 
 def test_a_node_whose_log_can_not_be_written_is_not_just_up() -> None:

@@ -175,7 +175,7 @@ class SubscriptionTests(SynchronousTestCase):
         with self.assertLogs("broker.client.subscription", "WARNING") as logged:
             self.arrive(CHANGE)
             self.assertNoResult(self.next())
-        self.assertIn("flight 2.0 turned up after 1.0: can-not-match", logged.output[0])
+        self.assertIn("flight 2.0 is newer than 1.0: can-not-match", logged.output[0])
 
     def test_an_unsubscription_lets_go_of_what_was_not_read(self) -> None:
         self.owner.position = at(4)
@@ -219,4 +219,4 @@ def test_a_gap_that_nobody_asked_for_is_a_warning(caplog: pytest.LogCaptureFixtu
     subscription = Subscription(FakeOwner(), cast(Loop, FakeLoop()), 1, "q", "s", None)
     subscription.receive_item(gap(2, 5))
     assert subscription.take_ready() == []
-    assert "4 events between n:1:2 and n:1:5 are gone (slow)" in caplog.text
+    assert "4 events from n:1:2 to n:1:5 are lost (slow)" in caplog.text

@@ -98,7 +98,7 @@ def test_what_fails_comes_again_and_keeps_the_others_waiting() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "seconds", "reason"),
-    [(fails, 3.0, "ValueError: no?thing & <2>"), (hangs, 33.0, "it was not done in 10 s")],
+    [(fails, 3.0, "ValueError: no?thing & <2>"), (hangs, 33.0, "it timed out after 10 s")],
 )
 def test_what_never_succeeds_is_a_dead_letter_and_the_rest_goes_on(
     fault: Handle, seconds: float, reason: str

@@ -1,0 +1,8 @@
+"""Old import path of `broker.client.worker`, kept for one version."""
+
+from __future__ import annotations
+
+from broker.client.worker import Working
+from broker.client.worker import WorkResult as Worked
+
+__all__ = ("Worked", "Working")
