@@ -1,6 +1,6 @@
-"""`python -m broker.archiver`: one node's archiver, until its standard input ends.
+"""`python -m broker.archiver`: one node's archiver; it ends when its standard input closes.
 
-It speaks JSON lines: see `broker.archiver.protocol`.
+It speaks the JSON lines of `broker.archiver.protocol`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from broker.recovery.archive_access import Coverage
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
 
-#: Less than the node and its clients: what is urgent comes first.
+#: Lower priority than the node and its clients.
 NICENESS = 10
-#: Seconds that the node has to tell a DTD.
+#: Seconds until the node must have answered a question for DTDs.
 DTD_TIMEOUT = 10.0
 _STDIN = 0
 _READ = 1 << 16
-#: Seconds between two looks at the care.
+#: Most seconds between two checks whether maintenance is due.
 MAX_WAIT = 5.0
-#: Seconds after which an archive that could not be written is tried again.
+#: Seconds between two attempts to write or open the archive after an error.
 RETRY = 5.0
 
 
 class NodeConnection:
-    """What the node says, read by a thread, and what it is told."""
+    """Messages from and to the node. A thread reads standard input."""
 
     def __init__(self) -> None:
         self.received: queue.Queue[protocol.NodeMessage | None] = queue.Queue()
@@ -56,15 +56,15 @@ class NodeConnection:
         self.dead_origins: tuple[str, ...] = ()
         self.missing_range_ages = MissingRangeAges()
         self.is_ending = False
-        """This process is to end."""
+        """This process must end."""
         self._is_node_gone = False
-        """The node is."""
+        """The node has closed its end of the pipes."""
         self._dtds: dict[DtdReference, bytes | None] = {}
         self._origin = ""
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        # Not by `sys.stdin`, whose lock this thread would hold when the interpreter ends.
+        # `sys.stdin` has a lock that this thread would hold while the interpreter ends.
         begun = b""
         try:
             while data := os.read(_STDIN, _READ):
@@ -72,12 +72,12 @@ class NodeConnection:
                 for line in complete:
                     self.received.put(protocol.decode_node_message(line))
         except ValueError as error:
-            # Another version of the node: it starts one that understands it.
+            # The node is of another version. Ending lets it start an archiver of its own version.
             _warn(str(error))
         self.received.put(None)
 
     def send(self, line: bytes) -> None:
-        """Say something to the node; its end ends this process too."""
+        """Send a line. If the node is gone, this process ends too."""
         try:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
@@ -85,7 +85,7 @@ class NodeConnection:
             self.is_ending = self._is_node_gone = True
 
     def receive(self, seconds: float) -> None:
-        """Take what the node says, until it wants something or the time is over."""
+        """Receive messages until one needs an answer or the time is over."""
         until = time.monotonic() + seconds
         while not (self.is_ending or self.flush_numbers or self.questions):
             left = until - time.monotonic()
@@ -93,7 +93,8 @@ class NodeConnection:
                 return
 
     def wait_for_archive(self, seconds: float, problem: str) -> None:
-        """Wait while the archive can not be opened; whatever is asked is answered with nothing."""
+        """Answer all questions with nothing for some seconds, since the archive can not be
+        opened."""
         until = time.monotonic() + seconds
         while not self.is_ending:
             numbers, self.flush_numbers = self.flush_numbers, []
@@ -112,14 +113,14 @@ class NodeConnection:
             self.receive(until - time.monotonic())
 
     def fetch_dtds(
-        self, wanted: Sequence[DtdReference], origin: str
+        self, references: Sequence[DtdReference], origin: str
     ) -> Mapping[DtdReference, bytes]:
-        """The texts that the node knows, for events of an origin."""
+        """Ask the node for DTDs that validate events of an origin; unknown ones are left out."""
         self._dtds.clear()
         self._origin = origin
-        self.send(protocol.encode_dtd_request(wanted, origin))
+        self.send(protocol.encode_dtd_request(references, origin))
         until = time.monotonic() + DTD_TIMEOUT
-        while not self._is_node_gone and self._dtds.keys() < set(wanted):
+        while not self._is_node_gone and self._dtds.keys() < set(references):
             left = until - time.monotonic()
             if left <= 0 or not self._receive_one(left):
                 break
@@ -127,10 +128,10 @@ class NodeConnection:
 
     def _receive_one(self, seconds: float) -> bool:
         try:
-            said = self.received.get(timeout=seconds)
+            message = self.received.get(timeout=seconds)
         except queue.Empty:
             return False
-        match said:
+        match message:
             case None:
                 self.is_ending = self._is_node_gone = True
             case protocol.End():
@@ -138,7 +139,7 @@ class NodeConnection:
             case protocol.Flush(number):
                 self.flush_numbers.append(number)
             case protocol.AskCoverage() | protocol.AskDurable() | protocol.AskDtd():
-                self.questions.append(said)
+                self.questions.append(message)
             case protocol.DeadOrigins(origins):
                 self.dead_origins = origins
             case protocol.DtdAnswer(reference, text, origin):
@@ -154,8 +155,7 @@ def archive_until_end(
     node: NodeConnection,
     maintenance: MaintenanceProcess,
 ) -> None:
-    """Archive what is new, again and again, and care for the archive; once more when the node is
-    gone."""
+    """Archive new events at intervals and run due maintenance; flush once more at the end."""
     archiver = LogArchiver(log, archive, node.fetch_dtds, wall_clock_ms)
     last = False
     while not last:
@@ -177,7 +177,7 @@ def archive_until_end(
 
 
 def _answer_questions(archive: Archive, node: NodeConnection) -> None:
-    """Tell the node what it has asked about the archive."""
+    """Answer the node's questions about the archive."""
     questions, node.questions = node.questions, []
     for asked in questions:
         if isinstance(asked, protocol.AskDurable):
@@ -192,7 +192,7 @@ def _answer_questions(archive: Archive, node: NodeConnection) -> None:
             ends = state.lost_ends
             covered = Coverage(state.covered, healing, lost_ends=ends, is_known=True)
         except BrokerError:
-            # It is asked again, until it can be read or the node has no patience any more.
+            # The node asks again until the archive is readable or its patience is over.
             covered = Coverage()
         node.send(protocol.encode_coverage(covered))
 
@@ -223,13 +223,12 @@ def _report(
 
 
 def _warn(problem: str) -> None:
-    """The node logs what comes here."""
+    """Write to standard error, which the node logs."""
     print(problem, file=sys.stderr, flush=True)
 
 
 def lock_log(folder: Path) -> BinaryIO:
-    """Wait until no other archiver carries this log: one of a process of the node that was killed
-    may still be at its last flush."""
+    """Wait until no other archiver uses this log. One whose node was killed may still flush."""
     file = open(folder / "archiver.lock", "ab")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
@@ -242,14 +241,14 @@ def lock_log(folder: Path) -> BinaryIO:
 @click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE)
 def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     os.nice(NICENESS)
-    # A Ctrl-C is for the node: what it logs until its end is still to be archived.
+    # Ctrl-C ends the node. The archiver still has to archive its last events.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tune_garbage_collector()
     node = NodeConnection()
     held = lock_log(log)
     while True:
         try:
-            # Closed before the next try: LMDB opens a folder once in a process.
+            # Close the log before the next try: a process can open an LMDB folder only once.
             with closing(LogAlong(log)) as along:
                 archive = open_archive(uri, log)
                 maintenance = MaintenanceProcess(

@@ -1,7 +1,7 @@
-"""The archives to which a node has written. If one of them is missing, it is not made anew.
+"""The archives that a node has written to. A missing one is an error, not a reason to make it.
 
-The folder in which a file system is mounted is empty while the file system is away. An archiver
-that began an archive there would let retention take events that the archive itself never gets.
+An unmounted file system leaves an empty folder. A new archive there would let retention remove
+events that the real archive never receives.
 """
 
 from __future__ import annotations
@@ -12,37 +12,39 @@ from pathlib import Path
 from typing import Final
 
 from broker.archive.archive import Archive
-from broker.archive.objects import objects_at
+from broker.archive.object_store import open_object_store
 from broker.errors import ArchiveUnavailable
 
-#: In the folder of the log, a URI a line.
-KNOWN: Final = "archives"
+#: A file in the log's folder with one URI per line.
+FILE_NAME: Final = "archives"
 
 
-def opened_archive(uri: str, folder: Path) -> Archive:
-    """Open a node's archive; `folder` is that of its log. An archive is made where the node has
-    never seen one, else `ArchiveUnavailable` is raised."""
-    noted = folder / KNOWN
-    known = noted.read_text().splitlines() if noted.exists() else []
-    archive = Archive(objects_at(uri))
-    if not archive.is_there():
-        if uri in known:
+def open_archive(uri: str, folder: Path) -> Archive:
+    """Open a node's archive, and create it if the node has never used it.
+
+    `folder` is that of the node's log. Raises `ArchiveUnavailable` if a known archive is missing.
+    """
+    list_file = folder / FILE_NAME
+    known_uris = list_file.read_text().splitlines() if list_file.exists() else []
+    archive = Archive(open_object_store(uri))
+    if not archive.exists():
+        if uri in known_uris:
             raise ArchiveUnavailable(
                 f"there is no archive at {uri}, where this node wrote before: is it mounted? To "
-                f"begin a new one, remove {noted}"
+                f"begin a new one, remove {list_file}"
             )
-        archive.make()
-    if uri not in known:
+        archive.create_if_missing()
+    if uri not in known_uris:
         with suppress(OSError):
-            # A full disk is no reason to archive nothing. The next start tries it again.
-            _write(noted, [*known, uri])
+            # A full disk must not stop archiving. The next start tries again.
+            _write_list(list_file, [*known_uris, uri])
     return archive
 
 
-def _write(noted: Path, known: list[str]) -> None:
-    temporary = noted.with_name(f"{KNOWN}.new")
+def _write_list(list_file: Path, known_uris: list[str]) -> None:
+    temporary = list_file.with_name(f"{FILE_NAME}.new")
     with open(temporary, "w") as file:
-        file.write("\n".join([*known, ""]))
+        file.write("\n".join([*known_uris, ""]))
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, noted)
+    os.replace(temporary, list_file)

@@ -1,10 +1,9 @@
-"""An archive's care: small files are merged, what is too old goes, what was removed is deleted.
+"""Archive maintenance: compact small files, expire old hours, delete removed files.
 
-`python -m broker.archiver.maintenance` does it once, in a process of its own beside an archiver,
-whose flushes wait for nothing then. It inherits the archiver's niceness, which leaves it a tenth of
-a busy processor. With the greatest niceness (1.5 %) files would arrive faster than they are merged.
-Its end at any moment harms nothing; it ends itself when its standard input does. It says as a line
-of JSON what it came to: see `MaintenanceResult`.
+`python -m broker.archiver.maintenance` does it once, in a child process of the archiver, so flushes
+do not wait. It inherits the archiver's niceness, which leaves it a tenth of a busy processor. With
+the greatest niceness (1.5 %) files would arrive faster than they are merged. It may end at any
+moment, and ends when its standard input closes. It prints a `MaintenanceResult` as a line of JSON.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ from broker.archiver.durable_needs import find_durable_needs
 from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
 
-#: Ms between two looks at what is to be deleted: each lists all that is stored.
+#: Ms between two searches for files to delete. Each search lists the whole store.
 EXPIRY_INTERVAL: Final = 600_000
 
 
 @attrs.define
 class MaintenanceResult:
-    """What care came to."""
+    """Result of one run."""
 
     merged: int = 0
-    """Files that became fewer,"""
+    """Files that were merged."""
     made: int = 0
-    """and how many these are."""
+    """Files that replaced them."""
     removed: int = 0
-    """Files that were too old."""
+    """Files that expired."""
     deleted: int = 0
-    """Files of which nothing is left."""
+    """Files that were deleted."""
     held: str = ""
-    """The hour that would go but for a durable subscription that needs it."""
+    """The hour that would expire if no durable subscription needed it."""
     problems: list[str] = attrs.field(factory=list)
-    """What somebody should know."""
+    """Messages for the operator."""
 
 
 class Maintenance:
-    """Of one archive, by one carer. All methods block, and may raise `ArchiveUnavailable`."""
+    """Maintenance of one archive. All methods block, and may raise `ArchiveUnavailable`."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class Maintenance:
         name: str,
         compaction: CompactionRules | None = None,
     ) -> None:
-        """`name` is that of a writer which no other process has at the same time."""
+        """`name` must be unique among the running writers of the archive."""
         self._archive = archive
         self._rules = rules
         self._compaction = compaction or CompactionRules()
@@ -70,7 +69,7 @@ class Maintenance:
         self._lease = MaintenanceLease(archive.objects, name, archive.wall_clock)
 
     def is_due(self) -> bool:
-        """Whether there is something to do, and nobody else is at it. Quick."""
+        """Return whether there is work and no other node does it. Returns quickly."""
         if self._rules.is_empty or not self._lease.is_free():
             return False
         return self._is_expiry_due() or (
@@ -78,7 +77,7 @@ class Maintenance:
         )
 
     def run(self, cancelled: Callable[[], bool] = lambda: False) -> MaintenanceResult:
-        """Do what is to be done, unless another one does; ends soon when it is cancelled."""
+        """Do what is due if the lease is free. Ends soon after `cancelled` returns true."""
         result = MaintenanceResult()
         if self._rules.is_empty or not self._lease.acquire():
             return result
@@ -92,7 +91,7 @@ class Maintenance:
         if self._is_expiry_due() and not is_over():
             self._expire(result)
             expired = True
-        # A carer that fails keeps it, so that another one tries later, and not at once.
+        # A run that fails keeps its lease, so that the next one does not start at once.
         self._lease.release(expired=expired)
         return result
 
@@ -133,7 +132,7 @@ def _is_parent_gone() -> bool:
 @click.option("--rules", type=MaintenanceRules.decode, required=True)
 def main(uri: str, name: str, lock: Path, rules: MaintenanceRules) -> None:
     result = MaintenanceResult()
-    # One of an archiver that was killed may not be over yet; both would write under one name.
+    # The process of a killed archiver may still run, and would write under the same name.
     with open(lock, "ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The archiver's side of the care: when it is due, and the process that does it."""
+"""The archiver's side of maintenance: it starts the child process when there is work."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from broker.archiver.maintenance import Maintenance, MaintenanceResult
 from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
 
-#: Seconds between two looks, and until the first one.
+#: Seconds between two runs, and until the first one.
 RUN_INTERVAL: Final = 60.0
 FIRST_RUN_DELAY: Final = 5.0
-#: Of what a process wrote that failed, the end that is told.
+#: Bytes that are logged of the output of a failed process, from its end.
 _MAX_ERROR_BYTES: Final = 500
 
 
 def maintainer_name(origin: str) -> str:
-    """The name under which the carer of a log's archiver writes manifests."""
+    """Return the name under which a log's maintenance writes manifests."""
     return f"{MAINTENANCE_PREFIX}{origin}"
 
 
 class MaintenanceProcess:
-    """One archiver's."""
+    """Starts and watches the maintenance processes of one archiver."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class MaintenanceProcess:
         warn: Callable[[str], object],
         now: float,
     ) -> None:
-        """`folder` is that of the log; `complain` is told what somebody should know; `now` is in
-        seconds, by the clock that `look` goes by."""
+        """`folder` is that of the log. `warn` logs a message. `now` is a time of the clock that
+        `run_if_due` gets, in seconds."""
         self._name = maintainer_name(origin)
         self._maintenance = Maintenance(archive, rules, self._name)
         self._arguments = [
@@ -54,12 +54,11 @@ class MaintenanceProcess:
         self._due = now + FIRST_RUN_DELAY
         self._reported: list[str] = []
         self.counters = {"merged": 0, "removed": 0, "deleted": 0}
-        """Files that became fewer, that were too old, and of which nothing is left: since the
-        archiver began."""
+        """Files merged, expired and deleted since the archiver began."""
 
     def run_if_due(self, now: float) -> None:
-        """Begin, if it is time and there is something to do; take what came of it. Does not wait
-        for it."""
+        """Start a process if it is time and there is work, or read the result of one. Does not
+        block."""
         if self._process is not None:
             if self._process.poll() is not None:
                 self._read_result(self._process)
@@ -69,7 +68,7 @@ class MaintenanceProcess:
             try:
                 due = self._maintenance.is_due()
             except BrokerError:
-                # Flushes meet the same problem, and tell it.
+                # Flushes meet the same error and report it.
                 return
             if due:
                 self._process = subprocess.Popen(
@@ -80,7 +79,7 @@ class MaintenanceProcess:
                 )
 
     def close(self) -> None:
-        """The archiver ends: so does the carer, wherever it is."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -101,7 +100,7 @@ class MaintenanceProcess:
         self._warn_once([*result.problems, held] if result.held else result.problems)
 
     def _warn_once(self, problems: list[str]) -> None:
-        """Once, and not each time."""
+        """Log each problem once, not after every run."""
         for problem in problems:
             if problem not in self._reported:
                 self._warn(problem)

@@ -1,4 +1,4 @@
-"""What a node does for its archive by itself, and how its processes tell it each other."""
+"""The maintenance that a node does, and its encoding for process arguments."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import attrs
 
 
 @attrs.frozen
-class CareRules:
-    """By its settings."""
+class MaintenanceRules:
+    """Rules from the node's settings. Their names are keys of the encoding."""
 
     compact: bool = True
     age_ms: int = 0
-    """Hours whose newest event is older go; 0: none does."""
+    """Hours expire when their newest event is older; 0: never."""
     max_bytes: int = 0
-    """The oldest hours go beyond it; 0: none does."""
+    """The oldest hours expire beyond this size; 0: no limit."""
     max_events: int = 0
-    """The same for their events."""
+    """The oldest hours expire beyond this count; 0: no limit."""
 
     @property
-    def nothing(self) -> bool:
-        """Whether this node does nothing for it, and leaves that to others."""
+    def is_empty(self) -> bool:
+        """Return whether this node leaves all maintenance to other nodes."""
         return not any(attrs.astuple(self))
 
     def encode(self) -> str:
-        """As an argument of a process."""
+        """Encode as a process argument."""
         return json.dumps(attrs.asdict(self))
 
     @classmethod
-    def decode(cls, said: str) -> Self:
-        """What `encode` made."""
-        return cls(**json.loads(said))
+    def decode(cls, text: str) -> Self:
+        """Decode a process argument."""
+        return cls(**json.loads(text))
 
 
-#: It is left to others.
-NO_CARE = CareRules(compact=False)
+#: Other nodes do the maintenance.
+NO_MAINTENANCE = MaintenanceRules(compact=False)

@@ -1,15 +1,17 @@
-"""What a node and its archiver say to each other: a JSON object a line, over pipes.
+"""Messages between a node and its archiver: one JSON object per line, over pipes.
 
-node:     {"flush": number}                        archive what is new now, and say so
-          {"covered": true}                        what do you have of all origins?
-          {"durable": number, "of": [client, name]}      what is stored of it, by whomever?
-          {"dead": [origin...]}                    of these archive what is kept here
-          {"dtd": [type, version, base64 or null], "of": origin}
-          {"end": true}                            archive what is new once more, then end
-archiver: {"dtds": [[type, version]...], "of": origin}   tell these, for events of the origin
+node:     {"flush": number}                   archive new events now; a report names the number
+          {"covered": true}                   ask for the coverage of all origins
+          {"durable": number, "of": [client, name]}   ask for a stored durable subscription
+          {"text": number, "of": [type, version, variant]}   ask for a DTD in the archive
+          {"dead": [origin...]}               archive the replicas of these origins
+          {"dtd": [type, version, base64 or null], "of": origin}   answer to "dtds"
+          {"end": true}                       archive new events once more, then end
+archiver: {"dtds": [[type, version]...], "of": origin}   ask for DTDs of an origin's events
           {"coverage": {origin: [[after, upto]...]}, "healing": [origin...],
-           "lost_ends": {origin: mark}, "known": could it be read?}
-          {"found": number, "origin": text, "stored": base64 or null}
+           "lost_ends": {origin: mark}, "known": was the archive readable?}
+          {"found": number, "origin": text, "stored": base64 or null}   answer to "durable"
+          {"archived": number, "text": base64 or null}   answer to "text"
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost", "merged", "removed",
                        "deleted": since it began}}
@@ -30,27 +32,27 @@ import attrs
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 from broker.event.place import Mark
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import Coverage
 
 
 @attrs.frozen
 class Flush:
-    """Archive what is new now; a report names the number."""
+    """Archive new events now; a report names the number."""
 
     number: int
 
 
 @attrs.frozen
-class AskCovered:
-    """What does the archive have, of all origins?"""
+class AskCoverage:
+    """Ask for the coverage of all origins."""
 
 
-ASK_COVERED = AskCovered()
+ASK_COVERAGE = AskCoverage()
 
 
 @attrs.frozen
 class AskDurable:
-    """What is stored of a durable subscription?"""
+    """Ask for a stored durable subscription."""
 
     number: int
     client_id: str
@@ -58,8 +60,8 @@ class AskDurable:
 
 
 @attrs.frozen
-class AskText:
-    """Tell the text of a DTD that the archive has."""
+class AskDtd:
+    """Ask for a DTD in the archive."""
 
     number: int
     reference: DtdReference
@@ -67,172 +69,177 @@ class AskText:
 
 @attrs.frozen
 class End:
-    """Archive what is new once more, and end."""
+    """Archive new events once more, and end."""
 
 
 @attrs.frozen
-class Dead:
-    """These origins' nodes are gone: archive what is kept of them."""
+class DeadOrigins:
+    """The nodes of these origins are gone: archive their replicas."""
 
     origins: tuple[str, ...]
 
 
 @attrs.frozen
-class TellDtd:
-    """A DTD; None: nobody has it."""
+class DtdAnswer:
+    """Answer to `AskDtds`; the text is None if the node has none."""
 
     reference: DtdReference
     text: bytes | None
     origin: str
-    """Whose events it judges."""
+    """Origin whose events it validates."""
 
 
-Said: TypeAlias = Flush | AskCovered | AskDurable | AskText | End | Dead | TellDtd
+NodeMessage: TypeAlias = Flush | AskCoverage | AskDurable | AskDtd | End | DeadOrigins | DtdAnswer
 
 
 @attrs.frozen
 class Report:
-    """How far the archiver is."""
+    """Progress of the archiver."""
 
     reached: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin, up to where the archive has it."""
+    """By origin, the end of its archived events."""
     flushed: Sequence[int] = ()
-    """The flushes that were asked for and are done."""
+    """Numbers of the `Flush` messages that are done."""
     problem: str = ""
-    """Why nothing can be archived at the moment."""
+    """Reason why nothing can be archived now."""
     figures: Mapping[str, int] = attrs.field(factory=dict)
-    """See `Figures` in `archiving`, and `Caring`."""
+    """Counters of `ArchiverCounters` and `MaintenanceProcess`."""
 
 
 @attrs.frozen
 class AskDtds:
-    """The archiver lacks these."""
+    """Ask the node for DTDs."""
 
     references: tuple[DtdReference, ...]
     origin: str
-    """For events of this origin."""
+    """Origin whose events they validate."""
 
 
 @attrs.frozen
 class FoundDurable:
-    """What is stored of a durable subscription; None: nothing."""
+    """Answer to `AskDurable`; `stored` is None if there is none."""
 
     number: int
     origin: str
-    """Of the log of the node that had it last."""
+    """Origin of the last node that had it."""
     stored: bytes | None
 
 
 @attrs.frozen
-class FoundText:
-    """The text of a DTD in the archive; None: it has none, or could not tell."""
+class FoundDtd:
+    """Answer to `AskDtd`; None if there is none, or the archive is not readable."""
 
     number: int
     text: bytes | None
 
 
-#: What the archiver says.
-Told: TypeAlias = Report | AskDtds | Covered | FoundDurable | FoundText
+#: Messages of the archiver.
+ArchiverMessage: TypeAlias = Report | AskDtds | Coverage | FoundDurable | FoundDtd
 
 
-def encode(said: Said) -> bytes:
-    """The line of the node."""
-    match said:
+def encode_node_message(message: NodeMessage) -> bytes:
+    """Encode a message of the node as a line."""
+    match message:
         case Flush(number):
-            return _line({"flush": number})
-        case AskCovered():
-            return _line({"covered": True})
+            return _encode_line({"flush": number})
+        case AskCoverage():
+            return _encode_line({"covered": True})
         case AskDurable(number, client_id, name):
-            return _line({"durable": number, "of": [client_id, name]})
-        case AskText(number, reference):
+            return _encode_line({"durable": number, "of": [client_id, name]})
+        case AskDtd(number, reference):
             named = [reference.type, reference.version, reference.variant]
-            return _line({"text": number, "of": named})
+            return _encode_line({"text": number, "of": named})
         case End():
-            return _line({"end": True})
-        case Dead(origins):
-            return _line({"dead": list(origins)})
-        case TellDtd(reference, text, origin):
+            return _encode_line({"end": True})
+        case DeadOrigins(origins):
+            return _encode_line({"dead": list(origins)})
+        case DtdAnswer(reference, text, origin):
             named = [reference.type, reference.version]
-            return _line({"dtd": [*named, _shown(text)], "of": origin})
+            return _encode_line({"dtd": [*named, _encode_base64(text)], "of": origin})
 
 
-def decode(line: bytes) -> Said:
-    """What the node's line says; ValueError if nothing."""
-    with _making_sense_of(line):
-        return _decoded(json.loads(line))
+def decode_node_message(line: bytes) -> NodeMessage:
+    """Decode a line of the node. Raises `ValueError`."""
+    with _malformed_as_value_error(line):
+        return _parse_node_message(json.loads(line))
 
 
-def _decoded(said: Any) -> Said:
-    match said:
+def _parse_node_message(message: Any) -> NodeMessage:
+    match message:
         case {"flush": int(number)}:
             return Flush(number)
         case {"covered": True}:
-            return ASK_COVERED
+            return ASK_COVERAGE
         case {"durable": int(number), "of": [str(client_id), str(name)]}:
             return AskDurable(number, client_id, name)
         case {"text": int(number), "of": [str(name), str(version), str(variant)]}:
-            return AskText(number, DtdReference(name, version, variant))
+            return AskDtd(number, DtdReference(name, version, variant))
         case {"end": True}:
             return End()
         case {"dead": list(origins)}:
-            return Dead(tuple(map(str, origins)))
+            return DeadOrigins(tuple(map(str, origins)))
         case {"dtd": [str(name), str(version), text], "of": str(origin)}:
-            return TellDtd(DtdReference(name, version), _bytes(text), origin)
+            return DtdAnswer(DtdReference(name, version), _decode_base64(text), origin)
     raise ValueError
 
 
-def ask_dtds(wanted: Sequence[DtdReference], origin: str) -> bytes:
-    """The archiver's question."""
-    return _line({"dtds": [[each.type, each.version] for each in wanted], "of": origin})
+def encode_dtd_request(references: Sequence[DtdReference], origin: str) -> bytes:
+    """Encode an `AskDtds`."""
+    return _encode_line({"dtds": [[each.type, each.version] for each in references], "of": origin})
 
 
-def report(report: Report) -> bytes:
-    """The archiver's report."""
-    return _line(attrs.asdict(report))
+def encode_report(report: Report) -> bytes:
+    """Encode a `Report`."""
+    return _encode_line(attrs.asdict(report))
 
 
-def coverage(covered: Covered) -> bytes:
-    """The archiver's answer to `AskCovered`: of all origins."""
-    told = {"coverage": dict(covered.intervals), "healing": sorted(covered.healing)}
-    return _line({**told, "lost_ends": dict(covered.lost_ends), "known": covered.is_known})
+def encode_coverage(covered: Coverage) -> bytes:
+    """Encode the answer to `AskCoverage`."""
+    content = {"coverage": dict(covered.intervals), "healing": sorted(covered.repairable)}
+    return _encode_line(
+        {**content, "lost_ends": dict(covered.lost_ends), "known": covered.is_known}
+    )
 
 
-def found(number: int, origin: str, stored: bytes | None) -> bytes:
-    """The archiver's answer to `AskDurable`."""
-    return _line({"found": number, "origin": origin, "stored": _shown(stored)})
+def encode_durable(number: int, origin: str, stored: bytes | None) -> bytes:
+    """Encode a `FoundDurable`."""
+    return _encode_line({"found": number, "origin": origin, "stored": _encode_base64(stored)})
 
 
-def found_text(number: int, text: bytes | None) -> bytes:
-    """The archiver's answer to `AskText`."""
-    return _line({"archived": number, "text": _shown(text)})
+def encode_dtd(number: int, text: bytes | None) -> bytes:
+    """Encode a `FoundDtd`."""
+    return _encode_line({"archived": number, "text": _encode_base64(text)})
 
 
-def understood(line: bytes) -> Told:
-    """What the archiver's line says; ValueError if nothing."""
-    with _making_sense_of(line):
-        return _understood(json.loads(line))
+def decode_archiver_message(line: bytes) -> ArchiverMessage:
+    """Decode a line of the archiver. Raises `ValueError`."""
+    with _malformed_as_value_error(line):
+        return _parse_archiver_message(json.loads(line))
 
 
-def _understood(said: Any) -> Told:
-    match said:
+def _parse_archiver_message(message: Any) -> ArchiverMessage:
+    match message:
         case {
             "coverage": dict(intervals),
             "healing": list(healing),
             "lost_ends": dict(ends),
             "known": bool(known),
         }:
-            return Covered(
-                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
+            return Coverage(
+                {
+                    o: [(_parse_mark(a), _parse_mark(u)) for a, u in each]
+                    for o, each in intervals.items()
+                },
                 frozenset(map(str, healing)),
-                lost_ends={origin: _mark(mark) for origin, mark in ends.items()},
+                lost_ends={origin: _parse_mark(mark) for origin, mark in ends.items()},
                 is_known=known,
             )
         case {"found": int(number), "origin": str(origin), "stored": stored}:
-            return FoundDurable(number, origin, _bytes(stored))
+            return FoundDurable(number, origin, _decode_base64(stored))
         case {"archived": int(number), "text": text}:
-            return FoundText(number, _bytes(text))
-        case {"dtds": list(wanted), "of": str(origin)}:
-            return AskDtds(tuple(DtdReference(str(name), str(v)) for name, v in wanted), origin)
+            return FoundDtd(number, _decode_base64(text))
+        case {"dtds": list(references), "of": str(origin)}:
+            return AskDtds(tuple(DtdReference(str(name), str(v)) for name, v in references), origin)
         case {
             "reached": dict(reached),
             "flushed": list(flushed),
@@ -240,7 +247,7 @@ def _understood(said: Any) -> Told:
             "figures": dict(figures),
         }:
             return Report(
-                {origin: _mark(mark) for origin, mark in reached.items()},
+                {origin: _parse_mark(mark) for origin, mark in reached.items()},
                 tuple(map(int, flushed)),
                 problem,
                 {str(name): int(figure) for name, figure in figures.items()},
@@ -249,25 +256,25 @@ def _understood(said: Any) -> Told:
 
 
 @contextmanager
-def _making_sense_of(line: bytes) -> Iterator[None]:
+def _malformed_as_value_error(line: bytes) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError, BadName):
         raise ValueError(f"a line that says nothing: {line[:80]!r}") from None
 
 
-def _mark(said: Sequence[int]) -> Mark:
-    epoch, offset = said
+def _parse_mark(message: Sequence[int]) -> Mark:
+    epoch, offset = message
     return int(epoch), int(offset)
 
 
-def _shown(data: bytes | None) -> str | None:
+def _encode_base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def _bytes(shown: str | None) -> bytes | None:
-    return None if shown is None else base64.b64decode(shown, validate=True)
+def _decode_base64(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+def _encode_line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

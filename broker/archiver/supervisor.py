@@ -1,4 +1,4 @@
-"""The node's side of its archiver: starts it, tells it what it needs, starts it again."""
+"""The node's side of the archiver: starts the process, restarts it, and talks to it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import Backoff
 
-#: Seconds until an archiver that died is started again, at first and at most.
+#: Seconds until a process that died is restarted, at first and at most.
 MIN_RESTART_DELAY = 1.0
 MAX_RESTART_DELAY = 60.0
-#: Seconds that it has for its last flush when the node stops.
+#: Seconds for the last flush when the node stops.
 STOP_TIMEOUT = 20.0
-#: Seconds that it has to say what the archive has; behind a slow store it may be busy for longer.
+#: Seconds until the coverage must be known. A slow store may take longer.
 COVERAGE_TIMEOUT = 10.0
-#: What it may write without the end of a line.
+#: Most bytes of a line.
 MAX_LINE_BYTES = 1 << 20
-#: Seconds that the archiver has to give a DTD, and how many may be asked for at a time.
+#: Seconds until a DTD must have come, and the number of open questions for one.
 DTD_TIMEOUT = 3.0
 MAX_DTD_QUESTIONS = 64
 
-#: Figures of the archive's care.
+#: Counters of archive maintenance.
 _MAINTENANCE_COUNTERS = ("merged", "removed", "deleted")
 
 
 class ArchiverSupervisor:
-    """One node's archiver."""
+    """Supervises the archiver of one node."""
 
     log = Logger()
 
@@ -55,7 +55,7 @@ class ArchiverSupervisor:
         every: float,
         maintenance: MaintenanceRules = NO_MAINTENANCE,
     ) -> None:
-        """`reactor` starts processes and knows the time; `every` is in seconds."""
+        """`reactor` starts processes and knows the time. `every` is seconds between flushes."""
         self._process: IReactorProcess = reactor
         self._clock: IReactorTime = reactor
         self._arguments = [
@@ -67,9 +67,9 @@ class ArchiverSupervisor:
         self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
             None
         )
-        """The text of a DTD; None where it is not known."""
+        """Returns a DTD of the node for events of an origin; None if it is unknown."""
         self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
-        """Called with `reached` at each report of the archiver."""
+        """Called with `reached` after each report."""
         self._child: _ArchiverProcess | None = None
         self._stopping: Deferred[None] | None = None
         self._backoff = Backoff(MIN_RESTART_DELAY, MAX_RESTART_DELAY, jitter=False)
@@ -77,9 +77,9 @@ class ArchiverSupervisor:
         self._last_number = 0
         self._restart: IDelayedCall | None = None
         self.reached: Mapping[str, Mark] = {}
-        """By origin up to where the archive has it, as far as this node's archiver knows."""
+        """By origin, the end of its archived events, from the last report."""
         self.problem = ""
-        """Why nothing is archived at the moment."""
+        """Reason why nothing is archived now."""
         self.counters: Mapping[str, int] = {}
         self.restarts = 0
         self._durable_answers: dict[int, Deferred[ArchivedDurable | None]] = {}
@@ -89,11 +89,11 @@ class ArchiverSupervisor:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process now."""
+        """Return whether there is a process."""
         return self._child is not None
 
     def start(self) -> None:
-        """Start it."""
+        """Start the process."""
         self._child = _ArchiverProcess(self)
         environment = dict(os.environ)
         try:
@@ -101,22 +101,23 @@ class ArchiverSupervisor:
                 self._child, sys.executable, self._arguments, env=environment, path=None
             )
         except OSError as error:
-            # No room for one more process, say: that passes.
+            # The system may lack room for a process. That passes.
             self.process_ended(str(error))
 
     def flush_soon(self) -> None:
-        """What is durable now is to be archived at once, and not when its time comes."""
+        """Archive events that are durable now, without waiting for the next interval."""
         self._last_number += 1
         self._send(protocol.Flush(self._last_number))
 
     def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
-        """What the archive has of these origins behind these marks, if it can tell now."""
+        """Return the archive's coverage of origins after these marks; empty if it is unknown
+        now."""
         answer: Deferred[Coverage] = Deferred()
         answer.addCallback(lambda covered: _coverage_after(covered, after))
         if self._child is None:
             answer.callback(Coverage())
             return answer
-        # However many clients have come back at once: one question for all.
+        # One question answers all callers, such as clients that came back together.
         self._coverage_answers.append(answer)
         if len(self._coverage_answers) == 1:
             self._send(protocol.ASK_COVERAGE)
@@ -126,8 +127,8 @@ class ArchiverSupervisor:
         return answer
 
     def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
-        """What the archive has stored of a durable subscription; None: nothing, or it could not
-        tell at the moment."""
+        """Find a durable subscription in the archive; None if there is none, or it is unknown
+        now."""
         self._last_number += 1
         answer = self._durable_answers[self._last_number] = Deferred()
         self._send(protocol.AskDurable(self._last_number, client_id, name))
@@ -136,7 +137,7 @@ class ArchiverSupervisor:
         return answer
 
     def find_dtd(self, reference: DtdReference) -> Deferred[bytes | None]:
-        """The text of a DTD in the archive; None: it has none, or could not tell in time."""
+        """Find a DTD in the archive; None if there is none, or the answer took too long."""
         self._last_number += 1
         number = self._last_number
         answer: Deferred[bytes | None] = Deferred()
@@ -154,14 +155,14 @@ class ArchiverSupervisor:
             answer.callback(text)
 
     def set_dead_origins(self, origins: Iterable[str]) -> None:
-        """The nodes of these origins are gone: what is kept of them here is to be archived."""
+        """Set the origins whose nodes are gone. Their replicas here are archived."""
         dead = tuple(sorted(origins))
         if dead != self._dead_origins:
             self._dead_origins = dead
             self._send(protocol.DeadOrigins(dead))
 
     def stop(self) -> Deferred[None]:
-        """Let it archive what the log has, and end it."""
+        """Let the process archive the rest of the log, and end it."""
         child = self._child
         if self._restart is not None and self._restart.active():
             self._restart.cancel()
@@ -186,12 +187,12 @@ class ArchiverSupervisor:
     # ------------------------------------------------------------------ from the process
 
     def process_started(self) -> None:
-        """The process runs."""
+        """Send the state that a new process needs."""
         if self._dead_origins:
             self._send(protocol.DeadOrigins(self._dead_origins))
 
     def receive_line(self, line: bytes) -> None:
-        """A line of the process."""
+        """Receive a line of the process. Raises `ValueError`."""
         message = protocol.decode_archiver_message(line)
         if isinstance(message, protocol.AskDtds):
             for reference in message.references:
@@ -227,7 +228,7 @@ class ArchiverSupervisor:
             self.reached, self.counters = message.reached, message.figures
             self.on_reached(self.reached)
         if message.problem != self.problem:
-            # Once, and not with every attempt.
+            # Log a problem once, not after each attempt.
             if message.problem:
                 self.log.error("nothing is archived: {problem}", problem=message.problem)
             else:
@@ -235,11 +236,11 @@ class ArchiverSupervisor:
         self.problem = message.problem
 
     def log_error_line(self, text: str) -> None:
-        """What it wrote to its standard error."""
+        """Log a line of the process's standard error."""
         self.log.warn("archiver: {text}", text=text)
 
     def process_ended(self, reason: str) -> None:
-        """The process is over."""
+        """Fail open questions, and restart the process unless the node stops."""
         self._child, self.counters = None, {}
         self._answer_coverage(Coverage())
         for number in list(self._dtd_answers):
@@ -260,8 +261,8 @@ class ArchiverSupervisor:
     def _answer_coverage(self, covered: Coverage) -> None:
         if self._coverage_timeout is not None and self._coverage_timeout.active():
             self._coverage_timeout.cancel()
-        asking, self._coverage_answers = self._coverage_answers, []
-        for answer in asking:
+        answers, self._coverage_answers = self._coverage_answers, []
+        for answer in answers:
             answer.callback(covered)
 
     def _send_dtd(self, text: bytes | None | Failure, reference: DtdReference, origin: str) -> None:
@@ -280,7 +281,7 @@ def _coverage_after(covered: Coverage, after: Mapping[str, Mark]) -> Coverage:
 
 
 class _ArchiverProcess(ProcessProtocol):
-    """One process of the archiver."""
+    """Pipes to one archiver process."""
 
     def __init__(self, supervisor: ArchiverSupervisor) -> None:
         self._supervisor = supervisor
@@ -310,8 +311,8 @@ class _ArchiverProcess(ProcessProtocol):
         self._supervisor.process_ended(reason.getErrorMessage())
 
     def kill(self) -> None:
-        """It does not do what it is to do."""
+        """Kill the process."""
         if self.transport is not None:
-            # It may be over, and only its last words not yet read.
+            # The process may have ended although its output is not read to the end.
             with suppress(ProcessExitedAlready):
                 self.transport.signalProcess("KILL")

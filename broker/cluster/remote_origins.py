@@ -1,4 +1,4 @@
-"""Other nodes' origins, of which the rest is elsewhere: in the archive, or at a third node."""
+"""Origins of other nodes, for recovery from the archive or from third nodes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from broker.log.records import LoggedEvent
 
 
 class RemoteOrigins:
-    """Implements `broker.recovery.silent_origin.SilentOriginFlows`, and `broker.recovery.remote_logs.KnownOrigins`."""
+    """Implements `broker.recovery.silent_origin.SilentOriginFlows` and
+    `broker.recovery.remote_logs.KnownOrigins`."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     @property
     def has_no_interest(self) -> bool:
-        """Whether nothing is wanted here, or the node is in no cluster."""
+        """True without interest or without a cluster."""
         return self._network.state is None or not self._network.driver.local_interest
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Those whose node is none of the own cluster that can be reached."""
+        """Return the logged marks of origins without a reachable node in the own cluster."""
         state, log = self._network.state, self._network.event_log
         if state is None:
             return {}
@@ -35,7 +36,7 @@ class RemoteOrigins:
         }
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Those of which nothing has come, though something has waited for them."""
+        """Return the start marks of unknown origins in which this node has interest."""
         network = self._network
         state, coverage = network.state, network.event_log.coverage
         if state is None:
@@ -45,7 +46,7 @@ class RemoteOrigins:
         return {origin: mark for origin, mark in marks.items() if mark is not None}
 
     def position_of(self, origin: str) -> Mark | None:
-        """Up to where all of one is in the log that is wanted here."""
+        """Return the mark up to which the log has all events of interest of an origin."""
         coverage = self._network.event_log.coverage
         if origin in coverage:
             return coverage[origin]
@@ -54,7 +55,7 @@ class RemoteOrigins:
     def ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     ) -> None:
-        """All events of one in (after, upto]."""
+        """Ingest all events in (after, upto]."""
         state = self._network.state
         if state is not None:
             own = state.address
@@ -62,7 +63,7 @@ class RemoteOrigins:
             self._network.driver.send_frame(make_page_frame(origin, own, [range_], events))
 
     def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        """No node has the events of one in (after, upto]."""
+        """Report that no node has the events in (after, upto]."""
         self._network.driver.give_up_range(origin, after, upto)
 
     def list_origins(self) -> Collection[str]:
@@ -71,7 +72,8 @@ class RemoteOrigins:
         return {log.origin, *log.coverage, *log.kept}
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """The furthest place of one in the log or the replica here; None: there is none."""
+        """Return the furthest place of an origin in the log or the replica here; None: there is
+        none."""
         log = self._network.event_log
         found = [log.coverage[origin]] if origin in log.coverage else []
         if origin in log.kept:
@@ -79,17 +81,17 @@ class RemoteOrigins:
         return max(found, default=None)
 
     def is_log_reachable(self, origin: str) -> bool:
-        """Whether the log of one is at this node, or at one of its cluster that can be reached."""
+        """Return whether the origin's log is here, or at a reachable node of the cluster."""
         state, own = self._network.state, self._network.event_log.origin
         return origin == own or (state is not None and state.is_origin_in_cluster(origin))
 
     def sender_addresses(self, origin: str) -> Sequence[str]:
-        """The addresses of the nodes that have sent events of one since this node began."""
+        """Return the addresses of nodes that sent events of an origin since this node's start."""
         traffic = self._network.traffic
         return [] if traffic is None else [str(each) for each in traffic.receiver.nodes_of(origin)]
 
     def reachable_nodes(self) -> Collection[str]:
-        """The nodes of the cluster that can be reached, and the clusters beside it."""
+        """Return the reachable nodes of the cluster, and the clusters beside it."""
         state = self._network.state
         if state is None:
             return ()

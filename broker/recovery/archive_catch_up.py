@@ -91,22 +91,22 @@ class ArchiveCatchUp:
             return None
         return self._fetch_overdue(self._flows.unreachable_positions())
 
-    async def _fetch_overdue(self, wanted: Mapping[str, Mark]) -> None:
-        coverage = await self._archive.get_coverage(wanted)
-        new = self._flows.positions_of_new(coverage.other_origins)
-        if new:
-            wanted = {**wanted, **new}
-            coverage = await self._archive.get_coverage(wanted)
+    async def _fetch_overdue(self, positions: Mapping[str, Mark]) -> None:
+        coverage = await self._archive.get_coverage(positions)
+        new_positions = self._flows.positions_of_new(coverage.other_origins)
+        if new_positions:
+            positions = {**positions, **new_positions}
+            coverage = await self._archive.get_coverage(positions)
         intervals = coverage.intervals
         now = self._context.clock.seconds()
         before = self._backlogs
         # Of those that are not named it could not tell.
         self._backlogs = {
-            o: each for o, each in before.items() if o in wanted.keys() - intervals.keys()
+            o: each for o, each in before.items() if o in positions.keys() - intervals.keys()
         }
         overdue: dict[str, Mark] = {}
         for origin in intervals:
-            position = self._flows.position_of(origin) or wanted[origin]
+            position = self._flows.position_of(origin) or positions[origin]
             upto = contiguous_end(tuple(intervals[origin]), position)
             if upto[1] <= position[1]:
                 continue

@@ -168,13 +168,13 @@ class BranchRestore:
         log = self._event_log
         # Nodes that have more come first: the archive may lack some of that.
         await self._sleep(ARCHIVE_DELAY)
-        told = await archive.get_coverage({log.origin: (0, 0)})
-        if not told.is_known or self._is_running:
+        coverage = await archive.get_coverage({log.origin: (0, 0)})
+        if not coverage.is_known or self._is_running:
             await self._sleep(RETRY_INTERVAL)
             self._has_checked_archive = False
             return
         shown: dict[Mark, Mark] = {}
-        for _, upto in told.intervals.get(log.origin, ()):
+        for _, upto in coverage.intervals.get(log.origin, ()):
             branch = log.fork(upto)
             if branch is not None and upto[1] - branch[1] <= MAX_BRANCH_PLACES:
                 shown[branch] = max(upto, shown.get(branch, upto))
@@ -309,8 +309,8 @@ class BranchRestore:
         if knowledge is None:
             return set()
         own = knowledge.address
-        told = Range(own, (0, 0), events[-1].mark, is_unfiltered=True)
-        frame = make_page_frame(log.origin, sender or own, [told], events)
+        covered = Range(own, (0, 0), events[-1].mark, is_unfiltered=True)
+        frame = make_page_frame(log.origin, sender or own, [covered], events)
         for _ in range(MAX_TRIES):
             matched: Deferred[IngestJob | None] = Deferred()
 
@@ -324,7 +324,7 @@ class BranchRestore:
 
             late = self._clock.callLater(RETRY_INTERVAL * 5, give_up)
             self._network.driver.relay_ingest.match_range(
-                ReceivedRange(told, frame, 0), done, lambda: None
+                ReceivedRange(covered, frame, 0), done, lambda: None
             )
             job = await matched
             if late.active():

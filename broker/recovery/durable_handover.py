@@ -102,7 +102,7 @@ class DurableHandover:
             follows = address is not None and address != self._messenger.own_address
             # Before others are asked: who comes back meanwhile has not been.
             expected, silent_count = (False, 0) if follows else self._search.count_silent()
-            doubt = "nodes that fell silent a moment ago may have it" if expected else ""
+            uncertainty = "nodes that fell silent a moment ago may have it" if expected else ""
             try:
                 if address is not None and follows:
                     return await self._follow_moves(roamer, address)
@@ -110,25 +110,29 @@ class DurableHandover:
                 # A node that answered before, and does not any more, has not got further.
                 holders |= found
                 if unanswered:
-                    doubt = f"{', '.join(unanswered)} may have {roamer.name!r} and do not answer"
+                    uncertainty = (
+                        f"{', '.join(unanswered)} may have {roamer.name!r} and do not answer"
+                    )
             except NotConnected as error:
-                doubt = str(error)
-            if not doubt or (holders and roamer.knows_position):
+                uncertainty = str(error)
+            if not uncertainty or (holders and roamer.knows_position):
                 if holders:
                     return self._furthest_position(roamer, holders)
                 return await self._find_in_archive(roamer) or self._as_new(roamer, silent_count)
             if roamer.knows_position:
-                self.log.info("{doubt}: its client knows how far it has got", doubt=doubt)
+                self.log.info(
+                    "{uncertainty}: its client knows how far it has got", uncertainty=uncertainty
+                )
                 return None
             waited = self._clock.seconds() - tried
             if waited >= ACCEPT_OLD_AFTER:
-                former = await self._find_old_position(roamer, holders, doubt)
+                former = await self._find_old_position(roamer, holders, uncertainty)
                 if former is not None:
                     return former
             if waited >= GIVE_UP_AFTER:
                 if address is not None:
-                    raise NotConnected(doubt)
-                return self._as_new(roamer, silent_count, doubt)
+                    raise NotConnected(uncertainty)
+                return self._as_new(roamer, silent_count, uncertainty)
             await self._wait_to_retry()
         return None
 
@@ -152,7 +156,7 @@ class DurableHandover:
         return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
 
     async def _find_old_position(
-        self, roamer: Roamer, holders: Mapping[Address, Position], doubt: str
+        self, roamer: Roamer, holders: Mapping[Address, Position], uncertainty: str
     ) -> Former | None:
         """The furthest position that is known. Nodes that can not be asked may have a newer one, so
         its client is warned that events may come again."""
@@ -172,7 +176,7 @@ class DurableHandover:
             known, where = Former(None), "where it was left at this node"
         else:
             return None
-        text = f"{roamer.name!r} goes on {where}: {doubt}. {MAY_REPEAT}"
+        text = f"{roamer.name!r} goes on {where}: {uncertainty}. {MAY_REPEAT}"
         self.log.warn("{text}", text=text)
         return attrs.evolve(known, warning=text)
 

@@ -85,10 +85,10 @@ class RecoveryInspection:
         identity.check_subscribe(pattern)
         bounds = _ReplayBounds.parse(arguments)
         if durable is None:
-            wanted, recovered = self._replay_ranges(bounds)
+            requested, recovered = self._replay_ranges(bounds)
         else:
             bounds = attrs.evolve(bounds, since=durable.position)
-            wanted, recovered = self._durable_ranges(durable)
+            requested, recovered = self._durable_ranges(durable)
         missed = Missed(
             *(pattern, query, identity.clearance.rank, recovered),
             others=durable is None and bounds.until is None,
@@ -103,11 +103,11 @@ class RecoveryInspection:
             "durable": name,
             "position": None if bounds.since is None else str(bounds.since),
             "moved_to": "" if durable is None else durable.moved_to,
-            **await self._explain_ranges(wanted, missed),
+            **await self._explain_ranges(requested, missed),
         }
 
     async def _explain_ranges(
-        self, wanted: Mapping[str, MarkRange], missed: Missed
+        self, requested: Mapping[str, MarkRange], missed: Missed
     ) -> dict[str, Any]:
         context = self._recovery.context
         sources = context.available_sources(missed, len(self._recovery.active))
@@ -128,7 +128,9 @@ class RecoveryInspection:
         steps = plan_steps(missed.ranges, sources, all_origins=all_origins)
         if not (missed.ranges or missed.others):
             steps = []
-        return explain_plan(wanted, missed.ranges, steps, plan_context, all_origins=missed.others)
+        return explain_plan(
+            requested, missed.ranges, steps, plan_context, all_origins=missed.others
+        )
 
     def _get_durable(self, client_id: str, name: str) -> Durable:
         found = self._durables.get(client_id, name)
@@ -168,12 +170,12 @@ class RecoveryInspection:
         else:
             complete = {o: mark for o, mark in flows_from.marks.items() if o != log.origin}
             recovered = at_retention(position, complete, log.since).ranges
-        wanted: dict[str, MarkRange] = dict(recovered)
+        requested: dict[str, MarkRange] = dict(recovered)
         for origin, mark in cut.items():
             begun = position.get(origin, _BEFORE_FIRST)
             if begun[1] < mark[1]:
-                wanted[origin] = (begun, mark)
-        return wanted, recovered
+                requested[origin] = (begun, mark)
+        return requested, recovered
 
 
 @attrs.frozen

@@ -19,13 +19,13 @@ from broker.log.records import LoggedEvent
 _Publisher: TypeAlias = tuple[str, int]
 
 
-def in_order(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]:
+def merge_logs(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]:
     """The events of each origin, which are in its order, merged.
 
     Where orders contradict each other, which can not come of real runs, that of origins holds.
     """
     queues = {
-        origin: deque((_identity(event), event) for event in events)
+        origin: deque((_publication(event), event) for event in events)
         for origin, events in logs.items()
         if events
     }
@@ -64,6 +64,6 @@ def in_order(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]
             heapq.heappush(heads, (queue[0][1].arrival, chosen[1]))
 
 
-def _identity(event: LoggedEvent) -> tuple[_Publisher, int]:
+def _publication(event: LoggedEvent) -> tuple[_Publisher, int]:
     client_id, _, number, incarnation, *_ = msgpack.unpackb(event.record)
     return (client_id, incarnation), number

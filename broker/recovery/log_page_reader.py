@@ -277,8 +277,8 @@ class LogPageReader:
                 if not found:
                     raise
                 return Page(found, passed, serial, denied)
-            wanted = [event for event in events if _is_requested(event, ranges, request)]
-            matched = await self._select_events(request, reader, wanted)
+            requested = [event for event in events if _is_requested(event, ranges, request)]
+            matched = await self._select_events(request, reader, requested)
             cleared = [event for event in matched if event.level <= request.clearance]
             denied += len(matched) - len(cleared)
             passed.update(marks_of_events(events, ranges, lost))
@@ -317,8 +317,8 @@ class LogPageReader:
                 events = [event for event in events if event.mark <= upto]
                 if not events:
                     continue
-            wanted = [event for event in events if _is_requested(event, request.ranges, request)]
-            matched = await self._select_events(request, reader, wanted)
+            requested = [event for event in events if _is_requested(event, request.ranges, request)]
+            matched = await self._select_events(request, reader, requested)
             span = self._log.kept.get(origin)
             if span is None or after < span.after:
                 # They had to go while they were read.
@@ -342,9 +342,9 @@ class LogPageReader:
         self, request: PageRequest, events: Sequence[LoggedEvent]
     ) -> list[LoggedEvent]:
         """Those events of any log that are wanted, and cleared. Raises like `page`."""
-        wanted = [event for event in events if _is_requested(event, request.ranges, request)]
+        requested = [event for event in events if _is_requested(event, request.ranges, request)]
         with self._subscribed_query(request, patient=True) as reader:
-            matched = await self._page_matcher.select_events(reader, wanted)
+            matched = await self._page_matcher.select_events(reader, requested)
         return [event for event in matched if event.level <= request.clearance]
 
     @contextmanager

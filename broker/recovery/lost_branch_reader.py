@@ -12,39 +12,41 @@ from typing import Final
 
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
-from broker.recovery.log_source import FromLogs
+from broker.recovery.log_source import LogSource
 
 #: Events that are given at a time.
-MOST: Final = 256
+MAX_EVENTS: Final = 256
 
 
-class LostBranches:
+class LostBranchReader:
     """Those of one origin, read as far as they are asked for."""
 
-    def __init__(self, logs: FromLogs, origin: str, branches: Iterable[tuple[Mark, Mark]]) -> None:
+    def __init__(
+        self, log_source: LogSource, origin: str, branches: Iterable[tuple[Mark, Mark]]
+    ) -> None:
         """`branches` are ranges of places, rising."""
-        self._logs = logs
+        self._log_source = log_source
         self._origin = origin
         self._branches = deque(branches)
-        self._events = self._read()
-        self._next: LoggedEvent | None = None
+        self._events = self._read_branches()
+        self._next_event: LoggedEvent | None = None
 
-    async def before(self, mark: Mark | None) -> list[LoggedEvent]:
-        """At most `MOST` of the next events whose places lie before a mark; None: all do."""
+    async def read_before(self, mark: Mark | None) -> list[LoggedEvent]:
+        """At most `MAX_EVENTS` of the next events whose places lie before a mark; None: all do."""
         found: list[LoggedEvent] = []
-        while len(found) < MOST:
-            if self._next is None:
+        while len(found) < MAX_EVENTS:
+            if self._next_event is None:
                 if mark is not None and (not self._branches or mark <= self._branches[0][0]):
                     break
-                self._next = await anext(self._events, None)
-            if self._next is None or (mark is not None and self._next.mark >= mark):
+                self._next_event = await anext(self._events, None)
+            if self._next_event is None or (mark is not None and self._next_event.mark >= mark):
                 break
-            found.append(self._next)
-            self._next = None
+            found.append(self._next_event)
+            self._next_event = None
         return found
 
-    async def _read(self) -> AsyncIterator[LoggedEvent]:
+    async def _read_branches(self) -> AsyncIterator[LoggedEvent]:
         while self._branches:
-            async for event in self._logs.lost_branch(self._origin, *self._branches[0]):
+            async for event in self._log_source.read_lost_branch(self._origin, *self._branches[0]):
                 yield event
             self._branches.popleft()

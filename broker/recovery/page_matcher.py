@@ -137,14 +137,14 @@ def drop_placeholders(
     An origin's events end before its first placeholder. The second result is by such origin the
     place up to which the page has its events.
     """
-    kept: list[LoggedEvent] = []
+    remaining: list[LoggedEvent] = []
     ends: dict[str, Mark] = {}
     for event in events:
         if event.origin in ends:
             continue
         if placeholder_code(event.document) is None:
-            kept.append(event)
+            remaining.append(event)
         else:
             epoch, offset = event.mark
             ends[event.origin] = (epoch, offset - 1)
-    return kept, ends
+    return remaining, ends

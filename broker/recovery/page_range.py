@@ -10,14 +10,16 @@ from broker.log.damage import Damage
 from broker.log.records import LoggedEvent
 
 
-def beginnings(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
+def read_start_marks(
+    ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]
+) -> dict[str, Mark]:
     """Behind which marks to read; of origins that are not wanted there is nothing behind them."""
     return {
         origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
     }
 
 
-def before_hole(
+def split_before_missing(
     after: Mark, events: list[LoggedEvent], upto: Mark | None
 ) -> tuple[list[LoggedEvent], Mark | None]:
     """The copies behind a mark up to the first offset that is missing, and where they go on.
@@ -35,7 +37,7 @@ def before_hole(
     return events, None
 
 
-def marks_in(
+def marks_of_events(
     events: Sequence[LoggedEvent],
     ranges: Mapping[str, MarkRange],
     lost_branches: Collection[str] = (),
@@ -53,7 +55,7 @@ def marks_in(
     return passed
 
 
-def marks_before(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
+def marks_before_damage(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
     """Where the damage begins, by origin: this log has nothing of the damage itself."""
     passed: dict[str, Mark] = {}
     for span in damage.spans:

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from broker.transport.clock import IClock
 
 
-class RegularJob:
+class PeriodicJob:
     """One job."""
 
     log = Logger()
@@ -19,29 +19,29 @@ class RegularJob:
     def __init__(
         self,
         clock: IClock,
-        every: float,
-        begin: Callable[[], Coroutine[Any, Any, None] | None],
+        interval: float,
+        start_job: Callable[[], Coroutine[Any, Any, None] | None],
     ) -> None:
         """`begin` returns the job, or None where there is nothing to do; `every` is in seconds."""
         self._clock = clock
-        self._every = every
-        self._begin = begin
-        self._due_at = clock.seconds() + every
-        self._is_under_way = False
+        self._interval = interval
+        self._start_job = start_job
+        self._due_at = clock.seconds() + interval
+        self._is_running = False
 
-    def look(self) -> None:
+    def run_if_due(self) -> None:
         """To be called each second: begin the job if it is due."""
         now = self._clock.seconds()
-        if self._is_under_way or now < self._due_at:
+        if self._is_running or now < self._due_at:
             return
-        self._due_at = now + self._every
-        job = self._begin()
+        self._due_at = now + self._interval
+        job = self._start_job()
         if job is None:
             return
-        self._is_under_way = True
+        self._is_running = True
         done = Deferred.fromCoroutine(job)
         done.addErrback(lambda failure: self.log.failure("a regular job failed", failure))
-        done.addBoth(self._done)
+        done.addBoth(self._finish)
 
-    def _done(self, _: object) -> None:
-        self._is_under_way = False
+    def _finish(self, _: object) -> None:
+        self._is_running = False

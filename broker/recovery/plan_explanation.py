@@ -38,7 +38,7 @@ class PlanContext:
 
 
 def explain_plan(
-    wanted: Mapping[str, MarkRange],
+    requested: Mapping[str, MarkRange],
     recovered: Mapping[str, MarkRange],
     steps: Sequence[PlanStep],
     context: PlanContext,
@@ -56,24 +56,24 @@ def explain_plan(
             for step in steps
         ],
         "origins": [
-            _explain_origin(origin, wanted[origin], recovered.get(origin), steps, context)
-            for origin in sorted(wanted, key=lambda each: (each != context.own_origin, each))
+            _explain_origin(origin, requested[origin], recovered.get(origin), steps, context)
+            for origin in sorted(requested, key=lambda each: (each != context.own_origin, each))
         ],
         "others": all_origins,
         "archive": {"available": context.sources.has_archive, "told": context.is_archive_known},
         "busy": context.sources.active_recoveries,
-        "places": count_places(wanted),
+        "places": count_places(requested),
     }
 
 
 def _explain_origin(
     origin: str,
-    wanted: MarkRange,
+    requested: MarkRange,
     recovered: MarkRange | None,
     steps: Sequence[PlanStep],
     context: PlanContext,
 ) -> dict[str, Any]:
-    everything = _close_range(wanted)
+    everything = _close_range(requested)
     left = [] if recovered is None else [_close_range(recovered)]
     parts = [
         _describe_part(OWN_LOG, each, [], "this node's log has it")
@@ -133,8 +133,8 @@ def _gap_reason(origin: str, context: PlanContext) -> str:
     return f"no node that has this log can be reached, and {rest}"
 
 
-def _close_range(wanted: MarkRange) -> Interval:
-    after, upto = wanted
+def _close_range(requested: MarkRange) -> Interval:
+    after, upto = requested
     return after, _ENDLESS if upto is None else upto
 
 

@@ -12,20 +12,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from broker.archive.intervals import Interval, without
+from broker.archive.interval import Interval, difference
 from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 
 #: Places that logs are asked for rather than the archive, by all recoveries at a time together: to
 #: look at so many takes a node about as long as a job in the archive, which serves all at once.
-FEW = 100_000
+MAX_LOG_PLACES = 100_000
 
 #: The source where there is no other one, and never will be: whatever this node has.
 OWN_LOG = "log"
 
 
 @attrs.frozen
-class Step:
+class PlanStep:
     """One source that is asked for what is left then."""
 
     source: str
@@ -35,57 +35,61 @@ class Step:
 
 
 @attrs.frozen
-class Sources:
+class AvailableSources:
     """What there is to ask."""
 
-    former: str
+    previous_node: str
     """The address of the node where the client was; empty where there is none, or no way to it."""
-    logs: Collection[str]
+    log_origins: Collection[str]
     """Origins whose logs can be asked."""
-    archive: bool
-    busy: int = 0
+    has_archive: bool
+    active_recoveries: int = 0
     """How many other recoveries are under way."""
-    alone: bool = False
+    is_alone: bool = False
     """Whether there is no network: nobody can come back who has more."""
-    unbounded: bool = False
+    is_unbounded: bool = False
     """Whether logs are asked first for however many places."""
 
     @property
-    def few(self) -> int:
+    def max_log_places(self) -> int:
         """Places that one recovery may ask logs for."""
-        return sys.maxsize if self.unbounded else FEW // (1 + self.busy)
+        return sys.maxsize if self.is_unbounded else MAX_LOG_PLACES // (1 + self.active_recoveries)
 
 
-def plan(ranges: Mapping[str, MarkRange], sources: Sources, *, whole: bool = False) -> list[Step]:
+def plan_steps(
+    ranges: Mapping[str, MarkRange], sources: AvailableSources, *, all_origins: bool = False
+) -> list[PlanStep]:
     """The sources in the order in which they are asked; each for what those before it did not have.
 
     `whole`: all of the past is wanted, of whatever origin, and not only what lies in the ranges.
     """
-    steps: list[Step] = []
-    count = places(ranges)
-    many = count is not None and count > sources.few
-    if sources.former and not (many and sources.archive):
-        steps.append(Step("former", ranges, f"{sources.former} has all that was for the client"))
-    near = {origin: each for origin, each in ranges.items() if origin in sources.logs}
-    can_ask = ranges.keys() == near.keys() and not whole and not many
-    logs = Step("logs", near, f"the logs of {len(near)} origins can be asked")
-    if sources.archive and not can_ask:
-        why = "it has all that there ever was" if whole else "it has what no log has any more"
-        if many and not whole:
-            why = f"{count} places are more than logs are asked for now ({sources.few})"
-        steps.append(Step("archive", ranges, why))
+    steps: list[PlanStep] = []
+    count = count_places(ranges)
+    many = count is not None and count > sources.max_log_places
+    if sources.previous_node and not (many and sources.has_archive):
+        steps.append(
+            PlanStep("former", ranges, f"{sources.previous_node} has all that was for the client")
+        )
+    near = {origin: each for origin, each in ranges.items() if origin in sources.log_origins}
+    can_ask = ranges.keys() == near.keys() and not all_origins and not many
+    logs = PlanStep("logs", near, f"the logs of {len(near)} origins can be asked")
+    if sources.has_archive and not can_ask:
+        why = "it has all that there ever was" if all_origins else "it has what no log has any more"
+        if many and not all_origins:
+            why = f"{count} places are more than logs are asked for now ({sources.max_log_places})"
+        steps.append(PlanStep("archive", ranges, why))
         if near:
             steps.append(attrs.evolve(logs, why="what is not yet in the archive"))
     elif near:
         steps.append(logs)
-        if sources.archive:
-            steps.append(Step("archive", ranges, "what retention took from the logs"))
-    if not steps and sources.alone:
-        steps.append(Step(OWN_LOG, ranges, "nobody else can be asked: whatever this log has"))
+        if sources.has_archive:
+            steps.append(PlanStep("archive", ranges, "what retention took from the logs"))
+    if not steps and sources.is_alone:
+        steps.append(PlanStep(OWN_LOG, ranges, "nobody else can be asked: whatever this log has"))
     return steps
 
 
-def places(ranges: Mapping[str, MarkRange]) -> int | None:
+def count_places(ranges: Mapping[str, MarkRange]) -> int | None:
     """How many places the ranges have; None where one has no end."""
     total = 0
     for after, upto in ranges.values():
@@ -95,15 +99,15 @@ def places(ranges: Mapping[str, MarkRange]) -> int | None:
     return total
 
 
-def holes(after: Mark, upto: Mark | None, covered: Sequence[Interval]) -> list[Interval]:
+def missing_ranges(after: Mark, upto: Mark | None, covered: Sequence[Interval]) -> list[Interval]:
     """What the archive lacks of (after, upto], before the last that it has."""
     last = max((end for _, end in covered), default=after)
-    wanted = (after, last if upto is None else min(last, upto))
+    requested = (after, last if upto is None else min(last, upto))
     # Where an epoch ended, the next one begins with the next offset.
-    return [each for each in without([wanted], covered) if each[0][1] < each[1][1]]
+    return [each for each in difference([requested], covered) if each[0][1] < each[1][1]]
 
 
-class Remaining:
+class RemainingRanges:
     """What is left of the ranges."""
 
     def __init__(
@@ -119,13 +123,13 @@ class Remaining:
         self._known = dict(known or {})
         self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
-    def copy(self) -> Remaining:
+    def copy(self) -> RemainingRanges:
         """As much as is left now."""
-        copied = Remaining(self._left, self._known)
+        copied = RemainingRanges(self._left, self._known)
         copied._open = dict(self._open)
         return copied
 
-    def go_back(self, before: Remaining) -> None:
+    def restore(self, before: RemainingRanges) -> None:
         """As much is left again as was in a copy."""
         self._left, self._open = dict(before._left), dict(before._open)
 
@@ -134,7 +138,7 @@ class Remaining:
         """By origin; none of these is empty."""
         return dict(self._left)
 
-    def reached(self, marks: Mapping[str, Mark]) -> None:
+    def advance(self, marks: Mapping[str, Mark]) -> None:
         """All up to these was looked at."""
         for origin, mark in marks.items():
             if origin in self._open:
@@ -153,7 +157,7 @@ class Remaining:
         """Of the ranges that had no end, up to where they were looked at."""
         return dict(self._open)
 
-    def end(self, origins: Iterable[str]) -> None:
+    def close_ranges(self, origins: Iterable[str]) -> None:
         """Those of these whose range has no end have come to it: what is known to lie behind it is
         left."""
         for origin in origins:
@@ -167,10 +171,10 @@ class Remaining:
             else:
                 del self._left[origin]
 
-    def add(self, origin: str, after: Mark, upto: Mark) -> None:
+    def add_range(self, origin: str, after: Mark, upto: Mark) -> None:
         """Something is wanted of an origin that was not named."""
         self._left[origin] = (after, upto)
 
-    def close(self) -> None:
+    def close_all(self) -> None:
         """Ranges without an end have come to it."""
-        self.end(list(self._left))
+        self.close_ranges(list(self._left))

@@ -67,9 +67,9 @@ class LogSurvey:
 
     def add_answer(self, node: Address, content: bytes) -> None:
         """Add the answer of one node. Raises `ValueError` or `TypeError`."""
-        for origin, mark, is_here, homes in msgpack.unpackb(content):
+        for origin, mark, is_here, senders in msgpack.unpackb(content):
             self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
-            self.senders.setdefault(origin, set()).update(map(fields.address, homes))
+            self.senders.setdefault(origin, set()).update(map(fields.address, senders))
             if fields.flag(is_here):
                 self.available_logs.add(origin)
         self.answered.add(str(node))

@@ -28,11 +28,11 @@ def recovery_snapshot(recovery: NodeRecovery, log: EventLog) -> dict[str, Any]:
 def _archive_snapshot(archiver: Mapping[str, Any] | None, log: EventLog) -> dict[str, Any] | None:
     if archiver is None:
         return None
-    told = dict(archiver)
-    reached: Mapping[str, Mark] = told.pop("reached")
+    fields = dict(archiver)
+    reached: Mapping[str, Mark] = fields.pop("reached")
     own = reached.get(log.origin)
     return {
-        **told,
+        **fields,
         "archived": {origin: f"{mark[0]}:{mark[1]}" for origin, mark in reached.items()},
         "held_behind": None if log.hold.since is None else "{}:{}".format(*log.hold.since),
         "hold_bytes": log.hold.most_bytes,

@@ -108,15 +108,15 @@ class SubscriptionRecovery:
         pass it before.
         """
         self._losses_before = []
-        untold = self._unreported(self._missing_ranges())
-        for index, event in enumerate(events) if untold else ():
-            passed = [each for each in untold.get(event.origin, ()) if each[1] < event.mark]
+        unreported = self._unreported(self._missing_ranges())
+        for index, event in enumerate(events) if unreported else ():
+            passed = [each for each in unreported.get(event.origin, ()) if each[1] < event.mark]
             if passed and index:
                 return events[:index], events[index:]
             if passed:
                 self._reported.setdefault(event.origin, []).extend(passed)
                 self._losses_before += self._as_losses(event.origin, passed)
-                untold = self._unreported(self._missing_ranges())
+                unreported = self._unreported(self._missing_ranges())
         return events, ()
 
     def lost_before(self) -> Sequence[Lost]:
@@ -153,12 +153,14 @@ class SubscriptionRecovery:
         archived = [] if self._archive_source is None else self._archive_source.missing_ranges
         return [*archived, *self._log_source.missing_ranges]
 
-    def _unreported(self, holes: Sequence[MissingRange]) -> dict[str, Intervals]:
+    def _unreported(self, ranges: Sequence[MissingRange]) -> dict[str, Intervals]:
         found: dict[str, list[Interval]] = {}
-        for origin, after, upto in holes:
+        for origin, after, upto in ranges:
             found.setdefault(origin, []).append((self._loss_start(origin, after, upto), upto))
-        told = self._reported
-        return {origin: difference(each, told.get(origin, ())) for origin, each in found.items()}
+        reported = self._reported
+        return {
+            origin: difference(each, reported.get(origin, ())) for origin, each in found.items()
+        }
 
     def _loss_start(self, origin: str, after: Mark, upto: Mark) -> Mark:
         """Behind which mark a client lacks what is missing in (`after`, `upto`]."""
@@ -279,12 +281,12 @@ class SubscriptionRecovery:
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
         if archive is None or not (self._has_unnamed_origins or False in epochs):
             return
-        told = await archive.get_coverage({o: after for o, (after, _) in ranges.items()})
-        if self._has_unnamed_origins and told.is_known and not told.other_origins:
+        coverage = await archive.get_coverage({o: after for o, (after, _) in ranges.items()})
+        if self._has_unnamed_origins and coverage.is_known and not coverage.other_origins:
             self._has_unnamed_origins = False
             self.steps = plan_steps(ranges, self._sources)
         own = self._context.own_origin
-        if any(has_branches(each) for origin, each in told.intervals.items() if origin != own):
+        if any(has_branches(each) for origin, each in coverage.intervals.items() if origin != own):
             self.steps = plan_steps(ranges, self._sources, all_origins=True)
 
     async def _add_unknown_origins(self) -> None:

@@ -63,12 +63,12 @@ class UnarchivedEvents:
     # ------------------------------------------------------------------ reading logs
 
     async def read_from_logs(
-        self, holes: Sequence[MissingRange], wait_for: Collection[str], until: float
+        self, ranges: Sequence[MissingRange], wait_for: Collection[str], until: float
     ) -> None:
         """Read these ranges from logs. Of origins to `wait_for` a node that can not be reached is
         waited for `until` a time of the clock."""
         of_origin: dict[str, list[Interval]] = defaultdict(list)
-        for origin, after, upto in holes:
+        for origin, after, upto in ranges:
             of_origin[origin].append((after, upto))
         self._origins = list(of_origin)
         budget = MAX_LOG_PLACES
@@ -107,8 +107,8 @@ class UnarchivedEvents:
             self._survey = await others.survey_origins(self._origins)
         return self._survey
 
-    def _add_missing(self, origin: str, hole: Interval) -> None:
-        self._missing.setdefault(origin, []).append(hole)
+    def _add_missing(self, origin: str, missing: Interval) -> None:
+        self._missing.setdefault(origin, []).append(missing)
 
     def _add_events(self, origin: str, events: Sequence[LoggedEvent]) -> None:
         queue = self._queues.setdefault(origin, deque())
@@ -172,8 +172,8 @@ class UnarchivedEvents:
     def record_event(self, event: LoggedEvent) -> None:
         """Note an event that arrives from the archive. It may lie inside of what is missing, in
         another file than the one that is damaged."""
-        holes = self._missing.get(event.origin, ())
-        if self._recorded < MAX_RECORDED and any(a < event.mark <= upto for a, upto in holes):
+        ranges = self._missing.get(event.origin, ())
+        if self._recorded < MAX_RECORDED and any(a < event.mark <= upto for a, upto in ranges):
             self._recorded += 1
             self._archived_inside[event.origin].append(event.mark)
 

@@ -1,4 +1,4 @@
-"""The node's side of the replay process: started when it is needed, kept warm, asked for events."""
+"""The node's side of the replay process: it starts the process on demand and requests replays."""
 
 from __future__ import annotations
 
@@ -40,29 +40,27 @@ from broker.replay.replayer_messages import (
 from broker.replay.replayer_messages import Replay as AskReplay
 from broker.replay.request import ReplayRequest
 
-#: Pages that are on their way before the first of them was taken.
+#: Pages requested before the first one is consumed.
 PAGES_IN_ADVANCE = 2
-#: Seconds that the process has to begin: a JVM and Spark's session are not waited for.
+#: Timeout of the connection. The process does not wait for the JVM before it listens.
 CONNECT_SECONDS = 60.0
-#: Its socket, in its folder.
+#: Name of the socket in the process's folder.
 SOCKET = "replayer.socket"
-#: What it may write without the end of a line.
+#: Bytes of an incomplete line of error output that are kept.
 MAX_LINE_BYTES = 1 << 20
 
 
 @attrs.frozen
 class ReplayerSettings:
-    """How the process is started."""
-
     uri: str
     folder: Path
-    """For its socket and spools: of this node alone."""
+    """Folder for its socket and spools, used by one node."""
     engine: str
     master: str
     spool_bytes: int
     request_bytes: int
     idle_seconds: float
-    """Seconds after which a process that nobody asks is ended."""
+    """Seconds without replays after which the process is stopped."""
 
 
 class NodeReplay:
@@ -77,12 +75,11 @@ class NodeReplay:
         self._is_finished = False
         self._error: BrokerError | None = None
         self.report = Report()
-        """What its job came to, once it is over."""
+        """The report of its job, once the job is over."""
         self.scanned_rows = (0, 0)
-        """Rows of the archive that the job has looked at, and of how many."""
+        """Rows that the job has scanned, and of how many."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """See `Replay`."""
         if self._pages:
             self._send(More(self.number, 1))
             return succeed(self._pages.popleft())
@@ -94,21 +91,17 @@ class NodeReplay:
         return self._waiting
 
     def end_marks(self) -> Mapping[str, Mark]:
-        """See `Replay`."""
         return self.report.upto
 
     def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """See `Replay`."""
         return self.report.missing_ranges
 
     def cancel(self) -> None:
-        """See `Replay`."""
         if not self._is_finished:
             self._send(Cancel(self.number))
             self.finish(Closed("the replay was cancelled"))
 
     def add_page(self, events: list[LoggedEvent]) -> None:
-        """The next events."""
         if self._waiting is None:
             self._pages.append(events)
             return
@@ -117,7 +110,6 @@ class NodeReplay:
         waiting.callback(events)
 
     def finish(self, error: BrokerError | None = None) -> None:
-        """There are no more; or they can not be had."""
         if self._is_finished:
             return
         self._is_finished, self._error = True, error
@@ -131,7 +123,7 @@ class NodeReplay:
 
 
 class ReplayerClient:
-    """See `broker.recovery.archive_access.Replays`; one process serves all replays of a node."""
+    """See `broker.recovery.archive_access.Replays`. One process serves all replays of a node."""
 
     _log = Logger()
 
@@ -144,17 +136,16 @@ class ReplayerClient:
         self._connection: ReplayerConnection | None = None
         self._process: _ReplayerProtocol | None = None
         self._was_connected = False
-        """Whether the process that runs took a connection: else it did not even begin."""
+        """False if the current process failed before it accepted a connection."""
         self._idle_timer: IDelayedCall | None = None
         self._stopped: Deferred[None] | None = None
         self.notices: deque[str] = deque(maxlen=20)
         self.status: Mapping[str, Any] = {}
-        """What the process said last of itself: jobs, replays by state, the engine."""
+        """The process's last `State`: jobs, replays by state, the engine."""
         self.started_processes = 0
-        """Processes since the start."""
 
-    def replay(self, request: ReplayRequest) -> NodeReplay:
-        """Begin one; the process is started if it does not run."""
+    def start_replay(self, request: ReplayRequest) -> NodeReplay:
+        """Start a replay, and the process if it does not run."""
         self._last_number += 1
         replay = self.replays[self._last_number] = NodeReplay(
             self._last_number, request, self._send
@@ -166,22 +157,20 @@ class ReplayerClient:
             try:
                 self._spawn()
             except OSError as error:
-                # A full disk, or too many processes.
-                self._fail_all(EngineUnavailable(f"the replay process can not be started: {error}"))
+                # The disk is full, or there are too many processes.
+                self._fail_all(EngineUnavailable(f"the replay process cannot be started: {error}"))
         return replay
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process now."""
         return self._process is not None
 
     def request_status(self) -> None:
-        """Ask the process how it is, if it runs: the answer is `state`."""
+        """Request the process's state, if it runs. It arrives in `status`."""
         if self._connection is not None:
             self._send(Status())
 
     def stop(self) -> Deferred[None]:
-        """End the process."""
         self._reset_idle_timer()
         if self._process is None:
             return succeed(None)
@@ -208,11 +197,10 @@ class ReplayerClient:
         )
         self._process = protocol
         self.started_processes += 1
-        self._log.info("the replay process is started")
+        self._log.info("replay process started")
 
     def connect(self) -> None:
-        """The process can be connected to."""
-        # The path of a socket has 107 bytes at most, wherever the node's folder is.
+        # The path of a socket has at most 107 bytes, however long the node's folder is.
         folder = os.open(self._settings.folder, os.O_PATH | os.O_DIRECTORY)
         socket = f"/proc/self/fd/{folder}/{SOCKET}"
         connection = ReplayerConnection(self._message_received, self._connection_lost)
@@ -230,25 +218,23 @@ class ReplayerClient:
             connection.send(message)
 
     def _connection_failed(self, failure: Failure) -> None:
-        self._log.error("the replay process takes no connection: {why}", why=failure.value)
+        self._log.error("connection to the replay process failed: {why}", why=failure.value)
         if self._process is not None:
             self._process.kill()
 
     def process_ended(self, reason: str) -> None:
-        """The process is over."""
         self._process = None
         error_type = NotConnected if self._was_connected else EngineUnavailable
         self._was_connected = False
         stopped, self._stopped = self._stopped, None
         shutil.rmtree(self._settings.folder / "spool", ignore_errors=True)
         if self.replays and stopped is None:
-            self._log.warn("the replay process has ended: {reason}", reason=reason)
-        self._fail_all(error_type(f"the replay process has ended: {reason}"))
+            self._log.warn("replay process ended: {reason}", reason=reason)
+        self._fail_all(error_type(f"the replay process ended: {reason}"))
         if stopped is not None:
             stopped.callback(None)
 
     def log_error_line(self, text: str) -> None:
-        """What it wrote to its standard error."""
         self._log.info("replayer: {text}", text=text)
 
     # ------------------------------------------------------------------ messages
@@ -290,7 +276,7 @@ class ReplayerClient:
     def _connection_lost(self, connection: ReplayerConnection, error: BrokerError | None) -> None:
         if self._connection is connection:
             self._connection = None
-            self._fail_all(error or NotConnected("the connection to the replay process is lost"))
+            self._fail_all(error or NotConnected("the connection to the replay process was lost"))
             if self._process is not None:
                 self._process.kill()
 
@@ -306,7 +292,7 @@ class ReplayerClient:
             replay.finish(error)
 
     def _reset_idle_timer(self) -> None:
-        """The process is wanted; or from now on nobody wants it."""
+        """Cancel the idle timer; start it if there is no replay."""
         if self._idle_timer is not None and self._idle_timer.active():
             self._idle_timer.cancel()
         self._idle_timer = None
@@ -345,11 +331,9 @@ class _ReplayerProtocol(ProcessProtocol):
         self._client.process_ended(reason.getErrorMessage())
 
     def close_stdin(self) -> None:
-        """Nobody wants it any more."""
         if self.transport is not None:
             self.transport.closeStdin()
 
     def kill(self) -> None:
-        """It does not do what it is to do."""
         if self.transport is not None:
             self.transport.signalProcess("KILL")

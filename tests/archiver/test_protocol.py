@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.archiver import protocol as lines
+from broker.archiver import protocol
 from broker.dtd.reference import DtdReference
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import Coverage
 
 NAMES = st.text(max_size=20)
 NUMBERS = st.integers(0, 2**63)
@@ -21,13 +21,13 @@ REFERENCES = st.builds(
     st.from_regex(r"[1-9][0-9]{0,2}(\.[1-9][0-9]{0,2}){0,3}", fullmatch=True).filter(str.isascii),
 )
 FROM_THE_NODE = st.one_of(
-    st.builds(lines.Flush, NUMBERS),
-    st.just(lines.ASK_COVERED),
-    st.builds(lines.AskDurable, NUMBERS, NAMES, NAMES),
-    st.builds(lines.AskText, NUMBERS, REFERENCES),
-    st.just(lines.End()),
-    st.builds(lines.Dead, st.lists(NAMES).map(tuple)),
-    st.builds(lines.TellDtd, REFERENCES, STORED, NAMES),
+    st.builds(protocol.Flush, NUMBERS),
+    st.just(protocol.ASK_COVERAGE),
+    st.builds(protocol.AskDurable, NUMBERS, NAMES, NAMES),
+    st.builds(protocol.AskDtd, NUMBERS, REFERENCES),
+    st.just(protocol.End()),
+    st.builds(protocol.DeadOrigins, st.lists(NAMES).map(tuple)),
+    st.builds(protocol.DtdAnswer, REFERENCES, STORED, NAMES),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | NAMES,
@@ -67,49 +67,51 @@ SPOILT = [
 
 
 @given(FROM_THE_NODE)
-def test_what_the_node_says_comes_as_it_was_said(said: lines.Said) -> None:
-    line = lines.encode(said)
+def test_what_the_node_says_comes_as_it_was_said(said: protocol.NodeMessage) -> None:
+    line = protocol.encode_node_message(said)
     assert line.index(b"\n") == len(line) - 1
-    assert lines.decode(line) == said
+    assert protocol.decode_node_message(line) == said
 
 
 @given(st.lists(REFERENCES).map(tuple), NAMES)
 def test_questions_for_dtds_come_as_they_were_asked(
     wanted: tuple[DtdReference, ...], origin: str
 ) -> None:
-    assert lines.understood(lines.ask_dtds(wanted, origin)) == lines.AskDtds(wanted, origin)
+    assert protocol.decode_archiver_message(
+        protocol.encode_dtd_request(wanted, origin)
+    ) == protocol.AskDtds(wanted, origin)
 
 
 @given(
     st.builds(
-        lines.Report,
+        protocol.Report,
         st.dictionaries(NAMES, MARKS),
         st.lists(NUMBERS).map(tuple),
         NAMES,
         st.dictionaries(NAMES, NUMBERS),
     )
 )
-def test_reports_come_as_they_were_made(report: lines.Report) -> None:
-    assert lines.understood(lines.report(report)) == report
+def test_reports_come_as_they_were_made(report: protocol.Report) -> None:
+    assert protocol.decode_archiver_message(protocol.encode_report(report)) == report
 
 
 @given(st.dictionaries(NAMES, st.lists(st.tuples(MARKS, MARKS))), st.frozensets(NAMES))
 def test_coverage_comes_as_it_was_told(
     intervals: dict[str, list[Interval]], healing: frozenset[str]
 ) -> None:
-    covered = Covered(intervals, healing)
-    assert lines.understood(lines.coverage(covered)) == covered
+    covered = Coverage(intervals, healing)
+    assert protocol.decode_archiver_message(protocol.encode_coverage(covered)) == covered
 
 
 @given(NUMBERS, NAMES, STORED)
 def test_durables_come_as_they_were_found(number: int, origin: str, stored: bytes | None) -> None:
-    told = lines.understood(lines.found(number, origin, stored))
-    assert told == lines.FoundDurable(number, origin, stored)
+    told = protocol.decode_archiver_message(protocol.encode_durable(number, origin, stored))
+    assert told == protocol.FoundDurable(number, origin, stored)
 
 
 @pytest.mark.parametrize("line", SPOILT, ids=range(len(SPOILT)))
 def test_a_line_that_says_nothing_is_a_value_error_that_shows_it(line: bytes) -> None:
-    for read in (lines.decode, lines.understood):
+    for read in (protocol.decode_node_message, protocol.decode_archiver_message):
         with pytest.raises(ValueError, match="a line that says nothing") as caught:
             read(line)
         assert len(str(caught.value)) < 400
@@ -118,10 +120,10 @@ def test_a_line_that_says_nothing_is_a_value_error_that_shows_it(line: bytes) ->
 @example(b'{"coverage": {}, "healing": []}')
 @given(st.one_of(RUBBISH.map(lambda said: json.dumps(said).encode()), st.binary()))
 def test_any_line_is_understood_or_a_value_error(line: bytes) -> None:
-    for read in (lines.decode, lines.understood):
+    for read in (protocol.decode_node_message, protocol.decode_archiver_message):
         try:
             said = read(line)
         except ValueError as error:
             assert "a line that says nothing" in str(error)
         else:
-            assert isinstance(said, lines.Said | lines.Told)
+            assert isinstance(said, protocol.NodeMessage | protocol.ArchiverMessage)

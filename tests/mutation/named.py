@@ -43,7 +43,7 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     (
         "recovery/page_exchange",
         _FETCHING + "test_a_page_holds_what_a_way_to_the_reader_is_cleared_for",
-        {"if self._post.is_cleared(message.source, e.level)": "if True"},
+        {"if self._messenger.is_cleared(message.source, e.level)": "if True"},
     ),
     # Drop allow, deny and segments.
     (

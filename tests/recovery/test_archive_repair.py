@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from broker.delivery.recovery import Lost
-from broker.recovery.planner import FEW
+from broker.recovery.planner import MAX_LOG_PLACES
 from broker.replay.request import ReplayRequest
 from tests.recovery.test_subscription_recovery import (
     GONE,
@@ -25,10 +25,10 @@ from tests.recovery.test_subscription_recovery import (
 class Breaking(Archived):
     """An archive in which a file is damaged, which the first replay finds."""
 
-    def replay(self, request: ReplayRequest) -> OneReplay:
+    def start_replay(self, request: ReplayRequest) -> OneReplay:
         if not self.asked:
             self.damaged, self.heals = frozenset({2}), True
-        return super().replay(request)
+        return super().start_replay(request)
 
 
 @pytest.mark.parametrize("found", [False, True])
@@ -89,7 +89,7 @@ def test_nobody_waits_for_what_was_damaged_long_ago() -> None:
     assert len(archive.asked) == 1
 
 
-MANY = FEW
+MANY = MAX_LOG_PLACES
 """So many others are under way that the archive is asked first."""
 
 
@@ -130,8 +130,8 @@ def test_what_was_lost_before_a_replay_broke_off_is_told() -> None:
 class Wide(Archived):
     """An archive that has lost a file whose places lie among those of others."""
 
-    def replay(self, request: ReplayRequest) -> OneReplay:
-        return attrs.evolve(super().replay(request), lost=[(GONE, (0, 0), (1, 3))])
+    def start_replay(self, request: ReplayRequest) -> OneReplay:
+        return attrs.evolve(super().start_replay(request), lost=[(GONE, (0, 0), (1, 3))])
 
 
 def test_no_gap_is_told_for_what_came_of_another_file() -> None:

@@ -19,7 +19,12 @@ from broker.event.place import Mark, NamedHistory
 from broker.log.histories import Loss
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
-from broker.recovery.branch_restore import MAX_BRANCH_PLACES, MAX_READERS, SETTLE_TIME, BranchRestore
+from broker.recovery.branch_restore import (
+    MAX_BRANCH_PLACES,
+    MAX_READERS,
+    SETTLE_TIME,
+    BranchRestore,
+)
 from tests.recovery.test_log_merge import logged
 
 HERE, READER, KEEPER = (Address(("c",), name) for name in ("here", "reader", "keeper"))
@@ -70,7 +75,9 @@ def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
     assert not made.must_wait(shows((4, 15), origin="far"))
 
 
-@pytest.mark.parametrize(("beyond", "waits"), [(MAX_BRANCH_PLACES, True), (MAX_BRANCH_PLACES + 1, False)])
+@pytest.mark.parametrize(
+    ("beyond", "waits"), [(MAX_BRANCH_PLACES, True), (MAX_BRANCH_PLACES + 1, False)]
+)
 def test_a_place_that_can_not_be_is_not_waited_for(beyond: int, waits: bool) -> None:
     made = returning(Log(branch=(4, 10)), Clock())
     with capturedLogs() as captured:
@@ -110,32 +117,40 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
 ) -> None:
     """Soak 8011: the one that had a replica of the branch had read on for itself."""
     near = [SimpleNamespace(node=SimpleNamespace(address=KEEPER), up=True)]
-    network = SimpleNamespace(driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near)
+    network = SimpleNamespace(
+        driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near
+    )
     log = SimpleNamespace(origin="own", chain=SimpleNamespace(shown=lambda branch: branch))
     asked: list[Address] = []
     lost: list[Sequence[tuple[int, int]]] = []
 
     class Sources:
-        async def of_node(self, address: Address, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+        async def recover_from_node(
+            self, address: Address, after: Mark, upto: Mark
+        ) -> AsyncIterator[Any]:
             asked.append(address)
             numbers = {READER: range(1, given + 1), HERE: range(1, 3)}.get(address, (4,))
             yield [logged("own", 10 + n, n, "p", n) for n in numbers]
 
-        async def of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+        async def recover_from_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
             return
             yield
 
-    async def log_again(events: Sequence[LoggedEvent], home: object) -> set[int]:
+    async def relog(events: Sequence[LoggedEvent], home: object) -> set[int]:
         return {event.offset for event in events}
 
     async def nothing(*_: object) -> None:
         return
 
-    async def lose(branch: Mark, upto: Mark, runs: Sequence[tuple[int, int]]) -> None:
+    async def record_loss(branch: Mark, upto: Mark, runs: Sequence[tuple[int, int]]) -> None:
         lost.append(runs)
 
     made = returning(cast(Any, log), Clock(), network)
-    for name, does in (("_uncover", nothing), ("_log_again", log_again), ("_lose", lose)):
+    for name, does in (
+        ("_relog_covered", nothing),
+        ("_relog", relog),
+        ("_record_loss", record_loss),
+    ):
         monkeypatch.setattr(made, name, does)
     made._origin_reader = cast(Any, Sources())
     shown: dict[Address, Mark] = {HERE: (1, 12), READER: (1, 15)}

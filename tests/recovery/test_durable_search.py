@@ -12,8 +12,14 @@ from broker.cluster.address import Address, UnitPath
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import RoutedMessage
-from broker.recovery.durable_search import RETURN_TIME, BATCH_DELAY, CHECK_INTERVAL, ANSWER_MS, DurableSearch
-from broker.recovery.messages import FindDurables, DurablesFound
+from broker.recovery.durable_search import (
+    ANSWER_MS,
+    BATCH_DELAY,
+    CHECK_INTERVAL,
+    RETURN_TIME,
+    DurableSearch,
+)
+from broker.recovery.messages import DurablesFound, FindDurables
 
 HERE = Address(("c",), "here")
 NEAR, FAR = ("near",), ("far",)

@@ -9,11 +9,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
-from broker.recovery.page_merge import MergedPages, Pages
+from broker.recovery.page_merge import EventPages, PageMerge
 from tests.delivery.test_recovering import far
 
 
-async def pages_of(*pages: Sequence[Mark]) -> Pages:
+async def pages_of(*pages: Sequence[Mark]) -> EventPages:
     for page in pages:
         yield [attrs.evolve(far(offset), epoch=epoch) for epoch, offset in page]
 
@@ -29,9 +29,9 @@ def test_each_event_comes_once_in_the_order_of_places(after: Mark) -> None:
     found: list[Mark] = []
 
     async def read() -> None:
-        merged = MergedPages(logs)
+        merged = PageMerge(logs)
         at = after
-        while event := await merged.next(at):
+        while event := await merged.next_event(at):
             at = event.mark
             found.append(at)
         await merged.close()

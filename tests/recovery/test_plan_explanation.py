@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
-from broker.recovery.plan_explanation import Known, explanation
-from broker.recovery.planner import Sources, plan
+from broker.recovery.plan_explanation import PlanContext, explain_plan
+from broker.recovery.planner import AvailableSources, plan_steps
 
 
 def told(
@@ -23,17 +23,19 @@ def told(
     archive: bool = True,
     covered: Mapping[str, list[tuple[Mark, Mark]]] | None = None,
     since: int = 0,
-    whole: bool = False,
+    all_origins: bool = False,
     alone: bool = False,
 ) -> dict[str, Any]:
     recovered = wanted if recovered is None else recovered
-    sources = Sources(former, logs, archive, alone=alone)
-    known = Known(
+    sources = AvailableSources(former, logs, archive, is_alone=alone)
+    known = PlanContext(
         *("own", {"own": (1, since)}, sources, lambda origin: [f"alps/{origin}"]),
         *(covered or {}, covered is not None),
     )
-    steps = plan(recovered, sources, whole=whole) if recovered or whole else []
-    return explanation(wanted, recovered, steps, known, whole=whole)
+    steps = (
+        plan_steps(recovered, sources, all_origins=all_origins) if recovered or all_origins else []
+    )
+    return explain_plan(wanted, recovered, steps, known, all_origins=all_origins)
 
 
 def parts(origin: Mapping[str, Any]) -> list[tuple[str, int, int | None]]:
@@ -111,7 +113,7 @@ ranges = st.tuples(marks, marks).map(sorted).filter(lambda each: each[0] < each[
     archive=st.booleans(),
     former=st.sampled_from(["", "alps/x"]),
     since=st.integers(0, 40),
-    whole=st.booleans(),
+    all_origins=st.booleans(),
 )
 def test_each_place_is_told_once(
     wanted: dict[str, Any],
@@ -120,7 +122,7 @@ def test_each_place_is_told_once(
     archive: bool,
     former: str,
     since: int,
-    whole: bool,
+    all_origins: bool,
 ) -> None:
     answer = told(
         wanted,
@@ -129,7 +131,7 @@ def test_each_place_is_told_once(
         archive=archive,
         former=former,
         since=since,
-        whole=whole,
+        all_origins=all_origins,
     )
     for origin in answer["origins"]:
         after, upto = wanted[origin["origin"]]

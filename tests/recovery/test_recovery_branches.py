@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from broker.event.place import Mark
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import Coverage
 from tests.recovery.test_subscription_recovery import (
     EVENTS,
     GONE,
@@ -29,11 +29,11 @@ class Branches(Archived):
     origin: str = GONE
     second: int = 1
 
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
         found = {o: [((0, 0), EVENTS[o][-1].mark)] for o in after}
         if self.origin in found:
             found[self.origin] += [((2, self.second), (2, self.second + 4))]
-        return succeed(Covered(found, is_known=True))
+        return succeed(Coverage(found, is_known=True))
 
 
 @pytest.mark.parametrize("others", [False, True])

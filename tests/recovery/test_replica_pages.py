@@ -17,7 +17,7 @@ def test_copies_that_go_while_they_are_read_are_not_passed_over() -> None:
     (page,) = ask(pages_of(Log(kept=dict(kept)), Matcher()), request)
     assert [event.offset for event in page.events] == [2, 3, 4, 5, 6]
     (page,) = ask(pages_of(Log(taken=3, kept=dict(kept)), Matcher()), request)
-    assert (page.events, page.reached, page.next) == ([], {}, 0)
+    assert (page.events, page.reached, page.next_serial) == ([], {}, 0)
 
 
 @pytest.mark.parametrize("upto", [None, (1, 6), (1, 4), (1, 3)])
@@ -29,10 +29,10 @@ def test_copies_come_page_by_page_up_to_their_end(upto: Mark | None) -> None:
         ((page),) = ask(pages_of(log, Matcher()), request)
         got += [event.offset for event in page.events]
         after = page.reached["gone"]
-        if not page.next:
+        if not page.next_serial:
             break
     last = (upto or (1, 6))[1]
-    assert got == list(range(1, last + 1)) and after == (1, last) and not page.next
+    assert got == list(range(1, last + 1)) and after == (1, last) and not page.next_serial
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,8 @@ def test_copies_end_where_their_origin_has_lost_events(
     request = attrs.evolve(WHOLE, ranges={"far": (after, upto)})
     (page,) = ask(pages_of(Log(kept={"far": KeptSpan((0, 0), (1, 6))}), Matcher()), request)
     assert [event.offset for event in page.events] == offsets
-    assert (page.reached.get("far"), page.begins.get("far"), page.next) == (reached, begins, 0)
+    assert (page.reached.get("far"), page.begins.get("far"), page.next_serial) == (
+        reached,
+        begins,
+        0,
+    )

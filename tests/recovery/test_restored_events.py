@@ -187,7 +187,7 @@ def test_a_reader_that_has_given_back_what_it_has_is_served() -> None:
 
 
 def test_of_too_many_readers_the_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.recovery.branch_restore.MOST_SHOWN", 2)
+    monkeypatch.setattr("broker.recovery.branch_restore.MAX_READERS", 2)
     node = Node()
     readers = [Address(("c",), f"n{number}") for number in range(3)]
     for reader in readers:
@@ -242,12 +242,12 @@ def test_an_archive_that_can_not_be_read_is_asked_again_what_it_has_of_another_b
     told = [Coverage(), Coverage({"own": [((0, 0), (4, 15))]}, is_known=True)]
     requests: list[ReplayRequest] = []
 
-    def replay(request: ReplayRequest) -> Replay:
+    def start_replay(request: ReplayRequest) -> Replay:
         requests.append(request)
         return Replay()
 
     archive = ArchiveAccess(
-        cast(Any, SimpleNamespace(replay=replay)),
+        cast(Any, SimpleNamespace(start_replay=start_replay)),
         lambda _: succeed(told.pop(0)),
         *(cast(Any, None), lambda: None, 1.0),
     )

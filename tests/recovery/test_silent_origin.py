@@ -20,10 +20,10 @@ from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import Coverage
 from broker.recovery.remote_logs import MAX_NODES, REACHED, RemoteLogs
 from broker.recovery.silent_origin import (
-    FIRST_RETRY,
-    CHECK_INTERVAL,
-    MAX_RETRY,
     BATCH_EVENTS,
+    CHECK_INTERVAL,
+    FIRST_RETRY,
+    MAX_RETRY,
     SilentOriginRecovery,
 )
 from tests.delivery.test_recovering import far
@@ -53,7 +53,7 @@ class Flows:
     def position_of(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
 
-    def known_origins(self) -> Collection[str]:
+    def list_origins(self) -> Collection[str]:
         return {"own", *self.marks}
 
     def furthest_place(self, origin: str) -> Mark | None:
@@ -68,7 +68,9 @@ class Flows:
     def reachable_nodes(self) -> Collection[str]:
         return self.linked
 
-    def ingest_page(self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
+    def ingest_page(
+        self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
+    ) -> None:
         assert self.marks[origin] == after and events[-1].mark == upto
         self.marks[origin] = upto
         self.pages.append(len(events))
@@ -114,7 +116,9 @@ class Setting:
         self.answer: Callable[[bytes], Any] | None = None
         self.archive = None if archive is None else _Archive(archive)
         others = RemoteLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
-        self.it = SilentOriginRecovery(self.flows, others, cast(Any, self.archive), cast(Any, self.around))
+        self.it = SilentOriginRecovery(
+            self.flows, others, cast(Any, self.archive), cast(Any, self.around)
+        )
 
     # As `NetworkQuestions`.
 
@@ -136,15 +140,15 @@ class Setting:
 
     # As `OriginReader`.
 
-    async def logged_at(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+    async def read_log(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
         async for events in self._pages(address.node, after, upto):
             yield events
 
-    async def replica_at(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+    async def read_replica(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
         async for events in self._pages(f"{address.node}-replica", after, upto):
             yield events
 
-    async def archived(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+    async def read_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
         async for events in self._pages("archive", after, upto):
             yield events
 
@@ -311,7 +315,9 @@ def test_what_the_archive_has_comes_between_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [Coverage(), Coverage(repairable=frozenset({"far"}), is_known=True)], ids=["away", "heals"]
+    "told",
+    [Coverage(), Coverage(repairable=frozenset({"far"}), is_known=True)],
+    ids=["away", "heals"],
 )
 def test_an_archive_that_can_not_be_read_may_have_the_missing_events(told: Coverage) -> None:
     it = Setting(told)

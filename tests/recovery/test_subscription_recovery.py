@@ -65,7 +65,7 @@ class Log:
     def has_log_or_replica(self, origin: str) -> bool:
         return origin in self.has
 
-    async def matching(self, request: PageRequest, events: Any) -> list[LoggedEvent]:
+    async def select_events(self, request: PageRequest, events: Any) -> list[LoggedEvent]:
         cleared = 2 if request.as_logged else request.clearance
         return [event for event in events if event.level <= cleared]
 
@@ -80,7 +80,7 @@ class Log:
                 whole = origin in self.has
                 events += [e for e in lying_in(origin, each) if whole or e.offset in self.scraps]
                 reached[origin] = EVENTS[origin][-1].mark
-        return Page(await self.matching(request, events), reached, 0, begins=begins)
+        return Page(await self.select_events(request, events), reached, 0, begins=begins)
 
     def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
         if not self.is_there:

@@ -12,10 +12,10 @@ from twisted.internet.task import Clock
 from broker.cluster.address import Address
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
-from broker.recovery.log_source import FromLogs
-from broker.recovery.page_merge import Pages
-from broker.recovery.planner import Remaining
-from broker.recovery.remote_logs import Answers
+from broker.recovery.log_source import LogSource
+from broker.recovery.page_merge import EventPages
+from broker.recovery.planner import RemainingRanges
+from broker.recovery.remote_logs import LogSurvey
 from broker.replay.request import ReplayRequest
 from tests.recovery.test_subscription_recovery import (
     EVENTS,
@@ -38,32 +38,34 @@ ALL = [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2), (OWN, 3)]
 class Others:
     """One node has the last event of that origin, or has only heard of it."""
 
-    answers: Answers
+    answers: LogSurvey
     has_event: bool = True
 
-    async def reached(self, origins: Sequence[str] | None) -> Answers:
+    async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
         self.answers.marks = {GONE: {NODE: (1, 3)}}
         return self.answers
 
-    def pages(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> list[Pages]:
+    def read_pages(
+        self, origin: str, after: Mark, upto: Mark, answers: LogSurvey
+    ) -> list[EventPages]:
         assert (origin, after, upto) == (GONE, (1, 2), (1, 3))
         return [self._page()] if self.has_event else []
 
-    async def _page(self) -> Pages:
+    async def _page(self) -> EventPages:
         yield EVENTS[GONE][2:]
 
 
 class Archive(Archived):
     """It is asked for all origins, and lacks the last event of the one that is gone."""
 
-    def replay(self, request: ReplayRequest) -> OneReplay:
+    def start_replay(self, request: ReplayRequest) -> OneReplay:
         ranges = {**request.ranges, GONE: ((0, 0), (1, 2))}
-        found = super().replay(attrs.evolve(request, ranges=ranges))
+        found = super().start_replay(attrs.evolve(request, ranges=ranges))
         return Reached(found.events, found.fails)
 
 
 class Reached(OneReplay):
-    def reached(self) -> Mapping[str, Mark]:
+    def end_marks(self) -> Mapping[str, Mark]:
         return {GONE: (1, 2), OWN: (1, 3)}
 
 
@@ -71,14 +73,14 @@ class Reached(OneReplay):
 @pytest.mark.parametrize(
     ("answers", "waits"),
     [
-        (Answers(), False),
-        (Answers(is_complete=False), True),
-        (Answers(homes={GONE: {"ship/a"}}), True),
+        (LogSurvey(), False),
+        (LogSurvey(is_complete=False), True),
+        (LogSurvey(senders={GONE: {"ship/a"}}), True),
     ],
     ids=["all-answer", "one-is-silent", "the-origin's-node-is-away"],
 )
 def test_a_node_that_may_have_the_log_is_waited_for(
-    answers: Answers, waits: bool, has_event: bool
+    answers: LogSurvey, waits: bool, has_event: bool
 ) -> None:
     clock = Clock()
     others = Others(attrs.evolve(answers), has_event)
@@ -103,7 +105,7 @@ def test_a_log_that_is_at_a_node_is_none_of_these() -> None:
         Log([]),
         {OWN: ((0, 0), (1, 3))},
         others=True,
-        elsewhere=Others(Answers(here={GONE})),
+        elsewhere=Others(LogSurvey(available_logs={GONE})),
     )
     assert sorted(all_of(filling)) == sorted(ALL)
     assert filling.lost() == []
@@ -111,13 +113,13 @@ def test_a_log_that_is_at_a_node_is_none_of_these() -> None:
 
 def test_what_this_node_lost_of_its_own_is_not_read_at_others() -> None:
     """It logs that again itself, under new places."""
-    filling = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, elsewhere=Others(Answers()))
+    filling = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, elsewhere=Others(LogSurvey()))
     missed = filling._missed
-    logs = FromLogs(missed, filling._around, Remaining(missed.ranges))
+    logs = LogSource(missed, filling._context, RemainingRanges(missed.ranges))
     found: list[list[LoggedEvent]] = []
 
     async def scraps() -> list[LoggedEvent]:
-        return [event async for events in logs.scraps() for event in events]
+        return [event async for events in logs.read_partial_logs() for event in events]
 
     Deferred.fromCoroutine(scraps()).addCallback(found.append)
     assert found == [[]]

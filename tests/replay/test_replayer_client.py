@@ -1,4 +1,4 @@
-"""The node's side of the replay process, where that process can not begin."""
+"""The node's side of a replay process that does not start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.replay.request import ReplayRequest
 
 
 class Reactor(Clock):
-    """Starts processes that do nothing, or none."""
+    """Spawns processes that do nothing, or fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,22 +42,22 @@ def error_of(events: Deferred[Any]) -> Exception:
     return failures[0].value
 
 
-def test_a_process_that_ends_before_it_is_ready_is_an_engine_that_can_not_run(
+def test_a_process_that_ends_before_it_is_ready_means_no_engine(
     tmp_path: Path,
 ) -> None:
     reactor = Reactor()
     process = replays(reactor, tmp_path)
-    replay = process.replay(ReplayRequest(">", "true()"))
+    replay = process.start_replay(ReplayRequest(">", "true()"))
     events = replay.next_events()
     reactor.started[0].processEnded(Failure(ProcessTerminated(1)))
     assert isinstance(error_of(events), EngineUnavailable)
     assert not process.replays
-    process.replay(ReplayRequest(">", "true()"))
+    process.start_replay(ReplayRequest(">", "true()"))
     assert len(reactor.started) == 2
 
 
 @pytest.mark.parametrize("why", ["folder", "fork"])
-def test_a_process_that_can_not_be_started_fails_its_replay_alone(tmp_path: Path, why: str) -> None:
+def test_a_failed_process_start_fails_only_its_replay(tmp_path: Path, why: str) -> None:
     reactor = Reactor()
     folder = tmp_path / "replays"
     if why == "folder":
@@ -65,11 +65,11 @@ def test_a_process_that_can_not_be_started_fails_its_replay_alone(tmp_path: Path
     else:
         reactor.error = OSError(11, "Resource temporarily unavailable")
     process = replays(reactor, folder)
-    replay = process.replay(ReplayRequest(">", "true()"))
+    replay = process.start_replay(ReplayRequest(">", "true()"))
     assert isinstance(error_of(replay.next_events()), EngineUnavailable)
     assert not process.replays and not process.is_running
     if why == "folder":
         folder.unlink()
     reactor.error = None
-    process.replay(ReplayRequest(">", "true()"))
+    process.start_replay(ReplayRequest(">", "true()"))
     assert process.is_running and len(reactor.started) == 1
