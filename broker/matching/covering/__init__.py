@@ -1,1 +1,1 @@
-"""What a node asks of its upstream: the union of what its links want (D12, F8)."""
+"""Subscription covering: the interest of a node as few queries (D12, F8)."""

@@ -1,4 +1,4 @@
-"""When one comparison of a value with a constant implies another, numbers as libxml2 reads them."""
+"""Implication between comparisons of a value with constants. Numbers are read as by libxml2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDER: dict[str, Callable[[float, float], bool]] = {
 
 
 def is_true_of(atom: Atom, value: str) -> bool:
-    """Whether the comparison is true of a string."""
+    """True if the comparison is true of a string."""
     constant = atom.constant
     if atom.operator == "starts-with":
         return value.startswith(str(constant))
@@ -30,14 +30,14 @@ def is_true_of(atom: Atom, value: str) -> bool:
 
 
 def compare_numbers(sign: str, value: float, constant: float) -> bool:
-    """Whether `value sign constant` is true."""
+    """Return the result of `value sign constant`."""
     if sign in ORDER:
         return ORDER[sign](value, constant)
     return (value == constant) == (sign == "=")
 
 
 def atom_implies(one: Atom, other: Atom) -> bool:
-    """Whether a value of which `one` is true has the other; transitive, and never wrong."""
+    """True if `other` is true of every value of which `one` is true. Transitive and sound."""
     if one.subject != other.subject or one.numeric != other.numeric:
         return False
     if (one.operator, one.constant) == (other.operator, other.constant):
@@ -46,7 +46,8 @@ def atom_implies(one: Atom, other: Atom) -> bool:
         return _string_implies(one.operator, one.constant, other)
     if isinstance(other.constant, float):
         return _number_implies(one.operator, one.constant, other.operator, other.constant)
-    # A number equal to this one is not written so; that it is another number, many texts show.
+    # A number equal to the constant may be written differently, but a text with another number is
+    # excluded.
     return (
         one.operator == "="
         and other.operator == "!="
@@ -78,7 +79,7 @@ def _number_implies(sign: str, bound: float, other: str, limit: float) -> bool:
     if sign == "!=" or other == "=" or math.isnan(bound) or math.isnan(limit):
         return False
     if sign[0] == "<":
-        # What holds of a range holds of its mirror image.
+        # Ranges below a bound are mirrored.
         return _lower_bound_implies(
             sign.translate(_MIRROR), -bound, other.translate(_MIRROR), -limit
         )

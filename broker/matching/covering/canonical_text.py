@@ -1,4 +1,4 @@
-"""The canonical text of an expression: the same for expressions that differ in writing only."""
+"""Canonical texts: equal for expressions that differ only in writing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SYMMETRIC = frozenset({"=", "!=", "and", "or", "|"})
 
 
 def canonical_text(expression: Expression, namespaces: Mapping[str, str]) -> str:
-    """A text in brackets, prefixes resolved; operands that may be swapped are sorted."""
+    """Return a text in parentheses, with resolved prefixes and sorted symmetric operands."""
 
     def of(each: Expression) -> str:
         return canonical_text(each, namespaces)
@@ -55,13 +55,13 @@ def canonical_text(expression: Expression, namespaces: Mapping[str, str]) -> str
 
 
 def canonical_step(step: Step, namespaces: Mapping[str, str]) -> str:
-    """The canonical text of a step."""
+    """Return the canonical text of a step."""
     predicates = "".join(f"[{canonical_text(each, namespaces)}]" for each in step.predicates)
     return f"{step.axis.value}::{_test_text(step.test, namespaces)}{predicates}"
 
 
 def depends_on_position(predicate: Expression) -> bool:
-    """Whether a predicate depends on a node's place among others."""
+    """True if a predicate depends on the position of a node."""
     return value_type(predicate) is ValueType.NUMBER or any(
         isinstance(each, FunctionCall) and each.name in ("position", "last")
         for each in _in_context(predicate)

@@ -1,7 +1,7 @@
-"""Bounds of what a query compares, by the name of the node whose value it is.
+"""Bounds of the comparisons in a query, by the name of the compared node.
 
-They rule most pairs out in which one query might cover another: of a thousand boxes in two
-dimensions each is asked of each other one.
+They exclude most pairs before the full test of covering. A thousand two-dimensional boxes would all
+be compared with each other.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import TypeAlias
 from broker.matching.covering.formula import Atom, Connective, Exists, Formula, Opaque, conjuncts
 from broker.matching.query.number import parse_number
 
-#: The local name of the step that a comparison stands in (None: of any), and its subject.
+#: Local name of the step with the comparison (None for any), and its subject.
 ComparisonSite: TypeAlias = tuple[str | None, str]
-#: The highest lower and the lowest upper bound at each place that has one.
+#: Highest lower and lowest upper bound at each site.
 Bounds: TypeAlias = Mapping[ComparisonSite, tuple[float, float]]
 
 _NONE = (-math.inf, math.inf)
 
 
 def required_bounds(formula: Formula) -> Bounds:
-    """Bounds that are reached by the `offered_bounds` of every formula which is seen to imply this
-    one."""
+    """Return the bounds that must be in the `offered_bounds` of every formula that implies this
+    one.
+    """
     found: dict[ComparisonSite, tuple[float, float]] = {}
     for local, atom in required_comparisons(formula):
         if isinstance(atom.constant, float) and atom.operator[0] in "<>":
@@ -32,8 +33,10 @@ def required_bounds(formula: Formula) -> Bounds:
 
 
 def offered_bounds(formula: Formula) -> Bounds:
-    """The furthest bounds anywhere in a formula, and numbers that something is equal to; those of
-    every place with a name for any place, too."""
+    """Return the tightest bounds anywhere in a formula, including equal numbers.
+
+    Bounds at a named site are also offered for any name.
+    """
     found: dict[ComparisonSite, tuple[float, float]] = {}
     for local, atom in offered_comparisons(formula):
         value = atom.constant if isinstance(atom.constant, float) else parse_number(atom.constant)
@@ -49,7 +52,7 @@ def offered_bounds(formula: Formula) -> Bounds:
 
 
 def bounds_may_follow(offered: Bounds, required: Bounds) -> bool:
-    """Whether each required bound may follow from what is offered."""
+    """True if each required bound may follow from the offered ones."""
     for place, (low, high) in required.items():
         lowest, highest = offered.get(place, _NONE)
         if low > lowest or high < highest:
@@ -67,8 +70,10 @@ def _tighten(
 def required_comparisons(
     formula: Formula, local: str | None = None
 ) -> Iterator[tuple[str | None, Atom]]:
-    """Comparisons of which each must follow from one of `offered_comparisons`, with the local name
-    of the step that they stand in; `local` is that of the formula itself."""
+    """Yield comparisons that must each follow from one of `offered_comparisons`.
+
+    Each has the local name of its step; `local` is the name for the formula itself.
+    """
     for each in conjuncts(formula):
         if isinstance(each, Atom):
             yield local, each
@@ -81,7 +86,7 @@ def required_comparisons(
 def offered_comparisons(
     formula: Formula, local: str | None = None
 ) -> Iterator[tuple[str | None, Atom]]:
-    """All comparisons, but for those under a negation."""
+    """Yield all comparisons except negated ones."""
     match formula:
         case Exists(steps=steps):
             for step in steps:

@@ -1,7 +1,7 @@
-"""What can be looked up to find the queries that may cover a query, or be covered by it.
+"""Features of queries, to find candidates for covering by look-up.
 
-If one query is seen to imply another, then it *offers* every feature that the other *needs*. So one
-feature that is needed is enough to find by.
+If a query implies another, it offers every feature that the other requires. So one required feature
+is enough to find candidates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Feature: TypeAlias = tuple[Hashable, ...]
 
 
 def required_features(formula: Formula) -> frozenset[Feature]:
-    """Features that every formula offers which is seen to imply this one."""
+    """Return the features that every formula offers that implies this one."""
     match formula:
         case Connective(operator="or", operands=operands):
             return frozenset.intersection(*map(required_features, operands))
@@ -50,7 +50,7 @@ def required_features(formula: Formula) -> frozenset[Feature]:
 
 
 def offered_features(formula: Formula) -> frozenset[Feature]:
-    """Every feature of the formula, whether or not all that match it have it."""
+    """Return all features of the formula, including those in alternatives."""
     found: set[Feature] = set()
     for part in _parts(formula):
         match part:
@@ -70,28 +70,28 @@ def offered_features(formula: Formula) -> frozenset[Feature]:
 
 
 def required_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
-    """The same for streams: what all patterns have that this one covers."""
+    """Return the features that every pattern offers that this pattern covers."""
     exact = () if {"*", ">"} & set(pattern.tokens) else (("stream", pattern.text),)
     return frozenset((*exact, *_tokens(pattern)))
 
 
 def offered_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
-    """What patterns that cover this one may need."""
+    """Return the features that patterns covering this one may require."""
     return frozenset((("stream", pattern.text), *_tokens(pattern)))
 
 
 def required_atoms(formula: Formula) -> tuple[Atom, ...]:
-    """Comparisons of which each must follow from one of `offered_atoms`."""
+    """Return comparisons that must each follow from one of `offered_atoms`."""
     return tuple({atom for _, atom in required_comparisons(formula)})
 
 
 def offered_atoms(formula: Formula) -> tuple[Atom, ...]:
-    """All comparisons, but for those under a negation."""
+    """Return all comparisons except negated ones."""
     return tuple({atom for _, atom in offered_comparisons(formula)})
 
 
 def atoms_may_follow(offered: tuple[Atom, ...], required: tuple[Atom, ...]) -> bool:
-    """Whether each needed comparison follows from some offered one."""
+    """True if each required comparison follows from some offered one."""
     for atom in required:
         for other in offered:
             if atom_implies(other, atom):

@@ -1,7 +1,8 @@
-"""The normal form of a query, in which one can be seen to imply another.
+"""Normal form of queries, for the test of implication.
 
-Prefixes are resolved, positions in the text forgotten, and what compares a node-set with a constant
-says that there is a node whose value compares so. Formulas are hashable; equal ones mean the same.
+Prefixes are resolved and positions in the text dropped. A comparison of a node-set with a constant
+becomes the existence of a node with such a value. Formulas are hashable, and equal ones are
+equivalent.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Constant:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Atom:
-    """A value compared with a constant.
+    """A comparison of a value with a constant.
 
     `subject` is `SELF`, or the canonical text of a string or (`numeric`) a number. `operator` is a
-    comparison, `starts-with` or `contains`. The constant is a number (never NaN) for `<` and its
-    like, and says for `=` and `!=` how they compare.
+    comparison, `starts-with` or `contains`. The constant is a number (never NaN) for order
+    comparisons. For `=` and `!=` its type decides how values are compared.
     """
 
     subject: str
@@ -38,12 +39,12 @@ class Atom:
     operator: str
     constant: str | float
     implied: tuple[Formula, ...] = attrs.field(default=(), eq=False, repr=False)
-    """What is true whenever it is."""
+    """Formulas that are true whenever this one is."""
 
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Opaque:
-    """Anything else, by its canonical text; only itself and what it `needs` follow from it."""
+    """Any other expression, by its canonical text. It implies only itself and `implied`."""
 
     text: str
     implied: tuple[Formula, ...] = attrs.field(default=(), eq=False, repr=False)
@@ -66,10 +67,10 @@ class Connective:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class PathStep:
-    """A step to a child, an attribute or (`descendant`) anything below, and what holds there.
+    """A step to a child, an attribute or (`descendant`) anything below, with its predicates.
 
-    `kind` is None for any node. `ordered` is the canonical text of all its predicates if one of
-    them counts; those that do not count are among the `predicates` in any case.
+    `kind` is None for any node. `positional_text` is the canonical text of all predicates if one
+    depends on the position. Predicates that do not are in `predicates` in any case.
     """
 
     descendant: bool
@@ -82,7 +83,7 @@ class PathStep:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Exists:
-    """There is a node that the steps lead to."""
+    """A node exists at the end of the steps."""
 
     origin: PathStart
     steps: tuple[PathStep, ...]
@@ -95,7 +96,7 @@ FALSE = Constant(False)
 
 
 def combine(operator: str, operands: list[Formula]) -> Formula:
-    """The canonical `and` or `or` of any number of formulas."""
+    """Return the canonical `and` or `or` of any number of formulas."""
     decisive = Constant(operator == "or")
     flat: set[Formula] = set()
     for each in operands:
@@ -113,7 +114,7 @@ def combine(operator: str, operands: list[Formula]) -> Formula:
 
 
 def conjuncts(formula: Formula) -> tuple[Formula, ...]:
-    """The operands of an `and`, or the formula alone."""
+    """Return the operands of an `and`, or the formula alone."""
     if isinstance(formula, Connective) and formula.operator == "and":
         return formula.operands
     return () if formula == TRUE else (formula,)

@@ -1,8 +1,8 @@
-"""When one query covers another: a sound test, by structure (F8).
+"""Covering of one query by another: a sound, structural test (F8).
 
-Paths are compared by homomorphism: every step of the wider one is mapped to a step of the narrower.
-That an `and` or `or` follows is sought operand by operand, as in a free lattice, so the test is
-transitive; equivalences of propositional logic beyond that, and what a DTD knows, are not seen.
+Paths are compared by homomorphism: each step of the wider path maps to a step of the narrower one.
+`and` and `or` are decided operand by operand, as in a free lattice, so the test is transitive. It
+does not find other equivalences of propositional logic, and does not use DTDs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from broker.matching.query.tree import PathStart
 
 
 def covers(wide: Query, narrow: Query) -> bool:
-    """Whether every event that matches `narrow` matches `wide`; False if that is not seen (F8)."""
+    """True if every event that matches `narrow` matches `wide`; False if not proved (F8)."""
     return implies(normalise_query(narrow), normalise_query(wide))
 
 
 def implies(one: Formula, other: Formula) -> bool:
-    """Whether `other` is true wherever `one` is, in any context; False if that is not seen."""
+    """True if `other` follows from `one` in any context; False if that is not proved."""
     return _Proof().proves(one, other)
 
 
 class _Proof:
-    """One question; what was answered on the way is kept, so each pair costs once."""
+    """One proof. Each pair of formulas is decided once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Formula, Formula], bool] = {}
@@ -72,7 +72,7 @@ class _Proof:
 
 
 class _Embedding:
-    """Maps the steps of `wide` to nodes that `narrow` says there are."""
+    """Maps the steps of `wide` to nodes that must exist by `narrow`."""
 
     def __init__(self, proof: _Proof, narrow: Exists, wide: Exists) -> None:
         self._proof = proof
@@ -81,7 +81,7 @@ class _Embedding:
         self._known: dict[tuple[int, int], bool] = {}
 
     def embeds(self, done: int, place: int) -> bool:
-        """Whether the steps from `done` on lead somewhere from the node behind `place` steps."""
+        """True if the steps from `done` on lead somewhere from the node after `place` steps."""
         if done == len(self._wide):
             return True
         key = (done, place)
@@ -97,7 +97,7 @@ class _Embedding:
             return False
         step, mine = self._wide[done], self._narrow[place]
         if step.descendant:
-            # Either the next node is it, or it lies below that.
+            # The step ends at the next node or below it.
             if mine.kind in (None, LabelKind.ELEMENT) and self.embeds(done, place + 1):
                 return True
         elif mine.descendant:
@@ -109,7 +109,7 @@ class _Embedding:
         )
 
     def _embeds_in_predicate(self, done: int, place: int) -> bool:
-        """Along what a predicate says there is."""
+        """Use nodes that exist by a predicate."""
         if not place:
             return False
         rest = Exists(PathStart.CONTEXT, self._wide[done:])
@@ -125,7 +125,7 @@ class _Embedding:
         return all(self._follows(facts, each) for each in step.predicates)
 
     def _follows(self, facts: list[Formula], required: Formula) -> bool:
-        """Whether it follows from all facts together; the same search as for an `and` of them."""
+        """True if `required` follows from all facts together, as from their `and`."""
         if isinstance(required, Connective):
             if required.operator == "and":
                 return all(self._follows(facts, each) for each in required.operands)
@@ -135,7 +135,7 @@ class _Embedding:
 
 
 def _label_matches(mine: PathStep, step: PathStep) -> bool:
-    """Whether whatever has the one step's name and place has the other's."""
+    """True if every node with the label and position of `mine` has those of `step`."""
     if step.positional_text:
         same = (mine.kind, mine.namespace, mine.local) == (step.kind, step.namespace, step.local)
         return same and mine.positional_text == step.positional_text

@@ -1,4 +1,4 @@
-"""From a query to its normal form."""
+"""Conversion of queries to normal form."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ROOT_ELEMENT = PathStep(False, LabelKind.ELEMENT, None, None)
 
 @lru_cache(maxsize=4096)
 def normalise_query(query: Query) -> Formula:
-    """The query's normal form; those asked for last are remembered."""
+    """Return the normal form of a query. The most recent ones are cached."""
     normaliser = _Normaliser({**dict(query.namespaces), **PREDEFINED_PREFIXES})
     return normaliser.normalise(query.expression, outermost=True)
 
@@ -64,7 +64,7 @@ class _Normaliser:
         self._namespaces = namespaces
 
     def normalise(self, expression: Expression, *, outermost: bool = False) -> Formula:
-        """Of an expression as a boolean; `outermost`: its context is the root element."""
+        """Normalise an expression as a boolean. If `outermost`, its context is the root element."""
         if value_type(expression) is ValueType.NODE_SET:
             return self._normalise_node_set(expression, (), outermost)
         match expression:
@@ -126,7 +126,7 @@ class _Normaliser:
         constant: str | float,
         outermost: bool,
     ) -> Formula:
-        """An atom about a string or a number."""
+        """Normalise the comparison of a string or number with a constant."""
         while isinstance(subject, FunctionCall) and subject.name == "string" and subject.arguments:
             subject = subject.arguments[0]
         if isinstance(subject, FunctionCall) and subject.name == "string":
@@ -149,7 +149,7 @@ class _Normaliser:
         )
 
     def _make_text(self, expression: Expression, outermost: bool) -> str:
-        # A relative path means something else in a predicate; a variable does not.
+        # A relative path has another meaning in a predicate; a variable has not.
         free = outermost or isinstance(expression, Variable)
         return f"{'' if free else 'in '}{canonical_text(expression, self._namespaces)}"
 
@@ -215,7 +215,7 @@ class _Normaliser:
         if descendant:
             return None
         if not branches:
-            # The context node itself, or the document's root, which is there.
+            # The context node, or the document's root, which always exists.
             return (
                 combine("and", [*here, *also]) if start is PathStart.CONTEXT or not also else None
             )
@@ -249,7 +249,7 @@ class _Normaliser:
             return LabelKind.ATTRIBUTE if attribute else None, None, None
         if test.kind == "text":
             return LabelKind.TEXT, None, None
-        # Comments and processing instructions are nodes with a name that no element can have.
+        # Comments and processing instructions get a name that no element can have.
         return None, f"{test.kind}()", test.target
 
 
@@ -270,7 +270,7 @@ def _constant_of(expression: Expression) -> str | float | None:
 
 
 def _is_single_node(node_set: Expression) -> bool:
-    """Whether it has one node at most: the context, its attribute, or the root element's."""
+    """True if it has at most one node: the context, its attribute, or the root element's."""
     match node_set:
         case Path(start=PathStart() as start, steps=steps):
             for place, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""From a formula back to a query, for what widening makes."""
+"""Conversion of formulas back to queries, for widening."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _TRIES = 16
 
 
 def write_query(formula: Formula) -> Query:
-    """The query; `true()` if the formula is too large to be one.
+    """Return the query; `true()` if the formula exceeds the limits of queries.
 
-    What can not be written (see `widening.py`) must not be in it: raises `ValueError`.
+    Raises `ValueError` for a part that XPath can not express here (see `widening.py`).
     """
     writer = _Writer()
     text = writer.write(formula)
@@ -38,9 +38,9 @@ def write_query(formula: Formula) -> Query:
 
 
 def format_number(value: float, sign: str) -> str | None:
-    """A number as XPath writes it, rounded so that `sign` and it exclude nothing more.
+    """Format a number for XPath, rounded so that the comparison excludes nothing more.
 
-    None if there is none near by: libxml2 does not read every number exactly.
+    None if there is no such number nearby: libxml2 does not read every number exactly.
     """
     outward = -math.inf if sign[0] == ">" else math.inf
     for _ in range(_TRIES):
@@ -105,7 +105,7 @@ class _Writer:
 
     def _test(self, step: PathStep) -> str:
         if step.positional_text:
-            raise ValueError("a predicate that counts can not be written")
+            raise ValueError("a positional predicate can not be written")
         if step.kind is LabelKind.TEXT:
             return "text()"
         if step.kind is None:

@@ -1,1 +1,1 @@
-"""How a query is answered, and why an event matches it or does not (checklist N7, F6)."""
+"""Explain: how the engine answers a query, and why an event matches or not (checklist N7, F6)."""

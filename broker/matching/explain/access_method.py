@@ -1,4 +1,4 @@
-"""How the index finds the queries of a template, in words (checklist F5)."""
+"""Access methods of the index for the queries of a template (checklist F5)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from broker.matching.switching.binding import Always, Indexed, bind
 from broker.matching.switching.family import Family
 from broker.matching.switching.term import Terms
 
-#: Characters of a literal or of a value that are shown.
+#: Characters shown of a literal or a value.
 MAX_SHOWN: Final = 120
 
-#: A hash of the literals that values must equal.
+#: Hash of the literals that values must equal.
 HASH: Final = "hash"
-#: A hash of the prefixes that a value begins with.
+#: Hash of the prefixes of a value.
 PREFIX: Final = "prefix"
 #: Bisection of the bounds of ranges.
 RANGES: Final = "ranges"
-#: A hash of the cells of boxes.
+#: Hash of the cells of boxes.
 GRID: Final = "grid"
-#: Bitmaps of the queries that a value satisfies, by sorted bounds and by literals.
+#: Bitmaps of matching queries, by sorted bounds and by literals.
 BITMAPS: Final = "bitmaps"
-#: Nothing to look up: all queries of the template have the same answer.
+#: No look-up: all queries of the template have the same result.
 NOTHING: Final = "nothing"
 
 
 def access_method(parameters: Sequence[Parameter]) -> str:
-    """As the index chooses it for these parameters."""
+    """Return the access method that the index chooses for these parameters."""
     if not parameters:
         return NOTHING
     chosen = build_index(parameters)
@@ -51,7 +51,7 @@ def access_method(parameters: Sequence[Parameter]) -> str:
 
 
 def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
-    """As `access_method`, where the partial evaluator has left `formula` of the template."""
+    """Return the access method for the formula that partial evaluation left of the template."""
     binding = bind(Family(instance.template, 0, IndexPool()), formula, Terms())
     if binding is None or isinstance(binding, Always):
         return NOTHING
@@ -62,17 +62,17 @@ def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
 
 
 def format_literal(literal: Literal) -> str:
-    """A literal as a person writes it: texts in quotation marks, cut to `MAX_SHOWN`."""
+    """Format a literal for display: texts quoted and truncated."""
     if isinstance(literal, bytes):
         return f"'{truncate(literal.decode())}'"
     return format_number(literal).decode()
 
 
 def format_operator(operator: Operator) -> str:
-    """As XPath writes it."""
+    """Format an operator as in XPath."""
     return operator.value.removeprefix("text ")
 
 
 def truncate(text: str) -> str:
-    """A text cut to `MAX_SHOWN` characters."""
+    """Truncate a text to `MAX_SHOWN` characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

@@ -1,4 +1,4 @@
-"""Where a path loses its last node: at a step that the event has not, or at a predicate."""
+"""Reasons for empty node-sets: a step without a node in the event, or a predicate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.matching.query.tree import PathStart
 
 @attrs.frozen
 class RejectedNodes:
-    """Nodes that a predicate refuses: `nodes` is a node-set of `count`."""
+    """Nodes rejected by a predicate: a node-set and its size."""
 
     nodes: tree.Expression
     count: int
@@ -24,7 +24,7 @@ class RejectedNodes:
 
 @attrs.frozen
 class EmptyReason:
-    """Why a node-set is empty."""
+    """Reason why a node-set is empty."""
 
     note: str
     rejected: RejectedNodes | None = None
@@ -38,7 +38,7 @@ class EmptyPathAnalysis:
         self._writer = writer
 
     def find_reason(self, nodes: tree.Expression) -> EmptyReason:
-        """Why a node-set is empty, which it is."""
+        """Return the reason. The node-set must be empty."""
         match nodes:
             case tree.Path():
                 return self._path(nodes)
@@ -57,7 +57,7 @@ class EmptyPathAnalysis:
     def iterate_conditions(
         self, nodes: tree.Path | tree.Filter
     ) -> Iterator[tuple[tree.Expression, tree.Expression]]:
-        """(node, condition): the predicates of a node-set, each with a node that passed it."""
+        """Yield pairs of a node and a predicate that it passed."""
         if isinstance(nodes, tree.Filter):
             for predicate in nodes.predicates:
                 if not is_positional(predicate):
@@ -89,8 +89,10 @@ class EmptyPathAnalysis:
         return EmptyReason("it finds nothing")
 
     def _describe_missing_step(self, path: tree.Path, place: int) -> str:
-        who = "the event" if isinstance(path.start, PathStart) else "it"
-        text = f"{who} has no {self._write_beginning(_with_predicates(path, place, ()), place + 1)}"
+        owner = "the event" if isinstance(path.start, PathStart) else "it"
+        text = (
+            f"{owner} has no {self._write_beginning(_with_predicates(path, place, ()), place + 1)}"
+        )
         while place and is_any_descendant(path.steps[place - 1]):
             place -= 1
         return f"{text}, though it has {self._write_beginning(path, place)}" if place else text
@@ -101,7 +103,7 @@ class EmptyPathAnalysis:
         predicates: tuple[tree.Expression, ...],
         words: str,
     ) -> EmptyReason:
-        """`narrowed` gives the nodes that pass some of the predicates; none passes all."""
+        """`narrowed` returns the nodes that pass some predicates. No node passes all of them."""
         for place, predicate in enumerate(predicates):
             if self._probe.count_nodes(narrowed(predicates[: place + 1])):
                 continue
@@ -122,7 +124,9 @@ class EmptyPathAnalysis:
     def _apply_conditions(
         self, nodes: tree.Expression, count: int, predicate: tree.Expression
     ) -> tuple[tree.Expression, int, tree.Expression]:
-        """The nodes that get furthest in an `and`, how many, and the condition that ends it."""
+        """Return the nodes that pass most of an `and`, their number, and the condition that rejects
+        them.
+        """
         conditions: tuple[tree.Expression, ...] = (predicate,)
         if isinstance(predicate, tree.Chain) and predicate.operator == "and":
             conditions = predicate.operands
@@ -135,7 +139,7 @@ class EmptyPathAnalysis:
         return nodes, count, predicate
 
     def _write_beginning(self, path: tree.Path, steps: int) -> str:
-        """The beginning of a path; without the node at which it starts, inside a predicate."""
+        """Write the first steps of a path, without the start node inside a predicate."""
         start = path.start if isinstance(path.start, PathStart) else PathStart.CONTEXT
         return self._writer.write(tree.Path(NO_POSITION, start, path.steps[:steps]))
 
@@ -143,13 +147,13 @@ class EmptyPathAnalysis:
 def _with_predicates(
     path: tree.Path, place: int, predicates: tuple[tree.Expression, ...]
 ) -> tree.Path:
-    """The path up to a step, which has these predicates."""
+    """Return the path up to a step, with these predicates."""
     step = attrs.evolve(path.steps[place], predicates=predicates)
     return attrs.evolve(path, steps=(*path.steps[:place], step))
 
 
 def _nodes_reaching_end(path: tree.Path, place: int) -> tree.Expression:
-    """The nodes behind so many steps from which the rest of the path finds something."""
+    """Return the nodes after so many steps from which the rest of the path finds something."""
     reached = attrs.evolve(path, steps=path.steps[:place])
     rest = path.steps[place:]
     return (

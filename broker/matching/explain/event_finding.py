@@ -1,8 +1,8 @@
-"""Why an event matches a query or does not: part by part, as a person would look (checklist N7).
+"""Findings: why an event matches a query or not, part by part (checklist N7).
 
-Of an `and` the first condition that fails is named. A path that finds nothing is followed to the
-step where the last node is reason: either the event has no such node, or a predicate refuses each of
-them; then the predicate is looked at for those that got furthest.
+For an `and` the first failing condition is reported. For a path without a result the analysis finds
+the step that loses the last node. Either the event has no such node, or a predicate rejects all of
+them. Then the predicate is explained for the nodes that pass most of it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from broker.matching.query.number import parse_number
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
 
-#: Findings of one explanation: parts beyond them are not looked at.
+#: Findings of one explanation. Further parts are not examined.
 MAX_FINDINGS: Final = 150
-#: Nodes rejected by a predicate that are looked at one by one.
+#: Nodes rejected by a predicate that are explained one by one.
 MAX_NODES: Final = 3
-#: Characters of a part that are shown.
+#: Characters shown of a part.
 MAX_PART: Final = 400
 
 _ORDERS: Final = frozenset({"<", "<=", ">", ">="})
 _TEXT_TESTS: Final = frozenset({"starts-with", "contains"})
-_NOT_LOOKED_AT: Final = "not looked at: it would take too long"
+_NOT_EXAMINED: Final = "not examined: it would take too long"
 
 
 class EventFindings:
-    """Finds out about one event."""
+    """Explains the parts of a query on one event."""
 
     def __init__(self, text: str, probe: Probe) -> None:
         self._writer = XPathWriter(text, for_lxml=False)
@@ -46,14 +46,14 @@ class EventFindings:
     def explain_expression(
         self, expression: tree.Expression, node: tree.Expression | None = None
     ) -> Finding:
-        """What an expression comes to, asked of `node` (a node-set of one) or of the event."""
+        """Explain an expression, evaluated at `node` (a node-set of one) or on the event."""
         part = self._format_part(expression)
         self._left -= 1
         if self._left < 0:
-            return Finding(part, None, note=_NOT_LOOKED_AT)
+            return Finding(part, None, note=_NOT_EXAMINED)
         closed = expression if node is None else rebase(expression, node)
         if closed is None:
-            return Finding(part, None, note="it depends on the place among the others")
+            return Finding(part, None, note="it depends on the position among other nodes")
         holds = None
         try:
             holds = self._probe.evaluate_boolean(closed)
@@ -62,7 +62,7 @@ class EventFindings:
                 finding if node is None else attrs.evolve(finding, at=self._probe.locate_node(node))
             )
         except ProbeLimitExceeded as bound:
-            return Finding(part, holds, note=str(bound) or _NOT_LOOKED_AT)
+            return Finding(part, holds, note=str(bound) or _NOT_EXAMINED)
 
     def _explain(
         self,
@@ -71,7 +71,7 @@ class EventFindings:
         holds: bool,
         node: tree.Expression | None,
     ) -> Finding:
-        """`closed` is the expression as the event can be asked for it."""
+        """`closed` is the expression in a form that can be evaluated on the whole event."""
         match expression:
             case tree.Chain(operator="and" | "or" as operator, operands=operands):
                 return self._explain_chain(operator, operands, holds, node)
@@ -98,8 +98,6 @@ class EventFindings:
             "", holds, values=(FoundValue("", truncate(self._probe.evaluate_string(closed))),)
         )
 
-    # ---------------------------------------------------------------- and, or
-
     def _explain_chain(
         self,
         operator: str,
@@ -113,8 +111,6 @@ class EventFindings:
             first = next((part for part in parts if part.holds is False), None)
             note = "" if first is None else f"the first condition that fails: {first.part}"
         return Finding("", holds, note=note, parts=parts)
-
-    # ---------------------------------------------------------------- comparisons
 
     def _explain_comparison(
         self,
@@ -168,7 +164,7 @@ class EventFindings:
     def _judge_values(
         self, members: list[FoundValue], side: tree.Expression, closed: tree.Binary
     ) -> list[FoundValue]:
-        """With whether the comparison holds for each, where the other side is one value."""
+        """Add the result of the comparison for each value, if the other side is a single value."""
         other = closed.right if side is closed.left else closed.left
         if value_type(other) is ValueType.NODE_SET:
             return members
@@ -179,8 +175,6 @@ class EventFindings:
             holds = self._probe.evaluate_boolean(attrs.evolve(closed, left=left, right=right))
             judged.append(attrs.evolve(member, holds=holds))
         return judged
-
-    # ---------------------------------------------------------------- node-sets
 
     def _explain_nodes(self, closed: tree.Path | tree.Filter, holds: bool) -> Finding:
         if not holds:
@@ -194,7 +188,7 @@ class EventFindings:
         return Finding("", holds, values=tuple(members), more=max(0, more), parts=tuple(parts))
 
     def _explain_empty(self, reason: EmptyReason, finding: Finding) -> Finding:
-        """Why a node-set is empty: what is missing, or which predicate refuses its nodes."""
+        """Explain an empty node-set: the missing step, or the predicate that rejects its nodes."""
         parts: tuple[Finding, ...] = ()
         rejected = reason.rejected
         if rejected is not None:
@@ -207,8 +201,6 @@ class EventFindings:
     def _first_value(self, nodes: tree.Expression, holds: bool) -> FoundValue | None:
         members = self._probe.list_values(nodes)
         return attrs.evolve(members[0], holds=holds) if members else None
-
-    # ---------------------------------------------------------------- words
 
     def _format_part(self, expression: tree.Expression) -> str:
         return self._writer.write(expression)[:MAX_PART]
@@ -225,4 +217,4 @@ def _is_literal(expression: tree.Expression) -> bool:
 
 def _note_non_numbers(values: list[FoundValue]) -> str:
     wrong = [each.value for each in values if parse_number(each.value) != parse_number(each.value)]
-    return f"{wrong[0]!r} is no number" if wrong else ""
+    return f"{wrong[0]!r} is not a number" if wrong else ""

@@ -1,4 +1,4 @@
-"""Explains queries for an engine: how they are answered, and what they come to on an event."""
+"""Explains queries for an engine: how it answers them, and their result on an event."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from broker.matching.query.query import Query
 from broker.matching.query.tree import FunctionCall
 from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
 
-#: Times that something is measured; and seconds, beyond which it is not measured again.
+#: Maximum number of measurements. None starts after so many seconds in total.
 MEASUREMENTS: Final = 5
 MAX_SECONDS: Final = 0.02
 
-_NO_EVENT: Final = "not measured: that takes an event"
+_NO_EVENT: Final = "not measured: no event was given"
 
 
 @attrs.define(eq=False)
 class _RunnableQuery:
-    """A query as `BoundedEvaluation` takes it."""
+    """A query in the form that `BoundedEvaluation` requires."""
 
     compiled: CompiledQuery
 
@@ -46,10 +46,10 @@ class _RunnableQuery:
 
 
 class Explainer:
-    """Explains; it learns, counts and suspends nothing.
+    """Explains queries without learning, counting or suspending anything.
 
-    `bounds` are its own, or its evaluations would count among those for events. `index` is None for
-    an engine without one.
+    It needs its own `bounds`, so that its evaluations are not counted as evaluations of events.
+    `index` is None for an engine without one.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Explainer:
             raise DtdNeeded(subject)
         runnable = _RunnableQuery(CompiledQuery(query))
         evaluation = BoundedEvaluation(self._bounds, subject, document)
-        # A shape tells of the events that were seen so far, and so would the time of a look-up.
+        # Shapes, and the time of a look-up, reveal something about other events.
         known = None if self._index is None or not shapes else self._index.find_shape(document)
         header = subject.header
         answer = EventExplanation(
@@ -151,7 +151,7 @@ class Explainer:
         return EventFindings(query.text, probe).explain_expression(query.expression)
 
     def _measure(self, action: Callable[[], object]) -> float:
-        """Median of seconds."""
+        """Return the median in seconds."""
         taken: list[float] = []
         while len(taken) < MEASUREMENTS and sum(taken) < MAX_SECONDS:
             before = self._clock()

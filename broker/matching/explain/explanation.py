@@ -1,6 +1,6 @@
-"""What `explain` says, as plain content: `attrs.asdict` gives what JSON and msgpack carry.
+"""Results of `explain` as plain content: `attrs.asdict` returns the JSON and msgpack content.
 
-Every list and text is bounded where it is made; what was left out is counted in a `more` beside it.
+Every list and text is bounded. Fields named `more` count omitted items.
 """
 
 from __future__ import annotations
@@ -14,60 +14,64 @@ from broker.errors import WireError
 
 
 class AnswerMethod(enum.StrEnum):
-    """How a query is answered for documents of a shape."""
+    """Method of answering a query for documents of a shape."""
 
     INDEX = "index"
-    """The index decides it from the values of slots."""
+    """The index decides, from the values of slots."""
     EVALUATION = "evaluation"
-    """The shape does not decide it: lxml evaluates it where a necessary condition holds (F6)."""
+    """lxml evaluates the query where a necessary condition holds, since the shape does not decide
+    (F6).
+    """
     NEVER = "never"
-    """No document of the shape matches, whatever its values."""
+    """No document of the shape matches, with any values."""
     ALWAYS = "always"
     """Every document of the shape matches."""
 
 
 @attrs.frozen
 class Comparison:
-    """One comparison of a query with a literal, on the documents of some shapes."""
+    """A comparison of a query with a literal, on the documents of some shapes."""
 
     operator: str
     literal: str
     paths: tuple[str, ...]
-    """Where the compared values lie, over all these shapes; constants in the first of them."""
+    """Paths of the compared values in all these shapes; of constants in the first shape only."""
     more_paths: int
     constant: bool
-    """It holds in every document of the shapes: the values there are constants."""
+    """True if it holds in every document of the shapes, since the values are constants."""
 
 
 @attrs.frozen
 class Alternative:
-    """One of the alternatives that an outermost `or` gives; the whole query without one."""
+    """One operand of an outermost `or`, or the whole query without one."""
 
     text: str
     literals: tuple[tuple[str, str], ...]
-    """(operator, literal) of each comparison with a literal: what queries of a template vary in."""
+    """Pairs of operator and literal. The queries of a template differ in them."""
     access: str
-    """How the index finds queries of this template: see `access.py`."""
+    """Access method of the index for this template: see `access_method.py`."""
     sharing: int
-    """Distinct queries that share the template now, this one included if it is subscribed."""
+    """Distinct subscribed queries with this template, including this one if it is subscribed."""
 
 
 @attrs.frozen
 class AlternativeAnswer:
-    """What becomes of an alternative on some shapes."""
+    """Answer of an alternative on some shapes."""
 
     how: AnswerMethod
     access: str
-    """As in `Alternative`, for what the shape leaves of it; empty for `NEVER` and `ALWAYS`."""
+    """As in `Alternative`, for the part that the shape leaves undecided. Empty for `NEVER` and
+    `ALWAYS`.
+    """
     reasons: tuple[str, ...]
-    """Why it is not decided, or never matches."""
+    """Reasons why it is undecided or never matches."""
     comparisons: tuple[Comparison, ...]
     more_comparisons: int
 
 
 @attrs.frozen
 class ShapesExplanation:
-    """How the query is answered for some shapes of a type that answer it alike."""
+    """Answer of the query for some shapes of a type that answer it alike."""
 
     type: str
     version: str
@@ -79,12 +83,12 @@ class ShapesExplanation:
 
 @attrs.frozen
 class Measured:
-    """Seconds, each the median of several measurements; None where there was none.
+    """Median times in seconds; None without a measurement.
 
-    `evaluation` is lxml's for the query on the event, or ours where lxml might take too long,
-    `lookup` that of the index for all queries that share its templates, `parsing` that of reading
-    and validating the event, which is saved where a shape recognises it. `note` says why something
-    was not measured.
+    `evaluation`: evaluating the query on the event, by lxml or, where lxml might take too long, by
+    partial evaluation. `lookup`: the index look-up for all queries that share its templates.
+    `parsing`: reading and validating the event, which a known shape avoids. `note`: reason for a
+    missing measurement.
     """
 
     evaluation: float | None = None
@@ -95,40 +99,40 @@ class Measured:
 
 @attrs.frozen
 class FoundValue:
-    """A value in the event. `path` is empty for one that is computed."""
+    """A value in the event. `path` is empty for a computed value."""
 
     path: str
     value: str
     holds: bool | None = None
-    """Whether the comparison holds for it; None where it is compared with no literal."""
+    """Result of the comparison for this value; None without a literal to compare."""
 
 
 @attrs.frozen
 class Finding:
-    """What a part of the query comes to on the event."""
+    """Result of a part of the query on the event."""
 
     part: str
     """The part as XPath."""
     holds: bool | None
-    """Its boolean value; None where it was not looked at."""
+    """Its boolean value; None if it was not examined."""
     at: str = ""
-    """The path of the node that it was asked of; empty at the outermost level."""
+    """Path of the node at which it was evaluated; empty at the outermost level."""
     operator: str = ""
     literal: str = ""
     values: tuple[FoundValue, ...] = ()
     more: int = 0
-    """Values left out."""
+    """Number of omitted values."""
     note: str = ""
-    """What a person should know first: which condition failed, what the event has not."""
+    """The most important fact: the condition that failed, or the node that the event has not."""
     parts: tuple[Finding, ...] = ()
 
 
 @attrs.frozen
 class EventExplanation:
-    """Whether an event matches, and why."""
+    """Result of a query on an event, with reasons."""
 
     refused: WireError | None = None
-    """Why the event is no valid one; then nothing else is told."""
+    """The error of an invalid event. Then all other fields have their defaults."""
     type: str = ""
     version: str = ""
     stream: str = ""
@@ -138,35 +142,36 @@ class EventExplanation:
     incarnation: int = 0
     sequence_number: int = 0
     recognised: bool | None = None
-    """Whether a known shape has it, so that it would not be parsed; None where shapes are not
-    shown."""
+    """True if a known shape fits, so that the event would not be parsed. None if shapes are
+    withheld.
+    """
     matches: bool | None = None
-    """None where the query is not evaluated on such an event; `note` says why."""
+    """None if the query is not evaluated on such an event; `note` has the reason."""
     note: str = ""
     finding: Finding | None = None
 
 
 @attrs.frozen
 class Explanation:
-    """How an engine answers a query; with an event also whether and why that matches (N7)."""
+    """Answer of an engine to a query, and the result on an event if one is given (N7)."""
 
     engine: str
     query: str
     estimated_cost: int
-    """In nodes visited by lxml on a document of a thousand (F13)."""
+    """Nodes that lxml visits in a document of a thousand nodes (F13)."""
     everything: bool
-    """The query is `true()`: it is not matched at all."""
+    """True for the query `true()`, which is not matched at all."""
     alternatives: tuple[Alternative, ...] = ()
     types: tuple[ShapesExplanation, ...] = ()
     more_shapes: int = 0
-    """Shapes that were not looked at, because it would have taken too long."""
+    """Shapes that were not examined within the time limit."""
     withheld: bool = False
-    """Shapes are not shown: they tell of events that the asking client may not read."""
+    """True if shapes are omitted, since they reveal events that the client may not read."""
     measured: Measured = Measured()
     event: EventExplanation | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The explanation in dicts, tuples, texts and numbers."""
+        """Return the explanation as dicts, tuples, texts and numbers."""
         content: dict[str, Any] = attrs.asdict(self, value_serializer=_plain)
         return content
 

@@ -1,4 +1,4 @@
-"""What the index knows of a query: for each known shape, how it is answered (checklist F6)."""
+"""Explains how the index answers a query, for each known shape (checklist F6)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from broker.matching.switching.plans import Plans
 from broker.matching.switching.registry import Registry
 from broker.matching.switching.term import Terms
 
-#: Seconds after which no further shape is looked at; those left out are counted.
+#: Seconds after which no further shape is examined. The others are counted.
 MAX_SECONDS: Final = 0.1
 
 
 class IndexExplainer:
-    """Looks at the shapes and at the registry of an engine; changes nothing."""
+    """Reads the shapes and the registry of an engine without changing them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class IndexExplainer:
         self._clock = clock
 
     def explain_alternatives(self, query: Query) -> tuple[Alternative, ...]:
-        """The templates of the query."""
+        """Explain the templates of the query."""
         return tuple(
             Alternative(
                 text=text,
@@ -70,7 +70,9 @@ class IndexExplainer:
         )
 
     def explain_shapes(self, query: Query) -> tuple[tuple[ShapesExplanation, ...], int]:
-        """How the query is answered, shapes of one answer together; and how many were left out."""
+        """Explain the query on all shapes, grouped by equal answers; return the number of omitted
+        shapes too.
+        """
         parts = extract_templates(query)
         deadline = self._clock() + MAX_SECONDS
         groups: dict[tuple[DtdReference, tuple[ShapeAnswer, ...]], ShapeGroup] = {}
@@ -99,7 +101,7 @@ class IndexExplainer:
         return 0 if family is None else len(family.members)
 
     def find_shape(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """The shape that a document has, and its values; counts nothing."""
+        """Return the shape of a document and its values, without counting it."""
         for shape in self._current_shapes():
             values = shape.values(document)
             if values is not None:
@@ -109,10 +111,10 @@ class IndexExplainer:
     def prepare_lookup(
         self, query: Query, shape: Shape, values: tuple[bytes, ...]
     ) -> Callable[[], object]:
-        """The look-up that the index makes for one document of a shape, to be timed.
+        """Return the index look-up for one document of a shape as a function, to be timed.
 
-        It finds all queries that share a template with this one, so its cost is theirs together.
-        For a template that nobody has, or that is not bound to the shape yet, it is this one's.
+        It finds all queries that share a template with this one. A template without a subscription,
+        or not yet bound to the shape, is looked up with this query alone.
         """
         plan = self._plans.known(shape)
         bound = Bound()
@@ -130,7 +132,7 @@ class IndexExplainer:
         return lambda: find([Finding(bound, Batch([values]))])
 
     def _current_shapes(self) -> Iterator[Shape]:
-        """The shapes of types whose DTD is still the one that they were learnt with."""
+        """Yield the shapes of types whose DTD has not changed since."""
         for shape in self._shapes:
             dtd = self._dtds.get(shape.reference)
             if dtd is not None and dtd.content_hash == shape.dtd.content_hash:
@@ -138,7 +140,7 @@ class IndexExplainer:
 
 
 def _alternative_texts(query: Query) -> list[str]:
-    """The alternatives as XPath."""
+    """Return the alternatives as XPath."""
     expression, count = query.expression, len(extract_templates(query))
     writer = XPathWriter(query.text, for_lxml=False)
     if count > 1 and isinstance(expression, Chain):

@@ -1,7 +1,7 @@
-"""Where a node lies, as a person writes it: `/flight/flightleg[2]/altitude`, `//Param/@value`.
+"""Paths of nodes for display: `/flight/flightleg[2]/altitude`, `//Param/@value`.
 
-Names have the prefixes that the query binds to their namespaces; a namespace that it does not
-bind is left out. A place among siblings of the same name is told where there are several.
+Names have the query's prefixes; a namespace without a prefix is omitted. A position is shown if
+siblings have the same name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Node = TypeVar("_Node")
 
 
 class PathFormatter:
-    """Writes paths in the words of one query."""
+    """Formats paths with the prefixes of one query."""
 
     def __init__(self, query: Query) -> None:
         bound: Mapping[str, str] = {
@@ -33,7 +33,7 @@ class PathFormatter:
         self._prefixes = bound
 
     def format_shape_node(self, node: Node) -> str:
-        """The path of a node of a shape's tree."""
+        """Return the path of a node of a shape's tree."""
         parts = []
         while node.parent is not None:
             parts.append(self._step(node))
@@ -41,13 +41,13 @@ class PathFormatter:
         return _join_path(parts)
 
     def format_leaf(self, node: Node) -> str:
-        """The path of a value: that of the element, where a text is all that the element has."""
+        """Return the path of a value: the path of the element if it contains this text only."""
         parent = node.parent
         alone = node.kind is NodeKind.TEXT and parent is not None and len(parent.children) == 1
         return self.format_shape_node(parent if alone and parent is not None else node)
 
     def format_element(self, element: etree._Element) -> str:
-        """The path of an element, a comment or a processing instruction of a parsed event."""
+        """Return the path of an element, comment or processing instruction of a parsed event."""
         parts = []
         at: etree._Element | None = element
         while at is not None:
@@ -58,7 +58,7 @@ class PathFormatter:
         return _join_path(parts)
 
     def format_text(self, text: Any) -> str:
-        """The path of an attribute or a text that lxml found; empty if it does not say."""
+        """Return the path of an attribute or text from lxml; empty if its parent is unknown."""
         parent = text.getparent()
         if parent is None:
             return ""

@@ -1,4 +1,4 @@
-"""Parts of a query evaluated by lxml on one event, within a bound (checklist F13)."""
+"""Evaluates parts of a query on one event by lxml, within limits (checklist F13)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from broker.matching.query.tree import PathStart
 from broker.matching.query.variables import VARIABLE_TYPES
 from broker.matching.query.worst_case import DocumentSize, worst_case_cost
 
-#: Evaluations for one explanation, and seconds after which there is no further one: libxml2 can
-#: not be interrupted, so it may become one evaluation more.
+#: Maximum evaluations of one explanation, and seconds after which none starts. libxml2 can not be
+#: interrupted, so the last one may exceed the time.
 MAX_PROBES: Final = 600
 MAX_SECONDS: Final = 0.1
-#: What libxml2 gets may visit no more nodes at worst: as many as it does in that time.
+#: Nodes that one evaluation may visit at worst: as many as libxml2 visits in `MAX_SECONDS`.
 MAX_WORST: Final = MAX_SECONDS * 1e8
-#: Nodes of a node-set that are shown.
+#: Nodes shown of a node-set.
 MAX_VALUES: Final = 5
 
 
 class ProbeLimitExceeded(Exception):
-    """The bound is reached, or libxml2 gave up: what is left is not looked at."""
+    """The limit is reached, or libxml2 gave up. The remaining parts are not examined."""
 
 
 class Probe:
-    """Evaluates expressions of one query on one event."""
+    """Evaluates expressions of one query on one event. All methods raise `ProbeLimitExceeded`."""
 
     def __init__(
         self, query: Query, subject: Subject, extent: DocumentSize, clock: Callable[[], float]
@@ -56,24 +56,22 @@ class Probe:
         self._left = MAX_PROBES
 
     def evaluate_boolean(self, expression: tree.Expression) -> bool:
-        """The boolean value. Raises `ProbeLimitExceeded`, as all of these do."""
         return bool(self._run(expression, f"boolean({self._writer.write(expression)})"))
 
     def count_nodes(self, nodes: tree.Expression) -> int:
-        """How many nodes a node-set has."""
         return int(self._run(nodes, f"count({self._writer.write(nodes)})"))
 
     def evaluate_string(self, expression: tree.Expression) -> str:
-        """The value as a text."""
+        """Return the value converted to a string."""
         return str(self._run(expression, f"string({self._writer.write(expression)})"))
 
     def locate_node(self, node: tree.Expression) -> str:
-        """The path of the only node of a node-set; empty where lxml does not say."""
+        """Return the path of the only node of a node-set; empty if lxml does not provide it."""
         found = self._nodes(node, self._writer.write(node))
         return self._path(found[0]) if found else ""
 
     def list_values(self, nodes: tree.Expression) -> list[FoundValue]:
-        """The first nodes of a node-set with their values, `MAX_VALUES` at most."""
+        """Return the first nodes of a node-set with their values, at most `MAX_VALUES`."""
         chosen = self._nodes(nodes, f"({self._writer.write(nodes)})[position() <= {MAX_VALUES}]")
         if chosen is None:
             return (
@@ -84,9 +82,9 @@ class Probe:
         return [FoundValue(self._path(each), _value(each)) for each in chosen]
 
     def _nodes(self, expression: tree.Expression, text: str) -> list[Any] | None:
-        """The nodes themselves, None where both documents may have some.
+        """Return the nodes; None if they may be in both documents.
 
-        lxml gives nodes of the context's document only; of another one they would be copies.
+        lxml returns nodes of the context's document. Nodes of another document would be copies.
         """
         documents = set(_documents_of(expression))
         if len(documents) != 1:
@@ -98,7 +96,7 @@ class Probe:
     def _run(
         self, expression: tree.Expression, text: str, context: etree._Element | None = None
     ) -> Any:
-        """What lxml makes of a text that makes a value of the expression."""
+        """Evaluate an XPath text that contains the expression."""
         self._left -= 1
         if self._left < 0 or self._clock() > self._deadline:
             raise ProbeLimitExceeded
@@ -117,7 +115,7 @@ class Probe:
 
 
 def _documents_of(nodes: tree.Expression) -> Iterator[PathStart]:
-    """The documents that a node-set's nodes lie in: `ENVELOPE`, or `DOCUMENT` for the payload's."""
+    """Yield the documents of a node-set's nodes: `ENVELOPE`, or `DOCUMENT` for the payload."""
     match nodes:
         case tree.Path(start=PathStart() as start):
             yield PathStart.ENVELOPE if start is PathStart.ENVELOPE else PathStart.DOCUMENT
@@ -133,7 +131,7 @@ def _documents_of(nodes: tree.Expression) -> Iterator[PathStart]:
 
 
 def _value(node: Any) -> str:
-    """The string-value of a node as lxml gives it."""
+    """Return the string-value of a node from lxml."""
     if isinstance(node, etree._Element):
         whole = "".join(map(str, node.itertext())) if isinstance(node.tag, str) else node.text
         return truncate(whole or "")
@@ -141,15 +139,15 @@ def _value(node: Any) -> str:
 
 
 def string_call(expression: tree.Expression) -> tree.Expression:
-    """What makes a text of an expression's value: nothing that is done with it here is dearer."""
+    """Wrap an expression in `string()`, the most expensive conversion used here."""
     return tree.FunctionCall(NO_POSITION, "string", (expression,))
 
 
 def nth_node(nodes: tree.Expression, number: int) -> tree.Expression:
-    """The one node at a place of a node-set, in document order."""
+    """Return the expression for one node of a node-set, in document order."""
     return tree.Filter(NO_POSITION, nodes, (tree.Number(NO_POSITION, float(number)),))
 
 
 def filter_nodes(nodes: tree.Expression, condition: tree.Expression) -> tree.Expression:
-    """The nodes for which a condition holds that does not ask for their position."""
+    """Return the nodes that satisfy a condition, which must not depend on their position."""
     return tree.Filter(NO_POSITION, nodes, (condition,))

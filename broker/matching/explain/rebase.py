@@ -1,4 +1,4 @@
-"""An expression of a predicate, made to stand alone: its relative paths start at a given node."""
+"""Rebases an expression of a predicate: its relative paths start at a given node."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from broker.matching.query import tree
 from broker.matching.query.function_signature import CORE_FUNCTIONS
 from broker.matching.query.tree import PathStart
 
-#: They refer to the predicate's own node-set, or to the document of its node.
+#: Functions that depend on the predicate's own node-set or on the document of its node.
 _BOUND = frozenset({"position", "last", "id", "lang"})
 
 
 def rebase(expression: tree.Expression, node: tree.Expression) -> tree.Expression | None:
-    """The expression asked of `node`, a node-set of one; None if it can be asked in place only."""
+    """Return the expression evaluated at `node`, a node-set of one; None if that is impossible."""
     match expression:
         case tree.Path(start=start):
             if start is PathStart.CONTEXT:

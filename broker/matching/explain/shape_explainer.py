@@ -1,4 +1,4 @@
-"""What becomes of a query on one shape."""
+"""Explains a query on one shape."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Node
 from broker.matching.switching.plan import subjects_of
 
-#: Places of one comparison in one shape whose paths are told at all.
+#: Locations shown for one comparison in one shape.
 MAX_LOCATIONS: Final = 64
 
-_STRUCTURE: Final = "documents of this structure have not what it asks for"
-_CONSTANTS: Final = "what it asks for is a constant there, with another value"
-_NO_CONDITION: Final = "nothing is known that must hold before: it is evaluated each time"
+_STRUCTURE: Final = "documents of this structure lack the nodes that it needs"
+_CONSTANTS: Final = "it compares a constant that has another value"
+_NO_CONDITION: Final = "no necessary condition is known, so it is evaluated on every event"
 
-#: (hole, constant): comparisons that are told as one, with all their paths.
+#: Parameter and whether a constant is compared. Comparisons of one kind are shown as one.
 ComparisonKind: TypeAlias = tuple[int, bool]
 
 
 @attrs.frozen
 class ShapeAnswer:
-    """What becomes of one alternative; equal where only the paths differ."""
+    """Answer of one alternative. Equality ignores the paths."""
 
     how: AnswerMethod
     access: str
@@ -48,7 +48,7 @@ class ShapeAnswer:
 
 
 class ShapeExplainer:
-    """Looks at one shape for one query."""
+    """Explains one query on one shape."""
 
     def __init__(self, shape: Shape, query: Query) -> None:
         self._subjects = subjects_of(shape)
@@ -57,7 +57,7 @@ class ShapeExplainer:
         self._slots: dict[int, str | Node] | None = None
 
     def explain_alternative(self, instance: TemplateInstance) -> ShapeAnswer:
-        """What becomes of an alternative. Where constants lie is not told: see `constants`."""
+        """Explain an alternative, without the paths of constants: see `find_constant_paths`."""
         decision = evaluate_template(instance.template, self._subjects)
         if decision.formula is TRUE:
             return ShapeAnswer(AnswerMethod.ALWAYS, "", (), (), {})
@@ -78,7 +78,7 @@ class ShapeExplainer:
         return ShapeAnswer(how, access, reasons, tuple(sorted(paths)), paths)
 
     def find_constant_paths(self, instance: TemplateInstance) -> dict[int, dict[str, None]]:
-        """For each hole the paths where constants are compared with it."""
+        """Return for each parameter the paths of the constants compared with it."""
         slotted = SlottedSubjects(self._subjects)
         found: dict[int, dict[str, None]] = {}
         for each in dict.fromkeys(slotted.substitute_literals(instance).comparisons):
@@ -88,7 +88,7 @@ class ShapeExplainer:
         return found
 
     def _locate_slots(self) -> dict[int, str | Node]:
-        """What each slot is called: a variable that the query has, else a node of the payload."""
+        """Return the location of each slot: a variable of the query, else a node."""
         if self._slots is None:
             slots: dict[int, str | Node] = {}
             for name in sorted(self._variables):

@@ -1,4 +1,4 @@
-"""Shapes of one type that answer a query alike, told as one: 70 shapes are few lines."""
+"""Groups shapes of one type with equal answers, so that 70 shapes are a few lines."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from broker.matching.explain.explanation import (
 from broker.matching.explain.shape_explainer import ComparisonKind, ShapeAnswer, ShapeExplainer
 from broker.matching.partial.template import TemplateInstance
 
-#: Paths of one comparison, and comparisons of one alternative, that are told.
+#: Paths shown of one comparison, and comparisons shown of one alternative.
 MAX_PATHS: Final = 6
 MAX_COMPARISONS: Final = 24
 
 
 class ShapeGroup:
-    """Shapes with equal answers; their paths are put together."""
+    """Shapes with equal answers and the union of their paths."""
 
     def __init__(
         self, reference: DtdReference, parts: tuple[TemplateInstance, ...], first: ShapeExplainer
     ) -> None:
-        """`first` looks at the first of the shapes: it tells where constants lie."""
+        """`first` explains the first of the shapes, and locates constants."""
         self.shapes = 0
         self._reference = reference
         self._parts = parts
@@ -36,7 +36,7 @@ class ShapeGroup:
         self._paths: list[dict[ComparisonKind, dict[str, None]]] = [{} for _ in parts]
 
     def add_shape(self, found: Sequence[ShapeAnswer]) -> None:
-        """One more shape, with what becomes of each alternative on it."""
+        """Add a shape with its answers for each alternative."""
         if not self.shapes:
             self._first = found
             for part, answer, paths in zip(self._parts, found, self._paths, strict=True):
@@ -49,7 +49,7 @@ class ShapeGroup:
                 paths.setdefault(kind, {}).update(places)
 
     def to_explanation(self) -> ShapesExplanation:
-        """As one."""
+        """Return the explanation of the whole group."""
         alternatives = tuple(
             AlternativeAnswer(
                 how=answer.how,
@@ -73,7 +73,7 @@ class ShapeGroup:
 
 
 def _overall_method(hows: Sequence[AnswerMethod]) -> AnswerMethod:
-    """What the alternatives make together: one that holds is enough."""
+    """Combine the methods of the alternatives: one that matches is enough."""
     for how in (AnswerMethod.ALWAYS, AnswerMethod.EVALUATION, AnswerMethod.INDEX):
         if how in hows:
             return how

@@ -1,4 +1,4 @@
-"""A formula with one query's literals put in: what a shape's constants decide for the query."""
+"""Substitutes the literals of one query in a formula, which decides comparisons with constants."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from broker.matching.partial.template import TemplateInstance
 
 @attrs.frozen(slots=True)
 class RemainingComparison:
-    """A comparison that still matters: which parameter, which slot, and whether that is a constant.
+    """A comparison that still matters: parameter, slot, and whether that is a constant.
 
-    `slot` is None where a constant is compared of which only the value is known.
+    `slot` is None for a constant whose location is unknown.
     """
 
     parameter: int
@@ -39,7 +39,7 @@ class RemainingComparison:
 
 @attrs.frozen
 class SubstitutedFormula:
-    """The formula that is left, and the comparisons that it rests on."""
+    """The remaining formula and its comparisons."""
 
     formula: Formula
     comparisons: tuple[RemainingComparison, ...]
@@ -48,7 +48,7 @@ class SubstitutedFormula:
 def substitute_literals(
     formula: Formula, instance: TemplateInstance, constants: Mapping[int, Any] | None = None
 ) -> SubstitutedFormula:
-    """Put literals into a formula; `constants` are the values of slots that have one."""
+    """Substitute literals in a formula. `constants` has the values of constant slots."""
     return _Substitution(instance, constants or {}).substitute(formula)
 
 
@@ -108,7 +108,7 @@ class _Substitution:
 
 
 def iterate_slots(source: Source) -> Iterator[int]:
-    """The slots that a value is made of."""
+    """Yield the slots from which a value is computed."""
     match source:
         case Slot(number=number):
             yield number

@@ -1,6 +1,6 @@
-"""Parts of a query written as XPath again: for people to read, and for lxml to evaluate.
+"""Writes parts of a query as XPath again, for display and for lxml.
 
-A number is copied as it was written: libxml2 reads long digit strings its own way.
+Numbers are copied from the query's text, since libxml2 reads long digit strings in its own way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABL
 from broker.matching.query.tree import Axis, KindTest, PathStart
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")
-#: The position of an expression that was made here and stands in no text.
+#: Position of an expression that is not in the query's text.
 NO_POSITION: Final = -1
 
 _OR, _AND, _EQUAL, _ORDER, _SUM, _PRODUCT, _UNARY, _UNION, _PRIMARY = range(1, 10)
@@ -30,9 +30,9 @@ _ANY_NODE: Final = KindTest("node")
 
 
 class XPathWriter:
-    """Writes expressions of one query. `for_lxml` has paths start at variables: see `addressing`.
+    """Writes expressions of one query. With `for_lxml` absolute paths start at variables.
 
-    Then a path that starts at the payload's or at the envelope's document may stand anywhere.
+    Such a path may be evaluated anywhere: see `addressing`.
     """
 
     def __init__(self, text: str, *, for_lxml: bool) -> None:
@@ -40,7 +40,7 @@ class XPathWriter:
         self._for_lxml = for_lxml
 
     def write(self, expression: tree.Expression, binding: int = 0) -> str:
-        """The expression; in brackets if it binds weaker than `binding`."""
+        """Write an expression, in parentheses if it binds weaker than `binding`."""
         match expression:
             case tree.Number(position=position, value=value):
                 return f"{value:.0f}" if position == NO_POSITION else self._write_number(position)
@@ -64,11 +64,10 @@ class XPathWriter:
                 return self._write_primary(primary) + self.write_predicates(predicates)
             case tree.Path(start=start, steps=steps):
                 path = self._write_path(start, steps)
-                # What follows a slash alone would be read as a step.
+                # Anything after a slash alone would be parsed as a step.
                 return f"({path})" if path == "/" and binding else path
 
     def write_predicates(self, predicates: tuple[tree.Expression, ...]) -> str:
-        """Predicates as they stand behind a step."""
         return "".join(f"[{self.write(each)}]" for each in predicates)
 
     def _write_number(self, position: int) -> str:
@@ -106,7 +105,7 @@ class XPathWriter:
                 written.append("//")
                 place += 1
                 step = steps[place]
-                # `///` would be a path of its own kind: two of them are written out.
+                # `///` would be a different path, so the second one is written out.
                 if is_any_descendant(step):
                     written.append(self._write_step(step))
                     place += 1
@@ -128,7 +127,7 @@ class XPathWriter:
 
 
 def is_any_descendant(step: tree.Step) -> bool:
-    """Whether it is the step that `//` stands for."""
+    """True for the step that `//` abbreviates."""
     return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
 
 

@@ -1,4 +1,4 @@
-"""Members in partitions: found by bitmaps over several parameters, however many they are (checklist F5)."""
+"""Bitmap index over any number of members and parameters, in partitions (checklist F5)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from broker.matching.index.zone_map import ZoneMap
 
 _PARTITION_MASK = (1 << PARTITION_SIZE) - 1
 _PARTITION_BYTES = PARTITION_SIZE // 8
-#: A partition of this many members is parted, member by member while the table is changed, so that no
-#: change waits for all of it; what comes in meanwhile has the rest of the partition.
+#: A partition of this size is split. Its members move one by one with later changes, so no single
+#: change is slow. Until they have moved, the rest of the partition takes new members.
 _SPLIT_SIZE = PARTITION_SIZE * 3 // 4
-#: A partition of fewer members than this gives them away in the same manner.
+#: A partition with fewer members is dissolved, in the same way.
 _DISSOLVE_SIZE = PARTITION_SIZE // 8
-#: So many members that come at once have a partition of their own. To load it takes each of them some
-#: microsecond, where to be added takes one ten times as long.
+#: Members that arrive together in at least this number get their own partition. Loading takes about
+#: a microsecond a member, adding ten.
 _BULK_SIZE = PARTITION_SIZE // 4
 
 
 class BitmapIndex:
-    """Members by those parameters of the template that are given with their positions.
+    """Members by the parameters at the given positions.
 
-    A member's number in the bitmaps of `bits` and `everyone` may change with every `add` and
-    `remove`.
+    Each `add` and `remove` may change a member's number in the bitmaps of `match_bitmap` and
+    `full_bitmap`.
     """
 
     __slots__ = (
@@ -50,7 +50,8 @@ class BitmapIndex:
             if parameter.operator is Operator.CONTAINS
         }
         self._partitions: list[Partition] = []
-        #: Sheets that are being parted or given up -> members yet to move, which may be gone.
+        #: Partitions that are split or dissolved, with the members to move. Some of them may be
+        #: removed meanwhile.
         self._moving: dict[Partition, list[Member]] = {}
         self._zone_map: ZoneMap | None = None
         self._kd_tree = KdTree(self._open_partition())
@@ -58,7 +59,6 @@ class BitmapIndex:
         self.add_many(list(members))
 
     def add(self, member: Member) -> None:
-        """Take in a member that is not here."""
         self._zone_map = None
         partition = self._place_member(member)
         self.size += 1
@@ -67,7 +67,7 @@ class BitmapIndex:
         self._move_one(partition)
 
     def add_many(self, members: Sequence[Member]) -> None:
-        """Take in members that are not here, into partitions of their own if they are worth it."""
+        """Add new members, in partitions of their own if there are enough of them."""
         self._zone_map = None
         for start in range(0, len(members), _SPLIT_SIZE):
             some = members[start : start + _SPLIT_SIZE]
@@ -81,7 +81,6 @@ class BitmapIndex:
             self.size += len(some)
 
     def remove(self, member: Member) -> None:
-        """Forget a member that is here."""
         self._zone_map = None
         partition = cast(Partition, member.partition)
         partition.remove(member)
@@ -92,7 +91,6 @@ class BitmapIndex:
         self._drop_if_empty(partition)
 
     def list_members(self) -> list[Member]:
-        """Everyone."""
         return [
             member
             for partition in self._partitions
@@ -105,7 +103,7 @@ class BitmapIndex:
         rows: int,
         _cache: dict[Any, Any] | None = None,
     ) -> list[tuple[int, list[Member]]]:
-        """As `TemplateMembers.find_rows`; members are compared on the parameters of this table alone."""
+        """Match the members on the parameters of this index alone; see `RowMatcher`."""
         prepared: dict[int, Sequence[Any]] = {
             position: columns[position] for position in self._parameters
         }
@@ -132,17 +130,15 @@ class BitmapIndex:
 
     @property
     def full_bitmap(self) -> int:
-        """The bitmap of all members."""
         return _concatenate(partition.full_bitmap for partition in self._partitions)
 
     def match_bitmap(self, position: int, value: Any) -> int:
-        """The bitmap of exactly those that a value satisfies at one parameter."""
+        """Return the bitmap of exactly the members that match a value at one parameter."""
         return _concatenate(
             partition.match_bitmap(position, value) for partition in self._partitions
         )
 
     def select_members(self, bitmap: int) -> list[Member]:
-        """The members of a bitmap."""
         found = []
         for partition in self._partitions:
             if not bitmap:
@@ -157,13 +153,13 @@ class BitmapIndex:
         return partition
 
     def _place_member(self, member: Member) -> Partition:
-        """Put a member where the fences say, or anywhere if there is no room."""
+        """Put a member into its partition of the k-d tree, or anywhere if that is full."""
         partition = self._kd_tree.find_partition(member)
         if partition.is_full:
-            roomy = (
+            with_room = (
                 each for each in self._partitions if not each.is_full and each not in self._moving
             )
-            partition = next(roomy, None) or self._open_partition()
+            partition = next(with_room, None) or self._open_partition()
         partition.add(member)
         return partition
 
@@ -180,12 +176,12 @@ class BitmapIndex:
             self._moving[partition] = partition.select_members(partition.full_bitmap)
 
     def _move_one(self, partition: Partition) -> None:
-        """Let a member leave this partition, or another if none is leaving this one."""
+        """Move one member out of this partition; if none is to leave it, out of another."""
         if not self._moving:
             return
         if partition not in self._moving:
             if self.size % 2:
-                # Every other change is enough, and the others are cheap.
+                # Moving one at every other change is fast enough.
                 return
             partition = next(iter(self._moving))
         leaving = self._moving[partition]
@@ -201,7 +197,7 @@ class BitmapIndex:
             self._drop_if_empty(partition)
 
     def _drop_if_empty(self, partition: Partition) -> None:
-        """Drop a partition that is empty and that no boundary leads to."""
+        """Drop a partition that is empty and not a leaf of the k-d tree."""
         needed = partition.size or partition in self._moving or self._kd_tree.is_leaf(partition)
         if not needed and partition in self._partitions:
             self._partitions.remove(partition)
@@ -210,7 +206,7 @@ class BitmapIndex:
 def _gather_rows(
     columns: Mapping[int, Sequence[Any]], rows: Sequence[int]
 ) -> dict[int, Sequence[Any]]:
-    """Columns with these rows alone; two parameters often have the same column."""
+    """Return the columns with these rows only. Parameters that share a column share the result."""
     gathered: dict[int, list[Any]] = {}
     for column in columns.values():
         if id(column) not in gathered:
@@ -219,7 +215,7 @@ def _gather_rows(
 
 
 def _concatenate(parts: Iterable[int]) -> int:
-    """One bitmap of those of partitions, in time that grows with their number, not its square."""
+    """Concatenate the bitmaps of partitions, in linear time."""
     return int.from_bytes(
         b"".join([bits.to_bytes(_PARTITION_BYTES, "little") for bits in parts]), "little"
     )

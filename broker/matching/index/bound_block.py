@@ -1,10 +1,10 @@
-"""Sorted bounds in small blocks with one cumulative bitmap for each block (DESIGN 6).
+"""Sorted bounds in small blocks, with one cumulative bitmap for each block (DESIGN 6).
 
-A value's bitmap is the union of the blocks of which it satisfies anything; only the last of those
-may hold bounds that it does not satisfy.
+The bitmap of a value is the union of all blocks with a bound that it satisfies. Only the last of
+these blocks may hold other bounds.
 
-Blocks are split and merged one at a time, like a B-tree's leaves. Equal bounds never straddle
-blocks, so a block of equal bounds may be of any size, and no block needs to know its numbers.
+Blocks are split and merged like the leaves of a B-tree. Equal bounds share a block, which may
+therefore have any size. A block does not store its numbers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from broker.matching.index.bitmap import iterate_numbers
 from broker.matching.index.cumulative_bitmap import CumulativeBitmaps
 from broker.matching.index.parameter import Operator
 
-#: Bounds in a block: as long as a partition has few it affords the more exact blocks. There are never
-#: more bitmaps than some 200, of which a change touches half on average.
+#: Bounds in a block. Smaller blocks are more exact. With these sizes there are at most about 200
+#: bitmaps, and a change touches half of them on average.
 _SMALL, _LARGE = 4, 8
-_SMALL_SHEET = 512
+_SMALL_PARTITION = 512
 
 
 class BoundBlocks(CumulativeBitmaps):
-    """Bounds (never NaN) of numbers, ordered, for a threshold operator.
+    """The sorted bounds (never NaN) of numbers, for a threshold operator.
 
-    `bound_of` gives a number's bound. It is asked when a block is split.
+    `bound_of` returns the bound of a number. A split calls it.
     """
 
     __slots__ = ("_blocks", "_bound_of", "_size")
@@ -37,19 +37,18 @@ class BoundBlocks(CumulativeBitmaps):
         self._blocks: list[list[float]] = []
 
     def get_block(self, at: int) -> list[float]:
-        """The bounds of a block, ascending."""
+        """Return the bounds of a block, ascending."""
         return self._blocks[at]
 
     def bitmap_below(self, at: int) -> int:
-        """The bitmap of the blocks before one."""
+        """Return the bitmap of the blocks before one."""
         return self.unions[at] if self.is_rising else self.unions[0] ^ self.unions[at]
 
     def bitmap_of(self, at: int) -> int:
-        """The bitmap of a block."""
         return self.unions[at] ^ self.unions[at + 1]
 
     def fill(self, pairs: Sequence[tuple[float, int]]) -> None:
-        """File bounds and numbers, ascending by bound, into an empty index."""
+        """Load bounds and numbers, ascending by bound, into an empty index."""
         self._size = len(pairs)
         capacity = self._capacity()
         bitmaps: list[int] = []
@@ -64,7 +63,6 @@ class BoundBlocks(CumulativeBitmaps):
         self.load([block[0 if self.is_rising else -1] for block in self._blocks], bitmaps)
 
     def add(self, number: int, bound: float) -> None:
-        """File a number."""
         self._size += 1
         bit = 1 << number
         if not self._blocks:
@@ -75,8 +73,8 @@ class BoundBlocks(CumulativeBitmaps):
         block = self._blocks[at]
         capacity = self._capacity()
         if len(block) >= capacity and not block[0] <= bound <= block[-1]:
-            # Beside a full block: into the neighbour if it has room, else into a new one. Bounds
-            # that come in order fill their blocks this lookup.
+            # The block is full and the bound lies outside: use the neighbour if it has room, else a
+            # new block. So bounds that arrive in order fill their blocks.
             beyond = at + 1 if bound > block[-1] else at - 1
             inside = 0 <= beyond < len(self._blocks)
             if inside and len(self._blocks[beyond]) < capacity:
@@ -96,7 +94,6 @@ class BoundBlocks(CumulativeBitmaps):
             self._merge_block(at)
 
     def remove(self, number: int, bound: float) -> None:
-        """Strike a number."""
         at = self._find_block(bound)
         block = self._blocks[at]
         del block[bisect_left(block, bound)]
@@ -109,10 +106,10 @@ class BoundBlocks(CumulativeBitmaps):
             self._remove_block(at)
 
     def _capacity(self) -> int:
-        return _SMALL if self._size <= _SMALL_SHEET else _LARGE
+        return _SMALL if self._size <= _SMALL_PARTITION else _LARGE
 
     def _find_block(self, bound: float) -> int:
-        """The block that has the bound, or is next to its place."""
+        """Return the block that contains the bound or is nearest to it."""
         if self.is_rising:
             return max(bisect_right(self.marks, bound) - 1, 0)
         return min(bisect_left(self.marks, bound), len(self.marks) - 1)
@@ -128,17 +125,17 @@ class BoundBlocks(CumulativeBitmaps):
             unions[: at + 1] = [union ^ bit for union in unions[: at + 1]]
 
     def _insert_block(self, at: int, bound: float) -> None:
-        """A block of one bound, whose number is in no union yet."""
+        """Insert a block of one bound, whose number is in no union yet."""
         self._blocks.insert(at, [bound])
         self.marks.insert(at, bound)
         self.unions.insert(at, self.unions[at])
 
     def _remove_block(self, at: int) -> None:
-        """Forget an empty block: the unions on its two sides are the same."""
+        """Remove an empty block: the unions on both sides are equal."""
         del self._blocks[at], self.marks[at], self.unions[at]
 
     def _merge_block(self, at: int) -> None:
-        """Join a block to a neighbour when both are small: well below where a split would be."""
+        """Merge a block with a neighbour if the result is well below the capacity."""
         room = self._capacity() * 3 // 4
         for left in (at, at - 1):
             if left < 0 or left + 1 >= len(self._blocks):

@@ -1,4 +1,4 @@
-"""Members under one key of an access path: compared one by one while scanned, indexed when many."""
+"""Members by hash key: scanned while few, indexed when many."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.window import find_windows
 
-#: More members than `_MAX_SCANNED` are indexed, less than `_MIN_INDEXED` a list again; apart, so
-#: that a bucket on the edge is not rebuilt at every change.
+#: More than `_MAX_SCANNED` members are indexed, fewer than `_MIN_INDEXED` are scanned again. The
+#: distance avoids rebuilding a bucket at every change.
 _MAX_SCANNED = 8
 _MIN_INDEXED = 4
 
-#: A literal, or those of several parameters.
+#: A literal, or the literals of several parameters.
 Key: TypeAlias = Literal | tuple[Literal, ...]
 MemberIndex: TypeAlias = BitmapIndex | GridIndex | IntervalIndex
 Bucket: TypeAlias = tuple[Member, ...] | MemberIndex
@@ -29,7 +29,7 @@ Bucket: TypeAlias = tuple[Member, ...] | MemberIndex
 def build_member_index(
     parameters: Mapping[int, Parameter], members: Iterable[Member] = ()
 ) -> MemberIndex:
-    """An index of many members: by their windows where they have any, else by bitmaps."""
+    """Index many members: by intervals or a grid if there are windows, else by bitmaps."""
     match len(find_windows(parameters)):
         case 0:
             return BitmapIndex(parameters, members)
@@ -40,7 +40,7 @@ def build_member_index(
 
 
 class Buckets:
-    """Key -> members, compared on the `remaining` parameters (by position) when they are looked up."""
+    """Members by key, compared on the `remaining` parameters (by position)."""
 
     __slots__ = ("_compare", "_remaining", "_lookups", "by_key")
 
@@ -49,17 +49,16 @@ class Buckets:
         self._compare = compile_comparison(
             (position, parameter.operator) for position, parameter in remaining.items()
         )
-        #: Keys have no NaN: a value that is NaN would be found by identity.
+        #: Keys contain no NaN, since a dict would find it by identity.
         self.by_key = ShrinkingDict[Key, Bucket]()
         self._lookups = LookupTable[Key]()
 
     @property
     def version(self) -> int:
-        """Rises when a lookup of `under` leads elsewhere."""
+        """Counter that rises when a lookup of `lookup_for` gets another matcher."""
         return self._lookups.version
 
     def add(self, key: Key, member: Member) -> None:
-        """File a member under its key."""
         bucket = self.by_key.get(key, ())
         if not isinstance(bucket, tuple):
             bucket.add(member)
@@ -70,7 +69,6 @@ class Buckets:
             self._set_bucket(key, build_member_index(self._remaining, (*bucket, member)))
 
     def remove(self, key: Key, member: Member) -> None:
-        """Strike a member."""
         bucket = self.by_key[key]
         if not isinstance(bucket, tuple):
             bucket.remove(member)
@@ -80,7 +78,7 @@ class Buckets:
         self._set_bucket(key, tuple([each for each in bucket if each is not member]))
 
     def lookup_for(self, key: Key) -> Lookup:
-        """The lookup to the members under a key, to be found by what remains."""
+        """Return the lookup of the members with this key."""
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = self._lookups.create_lookup(
@@ -113,7 +111,7 @@ class Buckets:
         rows: int,
         cache: dict[Any, Any] | None,
     ) -> list[tuple[int, Sequence[Member]]]:
-        """Of the cells that rows led to, the members that the rows satisfy; in no order of rows."""
+        """Return the members of the buckets that match their rows, unordered."""
         found: list[tuple[int, Sequence[Member]]] = []
         indexed: dict[MemberIndex, list[int]] = {}
         scanned: list[tuple[int, tuple[Member, ...]]] = []

@@ -1,8 +1,7 @@
-"""All comparisons of a member in one expression of Python.
+"""Generated functions that compare members with rows.
 
-Members that a key leads to are compared one by one, with several parameters each; a call for each parameter
-would cost several times the comparison. So the comparisons of a template become one function, as
-`attrs` and `namedtuple` make theirs.
+A call for each parameter would cost several times the comparison. So all comparisons of a template
+become one generated function, as in `attrs` and `namedtuple`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any, TypeAlias, cast
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Operator
 
-#: Compares members: called with pairs of a row and the members to compare there (None for no
-#: members), with columns, and with a list that gets a row and a member for each that satisfies.
+#: Called with pairs of a row and its candidates (or None), the columns, and a list. It appends a
+#: pair of row and member for each match.
 Compare: TypeAlias = Callable[
     [
         Iterable[tuple[int, Sequence[Member] | None]],
@@ -40,7 +39,7 @@ _EXPRESSIONS = {
 
 
 def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
-    """The function for the parameters at these positions; the other parameters are not looked at."""
+    """Return the function that compares the parameters at these positions."""
     return _compile(tuple(operators))
 
 
@@ -62,6 +61,6 @@ def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
         "                found.append((row, (member,)))\n"
     )
     names: dict[str, Any] = {}
-    # Made of numbers and the operators above alone: nothing of a query is in it.
+    # The source contains numbers and the operators above only, nothing of a query.
     exec(compile(source, "<comparisons>", "exec"), names)
     return cast(Compare, names["compare"])

@@ -1,4 +1,4 @@
-"""A value's bitmap among cumulative ones: one bisection, no arithmetic."""
+"""Cumulative bitmaps: one bisection finds the bitmap of a value."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RISING = frozenset({Operator.GREATER, Operator.GREATER_EQUAL})
 
 
 class CumulativeBitmaps:
-    """Bitmaps of groups in the order of a bound of each, united from one side.
+    """Bitmaps of groups that are sorted by bound, united from one side.
 
     Rising (`value > bound`): `marks[i]` is the least bound of group i, and `unions[i]` unites the
-    first i groups: a value satisfies some of each group whose mark is below it. Falling (`value <
-    bound`) is the mirror image: marks are the greatest bounds, `unions[i]` unites the groups from
-    i on. There is one union more than there are marks.
+    first i groups. A value matches a part of each group whose mark is below it. Falling (`value <
+    bound`) is the mirror image: marks are the greatest bounds, and `unions[i]` unites the groups
+    from i on. There is one more union than marks.
     """
 
     __slots__ = ("bisect", "marks", "is_rising", "unions")
@@ -34,7 +34,7 @@ class CumulativeBitmaps:
         self.unions: list[int] = [0]
 
     def load(self, marks: Sequence[float], bitmaps: Sequence[int]) -> None:
-        """Groups, ascending by mark."""
+        """Load groups, ascending by mark."""
         self.marks = list(marks)
         self.unions = [0]
         for bits in bitmaps if self.is_rising else reversed(bitmaps):
@@ -43,6 +43,8 @@ class CumulativeBitmaps:
             self.unions.reverse()
 
     def match_column(self, values: Sequence[float]) -> list[int]:
-        """For each value the groups of which it satisfies anything; NaN satisfies nothing."""
+        """Return for each value the union of the groups that it matches in part. NaN matches
+        nothing.
+        """
         find, marks, unions = self.bisect, self.marks, self.unions
         return [unions[find(marks, value)] if value == value else 0 for value in values]

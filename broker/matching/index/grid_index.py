@@ -1,7 +1,7 @@
-"""Members by a hash of the cells that their windows touch (F5).
+"""Grid index: members by a hash of the cells that their windows touch (F5).
 
-Boxes are narrow in two dimensions at once. A hash of both leads to few members, where an index for
-each would bring many to intersect.
+A box is narrow in two dimensions. A hash of both finds few members, where an index for each
+dimension would find many and intersect them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.window import find_windows
 
-#: Windows that are coordinates; each doubles the cells that a member is filed under.
+#: Windows used as coordinates. Each doubles the cells of a member.
 MAX_WINDOWS = 2
-#: Lattices, each of which costs a look-up for a value. Members that fit in none of them are indexed
-#: by bitmaps.
+#: Levels, each with one look-up for a value. Members that fit no level go to the overflow.
 MAX_LEVELS = 12
-#: Members in one cell, which are compared one by one; further ones are indexed by bitmaps.
+#: Members in one cell, which are compared one by one. Further members go to the overflow.
 MAX_CELL_MEMBERS = 128
-#: A window is filed in cells up to so many times wider than it needs: more members are compared
-#: then, but less levels looked up.
+#: A window may use cells so many times wider than it needs. That compares more members but needs
+#: fewer levels.
 _MAX_WIDTH_RATIO = 8.0
-#: Members of a level that is given up for a wider one.
+#: A level with at most so many members may be replaced by a wider one.
 _FEW_MEMBERS = 64
-#: Makes one number of two cell numbers. Members that meet by chance are told apart by comparison.
+#: Combines two cell numbers into one. Comparison separates members that collide.
 _CELL_STRIDE = 1_000_003.0
 
 
@@ -44,25 +43,24 @@ class _GridLevel:
         self.size = 0
 
     def fits(self, sizes: Sequence[float]) -> bool:
-        """Whether windows that need cells of these sizes may be filed here."""
+        """True if windows that need cells of these sizes fit this level."""
         return all(
             need <= size <= need * _MAX_WIDTH_RATIO
             for need, size in zip(sizes, self.sizes, strict=True)
         )
 
     def can_widen_to(self, sizes: Sequence[float]) -> bool:
-        """Whether such sizes, which are not smaller, would do for the windows that are here."""
+        """True if the windows of this level also fit cells of these larger sizes."""
         return all(size <= 2 * known for size, known in zip(sizes, self.sizes, strict=True))
 
     def add_member(self, member: Member, keys: Iterable[float]) -> None:
-        """Put a member into its cells."""
         for key in keys:
             self.by_key[key] = (*self.by_key.get(key, ()), member)
         self.size += 1
 
 
 class GridIndex:
-    """Members by those parameters that are given with their positions, a window among them at least."""
+    """Members by the parameters at the given positions, at least one window among them."""
 
     __slots__ = ("_compare", "_levels", "_overflow", "_windows", "size")
 
@@ -71,7 +69,7 @@ class GridIndex:
         self._compare = compile_comparison(
             (position, parameter.operator) for position, parameter in parameters.items()
         )
-        #: By number, which members have as theirs while they are filed here.
+        #: By the number that members store while they are in the level.
         self._levels: dict[int, _GridLevel] = {}
         self._overflow = Overflow(parameters)
         self.size = 0
@@ -79,13 +77,11 @@ class GridIndex:
             self.add(member)
 
     def add(self, member: Member) -> None:
-        """Take in a member that is not here."""
         self.size += 1
         if not self._add_to_level(member):
             self._overflow.add(member)
 
     def remove(self, member: Member) -> None:
-        """Forget a member that is here."""
         self.size -= 1
         if self._overflow.discard(member):
             return
@@ -101,7 +97,6 @@ class GridIndex:
             del self._levels[member.number]
 
     def list_members(self) -> list[Member]:
-        """Everyone."""
         filed = {
             member: None
             for level in self._levels.values()
@@ -116,7 +111,6 @@ class GridIndex:
         rows: int,
         cache: dict[Any, Any] | None = None,
     ) -> list[tuple[int, Sequence[Member]]]:
-        """See `RowMatcher`."""
         found: list[tuple[int, Sequence[Member]]] = []
         lower = [columns[window.lower] for window in self._windows]
         for level in self._levels.values():
@@ -144,14 +138,14 @@ class GridIndex:
         return True
 
     def _find_level(self, sizes: tuple[float, ...]) -> int | None:
-        """The number of a level for such windows, None if there may be no more of them."""
+        """Return the number of a level for such windows, None if there can be no further level."""
         for number, level in self._levels.items():
             if level.fits(sizes):
                 return number
         for number, level in list(self._levels.items()):
             wider = tuple(map(max, sizes, level.sizes))
             if level.size <= _FEW_MEMBERS and level.can_widen_to(wider):
-                # So the first few do not keep a level of their own for good.
+                # Else the first few members would keep a level of their own for good.
                 return self._widen_level(number, wider)
         if len(self._levels) >= MAX_LEVELS:
             return None
@@ -160,7 +154,7 @@ class GridIndex:
         return number
 
     def _widen_level(self, number: int, sizes: tuple[float, ...]) -> int:
-        """Give the members of a level another one."""
+        """Replace a level by one with other cells, and move its members."""
         previous = self._levels[number]
         level = self._levels[number] = _GridLevel(sizes)
         for member in dict.fromkeys(each for cell in previous.by_key.values() for each in cell):
@@ -168,7 +162,6 @@ class GridIndex:
         return number
 
     def _keys_for(self, level: _GridLevel, literals: Sequence[Literal]) -> list[float]:
-        """The keys under which a member is filed."""
         touched = [
             window.touched_cells(literals, size)
             for window, size in zip(self._windows, level.sizes, strict=True)
@@ -183,7 +176,7 @@ class GridIndex:
 def _cell_keys(
     level: _GridLevel, columns: Sequence[Sequence[Any]], cache: dict[Any, Any] | None
 ) -> list[float]:
-    """The key of each row. Templates of the same subjects mostly have the same."""
+    """Return the key of each row. Templates with the same subjects mostly share the result."""
     sizes = level.sizes
     same = (sizes, *map(id, columns))
     cells = None if cache is None else cast("list[float] | None", cache.get(same))

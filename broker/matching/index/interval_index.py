@@ -1,7 +1,7 @@
-"""Members by the segments into which the bounds of their windows cut the line (F5).
+"""Interval index: members by elementary segments of the number line (F5).
 
-Between two neighbouring bounds no member comes or goes. So a value is looked up once, by bisection,
-whatever the widths of the windows are; and each segment lists its members.
+The bounds of all windows cut the line into segments. Within a segment the matching members are
+constant, so each segment lists them. One bisection finds the segment of a value.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.window import find_windows
 
-#: Stretches that a member may take when it comes; wider ones are indexed by bitmaps.
+#: Segments of one new member. Wider members go to the overflow.
 MAX_SEGMENTS = 64
-#: Members of one segment, which are compared one by one.
+#: Members of one segment, which are compared one by one. Further members go to the overflow.
 MAX_SEGMENT_MEMBERS = 128
-#: Whoever takes too many segments by now has to go when a segment with more members is cut in two:
-#: so what all segments list together stays in proportion to the members.
+#: When a segment with more members is cut, its widest member goes to the overflow if it has too
+#: many segments. So the lists stay in proportion to the members.
 _EVICTION_SIZE = 16
 
 
 class IntervalIndex:
-    """Members by those parameters that are given with their positions; one window is among them."""
+    """Members by the parameters at the given positions, exactly one window among them."""
 
     __slots__ = (
         "_is_exact",
@@ -45,15 +45,15 @@ class IntervalIndex:
     def __init__(self, parameters: Mapping[int, Parameter], members: Iterable[Member] = ()) -> None:
         self._window = find_windows(parameters)[0]
         self._is_inclusive = parameters[self._window.upper].operator is Operator.LESS_EQUAL
-        #: Whether the window is all that is to be compared.
+        #: True if the window is the only thing to compare.
         self._is_exact = len(parameters) == 2
         self._compare = compile_comparison(
             (position, parameter.operator) for position, parameter in parameters.items()
         )
-        #: Distinct and ascending; a segment lies before each, and one behind the last.
+        #: Distinct and ascending. One segment lies before each bound, one behind the last.
         self._bounds: list[float] = []
         self._segments: list[tuple[Member, ...]] = [()]
-        #: How many windows have a bound.
+        #: The number of windows for each bound.
         self._use_counts = ShrinkingDict[float, int]()
         self._overflow = Overflow(parameters)
         self.size = 0
@@ -61,11 +61,10 @@ class IntervalIndex:
             self.add(member)
 
     def add(self, member: Member) -> None:
-        """Take in a member that is not here."""
         self.size += 1
         low, high = self._bounds_of(member)
         if not -math.inf < low < high < math.inf:
-            # No value is in it, or it has no two ends.
+            # The window is empty or unbounded.
             self._overflow.add(member)
             return
         self._add_bound(low)
@@ -80,23 +79,21 @@ class IntervalIndex:
         self._segments[first:behind] = [(*each, member) for each in self._segments[first:behind]]
 
     def remove(self, member: Member) -> None:
-        """Forget a member that is here."""
         self.size -= 1
         if not self._overflow.discard(member):
             self._remove_from_segments(member, *self._bounds_of(member))
 
     def list_members(self) -> list[Member]:
-        """Everyone."""
         listed = {member: None for segment in self._segments for member in segment}
         return [*listed, *self._overflow]
 
     @property
     def window_position(self) -> int:
-        """The position of a column that has the window's values."""
+        """Position of a column with the values of the window."""
         return self._window.lower
 
     def find_candidates(self, value: float) -> tuple[Member, ...] | None:
-        """The members to compare with a row of this value; None if that is not told in short."""
+        """Return the members to compare for a value, None if that needs `match_rows`."""
         return None if self._overflow else self._segments[bisect_right(self._bounds, value)]
 
     def match_rows(
@@ -105,7 +102,6 @@ class IntervalIndex:
         rows: int,
         _cache: dict[Any, Any] | None = None,
     ) -> list[tuple[int, Sequence[Member]]]:
-        """As `PredicateIndex.find_rows`."""
         found: list[tuple[int, Sequence[Member]]] = []
         bounds, segments = self._bounds, self._segments
         hits = [
@@ -114,7 +110,7 @@ class IntervalIndex:
             if (members := segments[bisect_right(bounds, value)])
         ]
         if self._is_exact:
-            # Only at a bound itself may a member be listed that the value does not satisfy.
+            # Only a value equal to a bound may not match a listed member.
             uses, values = self._use_counts, columns[self._window.lower]
             found += [hit for hit in hits if values[hit[0]] not in uses]
             hits = [hit for hit in hits if values[hit[0]] in uses]
@@ -124,18 +120,18 @@ class IntervalIndex:
         return found
 
     def _bounds_of(self, member: Member) -> tuple[float, float]:
-        """The first value that may be in its window, and the first that is beyond."""
+        """Return the first value that may be in the window, and the first beyond it."""
         literals, window = member.literals, self._window
         low, high = cast(float, literals[window.lower]), cast(float, literals[window.upper])
         return low, math.nextafter(high, math.inf) if self._is_inclusive else high
 
     def _segment_range(self, low: float, high: float) -> tuple[int, int]:
-        """The first segment of a window whose bounds are here, and the one behind its last."""
+        """Return the first segment of a window with known bounds, and the one behind its last."""
         # A bound itself belongs to the segment behind it.
         return bisect_left(self._bounds, low) + 1, bisect_left(self._bounds, high) + 1
 
     def _add_bound(self, bound: float) -> None:
-        """Have a bound, for one more window."""
+        """Add a bound for one more window."""
         uses = self._use_counts.get(bound, 0)
         self._use_counts[bound] = uses + 1
         if uses:
@@ -148,7 +144,7 @@ class IntervalIndex:
         self._segments.insert(at, self._segments[at])
 
     def _remove_bound(self, bound: float) -> None:
-        """One window less has the bound. What is on both sides of it is the same without any."""
+        """Remove a bound for one window. Without windows the segments on both sides are equal."""
         self._use_counts[bound] -= 1
         if not self._use_counts[bound]:
             del self._use_counts[bound]
@@ -156,7 +152,7 @@ class IntervalIndex:
             del self._bounds[at], self._segments[at]
 
     def _evict_widest(self, at: int) -> None:
-        """Put the widest member of a segment aside, if it is too wide by now."""
+        """Move the widest member of a segment to the overflow, if it now has too many segments."""
         reaches = {
             member: self._segment_range(*self._bounds_of(member)) for member in self._segments[at]
         }

@@ -1,7 +1,7 @@
-"""Which partition a new member belongs to: a binary tree of fences over the bounds (a k-d tree).
+"""K-d tree that chooses the partition of a new member.
 
-Neighbours in value share a partition, so that a row is looked up in few partitions. This is a matter of
-speed alone: a row finds its partitions by what is in them, wherever members were put.
+Members with similar values share a partition, so a row needs few partitions. Only speed depends on
+it: a row finds its partitions by their contents.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.matching.index.partition import Partition
 
 @attrs.define(eq=False)
 class Branch:
-    """Literals at `position` below the boundary go to `low`, others (and NaN) to `high`."""
+    """Literals at `position` below the boundary belong to `low`, others and NaN to `high`."""
 
     position: int
     boundary: float
@@ -29,17 +29,16 @@ Node: TypeAlias = Branch | Partition
 
 
 class KdTree:
-    """The tree; its leaves are partitions."""
+    """The tree. Its leaves are partitions."""
 
     __slots__ = ("_parents", "_root")
 
     def __init__(self, partition: Partition) -> None:
         self._root: Node = partition
-        #: Of each leaf but a leaf that is the root.
+        #: Parents of all leaves; a leaf that is the root has none.
         self._parents: dict[Partition, Branch] = {}
 
     def find_partition(self, member: Member) -> Partition:
-        """The leaf for a member's literals."""
         node = self._root
         while isinstance(node, Branch):
             below = cast(float, member.literals[node.position]) < node.boundary
@@ -47,25 +46,24 @@ class KdTree:
         return node
 
     def split_position(self, partition: Partition) -> int:
-        """The parameter by which a partition was parted from its sibling, or -1."""
+        """Return the parameter that splits a partition from its sibling, -1 without one."""
         parent = self._parents.get(partition)
         return parent.position if parent else -1
 
     def split(
         self, partition: Partition, position: int, boundary: float, new_partition: Partition
     ) -> None:
-        """Let a new partition have what is not below the boundary from now on. Anything for a leaf."""
+        """Split a leaf: the new partition takes literals that are not below the boundary."""
         parent = self._parents.get(partition)
         branch = Branch(position, boundary, partition, new_partition, parent)
         self._replace(partition, branch, parent)
         self._parents[partition] = self._parents[new_partition] = branch
 
     def is_leaf(self, partition: Partition) -> bool:
-        """Whether a partition is a leaf."""
         return partition is self._root or partition in self._parents
 
     def remove_leaf(self, partition: Partition) -> None:
-        """Give a leaf's part to its sibling; nothing happens to the only leaf, or to no leaf."""
+        """Remove a leaf; its sibling takes its range. No effect on the only leaf or on no leaf."""
         branch = self._parents.pop(partition, None)
         if branch is None:
             return

@@ -1,4 +1,4 @@
-"""The lookup to the members that documents with some constants satisfy."""
+"""Cached lookups: the members that match documents with some constants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 class LinearScan:
-    """Members that are compared one by one; the index puts others in their place."""
+    """A few members, compared one by one. The index replaces them."""
 
     __slots__ = ("_compare", "members")
 
@@ -29,52 +29,49 @@ class LinearScan:
         rows: int,
         _cache: dict[Any, Any] | None = None,
     ) -> RowMatches:
-        """As `PredicateIndex.find_rows`."""
         found: list[tuple[int, Sequence[Member]]] = []
         self._compare(zip(range(rows), repeat(self.members)), columns, found)
         return found
 
 
 class Lookup:
-    """Kept up to date by its index as long as somebody has it.
+    """The way to the members with some constants, updated by its index while referenced.
 
-    So a change of the index touches those who asked for what has changed, and nobody else.
+    So a change of the index costs nothing for lookups of other constants.
     """
 
     __slots__ = ("__weakref__", "matcher", "positions")
 
-    def __init__(self, finder: RowMatcher | None, read: Collection[int]) -> None:
-        self.matcher = finder
-        """What finds the members; None while there are none."""
+    def __init__(self, matcher: RowMatcher | None, read: Collection[int]) -> None:
+        self.matcher = matcher
+        """Finds the members; None while there are none."""
         self.positions = read
-        """The positions of the columns that it reads."""
+        """Positions of the columns that it reads."""
 
 
 class LookupTable(Generic[K]):
-    """The lookups that somebody has, by what they lead to."""
+    """The lookups that are referenced anywhere, by key."""
 
     __slots__ = ("_by_key", "version")
 
     def __init__(self) -> None:
         self._by_key: WeakValueDictionary[K, Lookup] = WeakValueDictionary()
         self.version = 0
-        """Rises when a lookup leads to another finder, or to none, or to one again."""
+        """Counter that rises when a lookup gets another matcher, loses it, or gets one again."""
 
     def get(self, key: K) -> Lookup | None:
-        """The lookup under a key, None if nobody has it."""
         return self._by_key.get(key)
 
-    def create_lookup(self, key: K, finder: RowMatcher | None, read: Collection[int]) -> Lookup:
-        """A new lookup, which stays here as long as somebody has it."""
-        lookup = self._by_key[key] = Lookup(finder, read)
+    def create_lookup(self, key: K, matcher: RowMatcher | None, read: Collection[int]) -> Lookup:
+        """Create a lookup, which stays here while it is referenced."""
+        lookup = self._by_key[key] = Lookup(matcher, read)
         return lookup
 
-    def redirect(self, lookup: Lookup, finder: RowMatcher | None) -> None:
-        """Let a lookup lead elsewhere."""
-        if lookup.matcher is not finder:
-            lookup.matcher = finder
+    def redirect(self, lookup: Lookup, matcher: RowMatcher | None) -> None:
+        """Give a lookup another matcher."""
+        if lookup.matcher is not matcher:
+            lookup.matcher = matcher
             self.version += 1
 
     def items(self) -> Iterable[tuple[K, Lookup]]:
-        """All of them, each with its key."""
         return list(self._by_key.items())

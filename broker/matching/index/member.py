@@ -1,4 +1,4 @@
-"""One member of a query template."""
+"""A member of a query template."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from broker.matching.index.parameter import Literal
 
 
 class Member:
-    """The literals of one query of a template, a literal for each parameter.
+    """The literals of one query of a template, one for each parameter.
 
-    `entry` and `owner` are free for the engine, and so are `sole_number` and `sole_pattern`: what
-    each match wants of the entry. `partition` and `number` say where an index has put the member: it
-    can be in one at a time.
+    The engine uses `entry` and `owner`, and `sole_number` and `sole_pattern`, which cache values of
+    the entry for matching. `partition` and `number` are the member's place in one index.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Members for which an index has no better place: by bitmaps."""
+"""Overflow of an index: members that fit nowhere else, in a bitmap index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.matching.index.shrinking_dict import ShrinkingDict
 
 
 class Overflow:
-    """A table that is made when the first member is put aside."""
+    """A bitmap index that is created with the first member."""
 
     __slots__ = ("_parameters", "_members", "_index")
 
@@ -28,14 +28,13 @@ class Overflow:
         return iter(self._members)
 
     def add(self, member: Member) -> None:
-        """Put a member aside."""
         self._members[member] = None
         if self._index is None:
             self._index = BitmapIndex(self._parameters)
         self._index.add(member)
 
     def discard(self, member: Member) -> bool:
-        """Forget a member; whether it was here."""
+        """Remove a member; return False if it is not here."""
         if self._index is None or member not in self._members:
             return False
         del self._members[member]
@@ -45,7 +44,6 @@ class Overflow:
     def match_rows(
         self, columns: Sequence[Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
-        """The members that each row satisfies."""
         if self._index is None or not self._members:
             return []
         return self._index.match_rows(columns, rows)

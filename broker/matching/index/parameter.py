@@ -1,4 +1,4 @@
-"""The parameters of a query template: comparisons of a value with a literal (checklist F5)."""
+"""Parameters of a query template: comparisons of a value with a literal (checklist F5)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Literal: TypeAlias = bytes | float
 
 
 class Operator(enum.Enum):
-    """How a parameter compares: `value OPERATOR literal`, with the meaning of XPath 1.0.
+    """Comparison of a parameter: `value OPERATOR literal`, as in XPath 1.0.
 
-    NaN compares False on either side with everything but `NUMBER_NOT_EQUAL`, which is then True.
+    With NaN on either side only `NUMBER_NOT_EQUAL` is true.
     """
 
     EQUAL = "text ="
@@ -56,10 +56,10 @@ _EQUALITIES = frozenset({Operator.EQUAL, Operator.NUMBER_EQUAL})
 
 @attrs.frozen
 class Parameter:
-    """One comparison of a template; its members differ in the literal.
+    """One comparison of a template. The members of the template differ in its literal.
 
-    Holes of the same `subject` compare the same expression on the same node: two thresholds of one
-    subject are a window. None if nothing is known of it.
+    Parameters with the same `subject` compare the same expression on the same node; None is
+    unknown. Two thresholds of one subject are a window.
     """
 
     operator: Operator
@@ -67,24 +67,24 @@ class Parameter:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether values and literals are floats; else they are bytes."""
+        """True if values and literals are floats, False if they are bytes."""
         return self.operator not in _TEXT
 
     @property
     def is_threshold(self) -> bool:
-        """Whether the parameter compares by order."""
+        """True for a comparison by order."""
         return self.operator in _THRESHOLDS
 
     @property
     def is_equality(self) -> bool:
-        """Whether one literal at most satisfies a value."""
+        """True if a value matches at most one literal."""
         return self.operator in _EQUALITIES
 
     @property
     def test(self) -> Callable[[Any, Any], bool]:
-        """The comparison itself, called with a value and a literal."""
+        """The comparison, called with a value and a literal."""
         return _TESTS[self.operator]
 
     def is_unsatisfiable(self, literal: Literal) -> bool:
-        """Whether no value at all satisfies this literal: NaN, but for `NUMBER_NOT_EQUAL`."""
+        """True if no value matches the literal: NaN, except for `NUMBER_NOT_EQUAL`."""
         return literal != literal and self.operator is not Operator.NUMBER_NOT_EQUAL

@@ -1,4 +1,4 @@
-"""Up to `PARTITION_SIZE` members, numbered, with an index for each parameter that the table looks at."""
+"""Partition: up to `PARTITION_SIZE` numbered members, with an index for each parameter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from broker.matching.index.posting_index import (
 from broker.matching.index.substring_index import SubstringIndex
 from broker.matching.index.threshold_index import ThresholdIndex
 
-#: A partition is parted where each side gets at least this share of it.
+#: A split leaves at least one in so many members on each side.
 _MIN_SPLIT_SHARE = 8
 
 
 class Partition:
-    """Members of one table that share bitmaps. `substrings` has those of each `contains` parameter."""
+    """Members of a bitmap index that share bitmaps.
+
+    `substrings` has the index of each `contains` parameter, shared by all partitions.
+    """
 
     __slots__ = ("_free", "_indexes", "_slots", "_thresholds", "full_bitmap")
 
@@ -45,22 +48,21 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """How many members there are."""
         return len(self._slots) - len(self._free)
 
     @property
     def is_full(self) -> bool:
-        """Whether no member can be added."""
+        """True if there is no room for a member."""
         return not self._free and len(self._slots) == PARTITION_SIZE
 
     def add(self, member: Member) -> None:
-        """Number a member; the partition must not be full."""
+        """Number and index a member. The partition must not be full."""
         self._assign_number(member)
         for position, index in self._indexes.items():
             index.add(member.number, member.literals[position])
 
     def load(self, members: Iterable[Member]) -> None:
-        """Number many members at once in an empty partition that has room for them."""
+        """Load members at once into an empty partition with enough room."""
         for member in members:
             self._assign_number(member)
         for position, index in self._indexes.items():
@@ -69,7 +71,7 @@ class Partition:
             )
 
     def remove(self, member: Member) -> None:
-        """Forget a member; its number is given again."""
+        """Remove a member. Its number is used again."""
         for position, index in self._indexes.items():
             index.remove(member.number, member.literals[position])
         self.full_bitmap ^= 1 << member.number
@@ -82,13 +84,14 @@ class Partition:
             self._free.clear()
 
     def weakest_bound(self, position: int) -> float | None:
-        """The bound at a threshold parameter that is satisfied whenever any is."""
+        """Return the bound at a threshold parameter that matches whenever any does."""
         return self._thresholds[position].weakest_bound
 
     def choose_split(self, after: int) -> tuple[int, float, list[Member]] | None:
-        """A parameter, a bound there, and the members not below it, to part the partition in two.
+        """Choose a parameter and a bound to split at; return the members not below it as well.
 
-        The parameters take turns, beginning behind `after`. None if no bound leaves enough on each side.
+        The parameters alternate, starting behind `after`. None if no bound leaves enough members on
+        each side.
         """
         least = self.size // _MIN_SPLIT_SHARE
         for position in sorted(self._thresholds, key=lambda each: (each <= after, each)):
@@ -100,19 +103,18 @@ class Partition:
         return None
 
     def match_bitmap(self, position: int, value: Any) -> int:
-        """Exactly the members that a value satisfies at one parameter."""
+        """Return the bitmap of exactly the members that match a value at one parameter."""
         return self._indexes[position].match_value(value)
 
     def select_members(self, bits: int) -> list[Member]:
-        """The members of a bitmap."""
         return cast("list[Member]", select_slots(bits, self._slots))
 
     def match_rows(
         self, columns: Mapping[int, Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
-        """The rows, ascending, that satisfy members on all parameters of the partition, and these.
+        """Return matching rows, ascending, with their members.
 
-        `columns` has the values by parameter, as the indexes want them.
+        `columns` has the values for each parameter, as `ParameterIndex.match_column` takes them.
         """
         combined: list[int] | None = None
         for position, index in self._indexes.items():

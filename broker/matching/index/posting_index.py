@@ -1,4 +1,4 @@
-"""Indexes of one parameter within a partition that go by a literal's bytes or equality (checklist F5)."""
+"""Posting-list indexes of one parameter in one partition (checklist F5)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from broker.matching.index.substring_index import SubstringIndex
 
 
 class ParameterIndex(Protocol):
-    """The numbers of one partition by their literals at one parameter."""
+    """The member numbers of a partition by their literals at one parameter."""
 
     def add(self, number: int, literal: Any) -> None:
-        """File a number; the member must be in its slot already."""
+        """Add a number. The member must be in its slot already."""
 
     def remove(self, number: int, literal: Any) -> None:
-        """Strike a number; the member must be in its slot still."""
+        """Remove a number. The member must still be in its slot."""
 
     def load(self, pairs: Iterable[tuple[int, Any]]) -> None:
-        """File many numbers at once into an empty index."""
+        """Load many numbers at once into an empty index."""
 
     def match_value(self, value: Any) -> int:
-        """Exactly the numbers that a value satisfies."""
+        """Return the bitmap of exactly the numbers that match a value."""
 
     def match_column(self, values: Sequence[Any]) -> list[int]:
-        """For each value a bitmap of all that it satisfies, and possibly of a few others."""
+        """Return for each value a bitmap of all matches, possibly with a few other numbers."""
 
 
 class _LiteralIndex:
-    """Equal values of a batch are looked up once."""
+    """Base class. Looks up equal values of a batch once."""
 
     __slots__ = ("_postings",)
 
@@ -38,7 +38,7 @@ class _LiteralIndex:
         self._postings = PostingLists()
 
     def add(self, number: int, literal: Literal) -> None:
-        # NaN equals nothing: it is left out, or it would be found by identity.
+        # NaN equals nothing, but a dict would find it by identity.
         if literal == literal:
             self._postings.add(number, literal)
 
@@ -59,13 +59,11 @@ class _LiteralIndex:
 
 
 class EqualIndex(_LiteralIndex):
-    """`value = literal`, for text or numbers."""
-
     __slots__ = ()
 
 
 class NotEqualIndex(_LiteralIndex):
-    """`value != literal`, for text or numbers: all but those with an equal literal."""
+    """`value != literal`, for text or numbers: all numbers but those with an equal literal."""
 
     __slots__ = ("_full_bitmap",)
 
@@ -86,13 +84,13 @@ class NotEqualIndex(_LiteralIndex):
 
 
 class StartsWithIndex(_LiteralIndex):
-    """`starts-with(value, literal)`: one look-up for each length that a literal has."""
+    """`starts-with(value, literal)`: one look-up for each length of a literal."""
 
     __slots__ = ("_lengths",)
 
     def __init__(self) -> None:
         super().__init__()
-        #: Length in bytes -> distinct literals of that length.
+        #: Distinct literals by their length in bytes.
         self._lengths: dict[int, int] = {}
 
     def add(self, number: int, literal: Any) -> None:
@@ -114,9 +112,9 @@ class StartsWithIndex(_LiteralIndex):
 
 
 class ContainsIndex(_LiteralIndex):
-    """`contains(value, literal)`, with the literals of all partitions of a table in common.
+    """`contains(value, literal)`. All partitions share one index of the literals.
 
-    `column` is given what `SubstringIndex.column` returned, so that a value is searched once for all.
+    `match_column` takes the result of `SubstringIndex.search_column`, so a value is searched once.
     """
 
     __slots__ = ("_substrings",)

@@ -1,4 +1,4 @@
-"""Literal -> the numbers that have it, in little memory whether they are one or thousands."""
+"""Posting lists: the member numbers for each literal, in little memory."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import TypeAlias
 from broker.matching.index.bitmap import NUMBERS, iterate_numbers
 from broker.matching.index.parameter import Literal
 
-#: From this many numbers on a literal has a bitmap: a list is then no smaller.
+#: A list of more numbers is stored as a bitmap, which is then smaller.
 _MAX_LIST = 16
 
 Numbers: TypeAlias = tuple[int, ...]
 
-#: Most literals are one member's: they all share these.
+#: Shared lists of one number, since most literals have one member.
 _SINGLE: tuple[Numbers, ...] = tuple((number,) for number in NUMBERS)
 
 
 class PostingLists:
-    """Which numbers of a partition have a literal. `NaN` equals nothing, so it must not be added."""
+    """Numbers of a partition by literal. NaN must not be added, since it equals nothing."""
 
     __slots__ = ("_by_literal",)
 
     def __init__(self) -> None:
-        #: Numbers while they are few, else their bitmap.
+        #: A few numbers as a tuple, more as a bitmap.
         self._by_literal: dict[Literal, Numbers | int] = {}
 
     def add(self, number: int, literal: Literal) -> bool:
-        """Whether the literal is new here."""
+        """Add a number; return True if the literal is new."""
         known = self._by_literal.get(literal)
         if known is None:
             self._by_literal[literal] = _SINGLE[number]
@@ -40,7 +40,7 @@ class PostingLists:
         return False
 
     def remove(self, number: int, literal: Literal) -> bool:
-        """Whether nothing has the literal any more."""
+        """Remove a number; return True if it was the last one of the literal."""
         known = self._by_literal[literal]
         if isinstance(known, int):
             left = known ^ 1 << number
@@ -55,7 +55,6 @@ class PostingLists:
         return False
 
     def bitmap_of(self, literal: Literal) -> int:
-        """The bitmap of the numbers with this literal."""
         known = self._by_literal.get(literal)
         if known is None:
             return 0

@@ -1,4 +1,4 @@
-"""How the values of a row lead to the members worth comparing (checklist F5, Le Subscribe)."""
+"""Predicate index: from the values of a row to candidate members (checklist F5, Le Subscribe)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.prefix_index import PrefixIndex
 from broker.matching.index.row_matcher import RowMatcher, RowMatches
 
-#: The constants that a shape has at some parameters, by position.
+#: Constants of a shape, by parameter position.
 Constants: TypeAlias = Mapping[int, Literal]
-#: The same for parameters of the key, in their order.
+#: Constants at some parameters of the key, in order.
 _PartialKey: TypeAlias = tuple[tuple[int, Literal], ...]
 
-#: Where no member can be.
+#: The lookup without members.
 EMPTY_LOOKUP = Lookup(None, ())
 
 
 class PredicateIndex(RowMatcher, Protocol):
-    """Members, and the lookups to them by the values of the parameters."""
+    """Members that are found by their literals."""
 
     def add(self, member: Member) -> None:
-        """Take in a member that is not here."""
+        """Add a member."""
 
     def remove(self, member: Member) -> None:
-        """Forget a member that is here."""
+        """Remove a member."""
 
 
 def build_index(parameters: Sequence[Parameter]) -> PredicateIndex:
-    """By a key of equalities and a prefix, else as a crowd of all.
-
-    Members of one key that are many are a crowd in turn.
-    """
+    """Build a hash index if there are equalities or a prefix, else index all members together."""
     equalities = [
         position for position, parameter in enumerate(parameters) if parameter.is_equality
     ]
@@ -49,7 +46,7 @@ def build_index(parameters: Sequence[Parameter]) -> PredicateIndex:
 
 
 class HashIndex:
-    """A hash of the literals at all parameters that ask for equality, and at one of `starts-with`."""
+    """Hash of the literals at all equality parameters and at one `starts-with` parameter."""
 
     __slots__ = (
         "_prefixes",
@@ -74,23 +71,22 @@ class HashIndex:
         self._is_exact = not self._remaining
         self._buckets = Buckets(self._remaining)
         self._prefixes = PrefixIndex()
-        #: How many members have a literal, for parameters of the key of which that was asked.
+        #: Members for each literal, at the key's parameters that were asked for.
         self._use_counts: dict[int, Counter[Literal]] = {}
-        #: The lookups by the literals at a part of the key.
+        #: Lookups by the constants at a part of the key.
         self._partial_lookups = LookupTable[_PartialKey]()
 
     @property
     def has_prefix(self) -> bool:
-        """Whether a prefix is part of the key."""
+        """True if the key includes a prefix."""
         return self._prefix is not None
 
     @property
     def version(self) -> int:
-        """Rises when a lookup of `among` leads elsewhere."""
+        """Counter that rises when a lookup of `lookup_for` gets another matcher."""
         return self._buckets.version + self._partial_lookups.version
 
     def add(self, member: Member) -> None:
-        """Take in a member that is not here."""
         literals = member.literals
         self._buckets.add(self._key_for(literals), member)
         if self._prefix is not None:
@@ -102,7 +98,6 @@ class HashIndex:
                 self._redirect_lookups(position, literal)
 
     def remove(self, member: Member) -> None:
-        """Forget a member that is here."""
         literals = member.literals
         self._buckets.remove(self._key_for(literals), member)
         if self._prefix is not None:
@@ -115,13 +110,14 @@ class HashIndex:
                 self._redirect_lookups(position, literal)
 
     def lookup_for(self, constants: Constants) -> Lookup:
-        """The lookup to the members that have these literals, or more where a part of the key is open.
+        """Return the lookup of the members with these literals.
 
-        It leads nowhere while nobody has them.
+        It finds more members if constants do not cover the whole key. Its `matcher` is None while
+        no member has the literals.
         """
         part = tuple([(at, constants[at]) for at in self._equalities if at in constants])
         if any(literal != literal for _, literal in part):
-            # A NaN equals nothing, but a dict would find it.
+            # NaN equals nothing, but a dict would find it by identity.
             return EMPTY_LOOKUP
         if self._prefix is None and len(part) == len(self._equalities):
             return self._buckets.lookup_for(_make_key([literal for _, literal in part]))
@@ -139,17 +135,15 @@ class HashIndex:
         rows: int,
         cache: dict[Any, Any] | None = None,
     ) -> RowMatches:
-        """See `RowMatcher`."""
         get = self._buckets.by_key.get
         keys = self._row_keys(columns)
         hits = [(row, bucket) for row, key in keys if (bucket := get(key)) is not None]
         if self._is_exact:
-            # Without parameters that remain, no bucket is more than a tuple.
+            # Without remaining parameters every bucket is a tuple.
             return cast("list[tuple[int, Sequence[Member]]]", hits)
         return self._buckets.match_buckets(hits, columns, rows, cache) if hits else ()
 
     def _row_keys(self, columns: Sequence[Sequence[Any]]) -> Iterable[tuple[int, Any]]:
-        """Rows with their keys."""
         equal = [columns[position] for position in self._equalities]
         if self._prefix is None:
             return enumerate(equal[0] if len(equal) == 1 else zip(*equal, strict=True))
@@ -159,7 +153,7 @@ class HashIndex:
         return [(row, (*(part[row] for part in equal), prefix)) for row, prefix in beginnings]
 
     def _has_members(self, part: _PartialKey) -> bool:
-        """Whether each of the literals is some member's."""
+        """True if each of the literals belongs to some member."""
         return all(literal in self._count_uses(position) for position, literal in part)
 
     def _count_uses(self, position: int) -> Counter[Literal]:
@@ -169,7 +163,7 @@ class HashIndex:
         return uses
 
     def _redirect_lookups(self, position: int, literal: Literal) -> None:
-        """The first member has come with this literal, or the last one gone."""
+        """Update the lookups of a literal whose first member came or whose last member went."""
         for part, lookup in self._partial_lookups.items():
             if (position, literal) in part:
                 self._partial_lookups.redirect(lookup, self if self._has_members(part) else None)
@@ -190,5 +184,5 @@ class HashIndex:
 
 
 def _make_key(parts: Sequence[Literal]) -> Any:
-    """A literal where there is but one part."""
+    """Make a key: the literal itself if there is only one."""
     return parts[0] if len(parts) == 1 else tuple(parts)

@@ -1,4 +1,4 @@
-"""Which of many prefixes a value begins with (checklist F5)."""
+"""Prefix index: find the stored prefixes of a value (checklist F5)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from broker.matching.index.shrinking_dict import ShrinkingDict
 
-#: Lengths up to which a hash of a value's beginning for each costs less than a bisection.
+#: Up to so many distinct lengths, hashing a prefix of each length is faster than bisection.
 _FEW_LENGTHS = 4
 
 
 class PrefixIndex:
-    """Prefixes in order. All that a value begins with are prefixes of the one before its place:
+    """Sorted prefixes, found by one bisection for each value.
 
-    whatever is ordered between a text and one of its prefixes begins with that prefix too. So a
-    value takes one bisection, however many lengths there are.
+    Everything sorted between a text and one of its prefixes starts with that prefix. So all stored
+    prefixes of a value are prefixes of its predecessor.
     """
 
     __slots__ = ("_lengths", "_nested", "_ordered", "_uses")
@@ -25,11 +25,11 @@ class PrefixIndex:
         self._uses = ShrinkingDict[bytes, int]()
         self._ordered: list[bytes] = []
         self._lengths: Counter[int] = Counter()
-        #: A prefix and the others that it begins with, longest first; made when it is wanted.
+        #: For a prefix all stored prefixes of it, longest first, computed when first needed.
         self._nested: dict[bytes, tuple[bytes, ...]] = {}
 
     def add(self, prefix: bytes) -> None:
-        """Take in a prefix, once more."""
+        """Count one use of a prefix."""
         uses = self._uses.get(prefix, 0)
         self._uses[prefix] = uses + 1
         if not uses:
@@ -38,7 +38,7 @@ class PrefixIndex:
             self._nested.clear()
 
     def remove(self, prefix: bytes) -> None:
-        """Forget a prefix, once."""
+        """Remove one use of a prefix."""
         self._uses[prefix] -= 1
         if not self._uses[prefix]:
             del self._uses[prefix], self._ordered[bisect_left(self._ordered, prefix)]
@@ -48,12 +48,12 @@ class PrefixIndex:
             self._nested.clear()
 
     def find_prefixes(self, values: Sequence[bytes]) -> list[tuple[int, bytes]]:
-        """The rows of values and the prefixes that each begins with."""
+        """Return pairs of a row and a prefix of its value."""
         found = []
         if len(self._lengths) <= _FEW_LENGTHS:
             uses = self._uses
             for length in self._lengths:
-                # The beginning of a shorter value is the value, which is no prefix of this length.
+                # Slicing a shorter value returns the value, which has not this length.
                 found += [
                     (row, prefix)
                     for row, value in enumerate(values)

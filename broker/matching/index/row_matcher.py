@@ -1,4 +1,4 @@
-"""What finds members by values."""
+"""The interface of everything that matches rows of values with members."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Protocol, TypeAlias
 
 from broker.matching.index.member import Member
 
-#: Rows and the members that each satisfies.
+#: Rows with the members that they match.
 RowMatches: TypeAlias = Sequence[tuple[int, Sequence[Member]]]
 
 
 class RowMatcher(Protocol):
-    """Members that are found by the values of their parameters, by position."""
+    """Members by the values of their parameters."""
 
     def match_rows(
         self,
@@ -20,8 +20,8 @@ class RowMatcher(Protocol):
         rows: int,
         cache: dict[Any, Any] | None = None,
     ) -> RowMatches:
-        """The members that each row of a batch satisfies; a row may come again, with others.
+        """Match rows with members. A row may be returned several times, with different members.
 
-        `columns` has for each parameter a sequence of `rows` values, the same for parameters of one subject.
-        `known`, if given, remembers what several indexes compute of the same columns.
+        `columns` has `rows` values for each parameter position. Parameters of one subject have the
+        same column. `cache` shares results for equal columns among several indexes.
         """

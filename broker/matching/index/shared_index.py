@@ -1,4 +1,4 @@
-"""Indexes that templates share: those that compare alike are looked up once for all (F2, F5)."""
+"""Indexes shared by templates that compare alike, so that one look-up serves all (F2, F5)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from broker.matching.index.row_matcher import RowMatches
 
 @attrs.frozen(cache_hash=True)
 class Signature:
-    """What a conjunction compares: its parameters in a canonical order, and the paths they belong to.
+    """The comparisons of a conjunction, in canonical order, and the numbers of their paths.
 
-    `paths` are numbers that tell apart what are different values in most documents. Nothing but
-    time depends on them: members of several meanings may be in one index, and who asks knows which
-    templates he means.
+    `paths` separate values that differ in most documents. Only speed depends on them: an index may
+    hold members with several meanings, since each caller knows its templates.
     """
 
     parameters: tuple[Parameter, ...]
@@ -28,7 +27,7 @@ class Signature:
 
 
 class SharedIndex:
-    """Members of several templates, each for the literals that it has at the signature's parameters."""
+    """Members of several templates, with their literals at the signature's parameters."""
 
     __slots__ = ("_index", "_full_lookup", "_parameters", "size")
 
@@ -36,16 +35,16 @@ class SharedIndex:
         self._parameters = signature.parameters
         self._index = build_index(signature.parameters)
         self.size = 0
-        #: Where constants lead to no fewer members.
+        #: For constants that do not reduce the members.
         self._full_lookup = Lookup(self._index, range(len(signature.parameters)))
 
     @property
     def version(self) -> int:
-        """Rises when a lookup of `among` leads elsewhere."""
+        """Counter that rises when a lookup of `lookup_for` gets another matcher."""
         return self._index.version if isinstance(self._index, HashIndex) else 0
 
     def add(self, literals: tuple[Literal, ...], member: Member) -> Member:
-        """What stands for a template's member here: its `entry` is the member, its owner theirs."""
+        """Add a template's member; return its posting, whose `entry` is the member."""
         posting = Member(literals, entry=member, owner=member.owner)
         self.size += 1
         if self._is_satisfiable(literals):
@@ -53,15 +52,15 @@ class SharedIndex:
         return posting
 
     def remove(self, posting: Member) -> None:
-        """Forget what `add` gave."""
+        """Remove a posting that `add` returned."""
         self.size -= 1
         if self._is_satisfiable(posting.literals):
             self._index.remove(posting)
 
     def lookup_for(self, constants: Constants) -> Lookup:
-        """The lookup to the members that documents with these constants satisfy.
+        """Return the lookup of the members that match documents with these constants.
 
-        It is the same for all who ask for the same constants, and has to be kept by them.
+        Equal constants share one lookup. The caller must keep a reference to it.
         """
         access = self._index
         return access.lookup_for(constants) if isinstance(access, HashIndex) else self._full_lookup
@@ -72,30 +71,29 @@ class SharedIndex:
         rows: int,
         cache: dict[Any, Any] | None = None,
     ) -> RowMatches:
-        """See `RowMatcher`."""
         return self._index.match_rows(columns, rows, cache)
 
     def _is_satisfiable(self, literals: Sequence[Literal]) -> bool:
-        """Whether any value satisfies the literals. Hashes must not have NaN, and need not."""
+        """True if any value matches the literals. So hashes never contain NaN."""
         pairs = zip(self._parameters, literals, strict=True)
         return not any(parameter.is_unsatisfiable(literal) for parameter, literal in pairs)
 
 
 class IndexPool:
-    """The indexes by signature, as long as they have members."""
+    """Indexes by signature, as long as they have members."""
 
     def __init__(self) -> None:
         self._indexes: dict[Signature, SharedIndex] = {}
 
     def get_index(self, signature: Signature) -> SharedIndex:
-        """The index of a signature, new if there is none."""
+        """Return the index of a signature; create it if there is none."""
         known = self._indexes.get(signature)
         if known is None:
             known = self._indexes[signature] = SharedIndex(signature)
         return known
 
     def release_index(self, signature: Signature) -> None:
-        """Forget an index that nobody has members in any more."""
+        """Remove an index without members."""
         known = self._indexes.get(signature)
         if known is not None and not known.size:
             del self._indexes[signature]

@@ -1,4 +1,4 @@
-"""A dict that gives memory back."""
+"""A dict that frees memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Rebuilt when it holds less than this share of what it held; so seldom that it costs nothing, and
-#: with so little in it that nobody waits.
+#: Rebuilt below one in so many of its largest size, which is rare and fast.
 _SHARE = 32
 
 
 class ShrinkingDict(dict[K, V]):
-    """A dict whose room shrinks with it when keys are deleted with `del`; a plain one keeps it."""
+    """A dict whose memory shrinks when keys are deleted with `del`. A plain dict keeps it."""
 
     __slots__ = ("_most",)
 

@@ -1,4 +1,4 @@
-"""Which of many distinct texts a value contains, each text tested once at most (`contains`, F5)."""
+"""Substring index: find the stored texts in a value, each tested at most once (`contains`, F5)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import attrs
 
 from broker.matching.index.shrinking_dict import ShrinkingDict
 
-#: A text of three bytes or more is filed under one of these, and looked for when a value has it.
+#: A text is filed under one of its grams of three bytes, and tested on values with that gram.
 _GRAM_BYTES = 3
-#: Of a longer text only its beginning is searched for a rare gram.
+#: The rarest gram is chosen among the first ones of a text.
 _GRAMS_TRIED = 64
-#: Grams of a value are collected piecewise, so that a large value needs no large set.
+#: Grams of a value are collected in pieces, since a large value would need a large set.
 _PIECE = 4096
-#: Nanoseconds (measured, roughly): a gram of a value; a test, and what a byte adds to it.
+#: Nanoseconds, roughly, as measured: for a gram of a value, for a test, and for each byte of a
+#: test.
 _GRAM_COST = 70.0
 _TEST_COST, _TEST_COST_PER_BYTE = 45.0, 0.05
-#: What the memo of one parameter may weigh, in bytes; when it is exceeded the memo starts anew.
+#: Bytes of the memo of one parameter. The memo is cleared at this size.
 MEMO_BYTES = 64 * 1024
-#: What an entry weighs besides its value: bytes and tuple headers, a place in the dict.
+#: Bytes of a memo entry besides its value: object headers and the dict slot.
 _ENTRY_BYTES = 180
 
 
@@ -30,7 +31,7 @@ class _IndexedText:
 
 
 class SubstringIndex:
-    """The distinct texts of one `contains` parameter, counted."""
+    """Distinct texts of a `contains` parameter, with use counts."""
 
     __slots__ = ("_by_gram", "_memo", "_memo_size", "_short", "_texts")
 
@@ -42,7 +43,7 @@ class SubstringIndex:
         self._memo_size = 0
 
     def add(self, text: bytes) -> None:
-        """One more use of a text."""
+        """Count one use of a text."""
         known = self._texts.get(text)
         if known is not None:
             known.uses += 1
@@ -56,7 +57,7 @@ class SubstringIndex:
         self._clear_memo()
 
     def remove(self, text: bytes) -> None:
-        """One use less."""
+        """Remove one use of a text."""
         known = self._texts[text]
         known.uses -= 1
         if known.uses:
@@ -72,11 +73,11 @@ class SubstringIndex:
         self._clear_memo()
 
     def search_column(self, values: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        """For each value the texts that it contains."""
+        """Return the stored texts in each value."""
         return [self.find_contained(value) for value in values]
 
     def find_contained(self, value: bytes) -> tuple[bytes, ...]:
-        """The texts that a value contains."""
+        """Return the stored texts in a value."""
         known = self._memo.get(value)
         if known is None:
             known = tuple(self._search(value))
@@ -90,7 +91,7 @@ class SubstringIndex:
 
     @property
     def memo_size(self) -> int:
-        """Bytes in the memo, never more than `MEMO_BYTES`."""
+        """Bytes in the memo, at most `MEMO_BYTES`."""
         return self._memo_size
 
     def _clear_memo(self) -> None:

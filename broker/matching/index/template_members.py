@@ -1,4 +1,4 @@
-"""All members of a query template."""
+"""The members of a query template, and their bitmaps on request."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from broker.matching.index.shrinking_dict import ShrinkingDict
 
 
 class TemplateMembers:
-    """The members of one template: literals, one for each parameter, distinct within the template.
+    """Members of one template, distinct by their literals.
 
-    Literals and values are bytes at text parameters and floats at number parameters; as literals 0.0 and -0.0
-    are the same, and so are all NaNs. A template without parameters has one member at limit, which every
-    document satisfies.
+    Literals and values are bytes at text parameters and floats at number parameters. As literals
+    0.0 equals -0.0, and all NaNs are equal. A template without parameters has at most one member,
+    which matches every document.
 
-    The bitmaps (`everyone`, `bits`, `members_of`) are for other formulas than a conjunction, and
-    for parameters with several values. They are of all members, unless `number` has been called for some
-    of them and the others are `unnumbered`. A bitmap means something until a member comes or goes.
+    The bitmaps are for formulas other than conjunctions, and for parameters with several values.
+    They omit the `unnumbered` members, which exist after a call of `number_members`. A bitmap is
+    valid until a member is added or removed.
     """
 
     __slots__ = ("_by_literals", "_parameters", "_index", "_unnumbered", "owner")
 
     def __init__(self, parameters: Sequence[Parameter], owner: object = None) -> None:
-        """Members say that `owner` has them."""
+        """`owner` becomes the owner of all members."""
         self._parameters = tuple(parameters)
         self._by_literals = ShrinkingDict[tuple[Literal, ...], Member]()
         self.owner = owner
-        #: Made when somebody wants bitmaps, of members that wait for a number until then.
+        #: Created with the first request for bitmaps. Until then no member has a number.
         self._index: BitmapIndex | None = None
         self._unnumbered: dict[Member, None] = {}
 
@@ -42,8 +42,8 @@ class TemplateMembers:
         return iter(self._by_literals.values())
 
     def add(self, literals: Sequence[Literal]) -> Member:
-        """The member with these literals, new if there is none."""
-        # One NaN for all: a tuple finds it by identity.
+        """Return the member with these literals; create it if there is none."""
+        # All NaNs are one object, since a tuple finds it by identity.
         key = tuple([each if each == each else math.nan for each in literals])
         member = self._by_literals.get(key)
         if member is None:
@@ -55,7 +55,7 @@ class TemplateMembers:
         return member
 
     def remove(self, member: Member) -> None:
-        """Forget a member; raises `KeyError` when it is not one of these."""
+        """Remove a member. Raises `KeyError` if it is not one of these."""
         if self._by_literals.get(member.literals) is not member:
             raise KeyError(member)
         del self._by_literals[member.literals]
@@ -63,7 +63,7 @@ class TemplateMembers:
             self._index.remove(member)
 
     def number_members(self, limit: int) -> int:
-        """Get up to so many members more ready for bitmaps; how many it took."""
+        """Prepare up to `limit` further members for bitmaps; return their count."""
         if self._index is None:
             self._index = BitmapIndex(dict(enumerate(self._parameters)))
             self._unnumbered = dict.fromkeys(self)
@@ -75,20 +75,19 @@ class TemplateMembers:
 
     @property
     def unnumbered(self) -> Collection[Member]:
-        """The members that bitmaps do not show yet."""
+        """The members that bitmaps do not contain yet."""
         return self._by_literals.values() if self._index is None else self._unnumbered.keys()
 
     @property
     def full_bitmap(self) -> int:
-        """The bitmap of all."""
         return self._require_index().full_bitmap
 
     def match_bitmap(self, parameter: int, value: Literal) -> int:
-        """The bitmap of exactly the members that a value satisfies at one parameter."""
+        """Return the bitmap of exactly the members that match a value at one parameter."""
         return self._require_index().match_bitmap(parameter, value)
 
     def select_members(self, bitmap: int) -> list[Member]:
-        """The members of a bitmap made of what `everyone` and `bits` gave."""
+        """Return the members of a bitmap computed from `full_bitmap` and `match_bitmap`."""
         return self._require_index().select_members(bitmap)
 
     def _require_index(self) -> BitmapIndex:
@@ -98,5 +97,5 @@ class TemplateMembers:
         return self._index
 
 
-#: What stands for nothing where None is a value.
+#: Marks a missing key where None is a value.
 _MISSING = object()

@@ -1,4 +1,4 @@
-"""The index of a parameter that compares by order: `value < literal` and its kin (checklist F5)."""
+"""Threshold index of one parameter: `value < literal` and the like (checklist F5)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from broker.matching.index.parameter import Parameter
 
 
 class ThresholdIndex:
-    """The bounds of one parameter in one partition. A bound that is NaN is never satisfied and left out."""
+    """The bounds of one parameter in one partition. NaN bounds match nothing and are omitted."""
 
     __slots__ = ("_blocks", "_position", "_slots", "_test", "match_column")
 
     def __init__(self, parameter: Parameter, position: int, slots: Sequence[Any]) -> None:
         self._position = position
-        #: The partition's members by number; a number in the index has one.
+        #: The members of the partition by number.
         self._slots = slots
         self._test = parameter.test
         self._blocks = BoundBlocks(parameter.operator, self._bound_of)
-        #: For each value all that it satisfies, and perhaps others of one block.
+        #: Returns for each value all matches, possibly with other numbers of one block.
         self.match_column = self._blocks.match_column
 
     def add(self, number: int, literal: float) -> None:
@@ -37,13 +37,13 @@ class ThresholdIndex:
         self._blocks.fill(sorted(bounds, key=itemgetter(0)))
 
     def match_value(self, value: float) -> int:
-        """Exactly the numbers that a value satisfies."""
+        """Return the bitmap of exactly the numbers that match a value."""
         found = self.match_column((value,))
         self.refine(found, (value,))
         return found[0]
 
     def refine(self, bitmaps: list[int], values: Sequence[float]) -> None:
-        """Strike from bitmaps, parts of what `column` gave for these values, what is too much."""
+        """Remove false matches from bitmaps that are parts of the result of `match_column`."""
         blocks = self._blocks
         find, marks, unions, behind = blocks.bisect, blocks.marks, blocks.unions, blocks.is_rising
         slots, position, test = self._slots, self._position, self._test
@@ -51,7 +51,8 @@ class ThresholdIndex:
             if not bits:
                 continue
             value = values[row]
-            # As there are bits, the value satisfies some of this block, and all of those before.
+            # The bitmap is not empty, so the value matches a part of this block and all blocks
+            # before.
             at = find(marks, value) - behind
             doubtful = bits & (unions[at] ^ unions[at + 1])
             if not doubtful or test(value, blocks.get_block(at)[-1 if behind else 0]):
@@ -66,12 +67,12 @@ class ThresholdIndex:
 
     @property
     def weakest_bound(self) -> float | None:
-        """The bound that is satisfied whenever any is; None without bounds."""
+        """The bound that matches whenever any does; None without bounds."""
         marks = self._blocks.marks
         return marks[0 if self._blocks.is_rising else -1] if marks else None
 
     def find_middle(self) -> tuple[float, int] | None:
-        """A bound with others below it, near the middle, and the bitmap of those below."""
+        """Return a bound near the middle and the bitmap of the numbers below it."""
         at = len(self._blocks.marks) // 2
         return (self._blocks.get_block(at)[0], self._blocks.bitmap_below(at)) if at else None
 

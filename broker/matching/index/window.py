@@ -1,4 +1,4 @@
-"""Windows: two thresholds on one value, a lower and an upper one."""
+"""Windows: a lower and an upper threshold on one value."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from broker.matching.index.parameter import Literal, Operator, Parameter
 
 _LOWER = frozenset({Operator.GREATER, Operator.GREATER_EQUAL})
 _UPPER = frozenset({Operator.LESS, Operator.LESS_EQUAL})
-#: Cells beyond this number are not told apart exactly by a double.
+#: Doubles do not represent every cell number beyond this one.
 _MOST_CELLS = 2.0**50
-#: Of widths, as powers of two: beyond it cells could be no doubles.
+#: Largest exponent (base 2) of a cell width, so that cell numbers stay finite.
 _MOST_EXPONENT = 900
 
 
 @attrs.frozen(slots=True)
 class Window:
-    """The positions of the parameters with the lower and the upper bound."""
+    """Positions of the parameters for the lower and the upper bound."""
 
     lower: int
     upper: int
 
     def cell_size(self, literals: Sequence[Literal]) -> float | None:
-        """The width of cells for the window: a power of two, between a quarter and half of its own.
+        """Return the cell width: a power of two, between a quarter and half of the window.
 
-        Narrow cells hold few members that a value in them does not satisfy, and a member is in the
-        more of them. None for a window without a place in a grid of such cells: an empty or an
-        infinite one.
+        Narrow cells have fewer false matches, but a window touches more of them. None for a window
+        that is empty, infinite or beyond the range of cells.
         """
         low, high = float(literals[self.lower]), float(literals[self.upper])
         width = high - low
@@ -40,13 +39,15 @@ class Window:
         return size if size and max(abs(low), abs(high)) / size < _MOST_CELLS else None
 
     def touched_cells(self, literals: Sequence[Literal], size: float) -> Sequence[float]:
-        """The cells that the window touches: five at most, where they are of its size or wider."""
+        """Return the cells that the window touches: at most five if they are as wide as
+        `cell_size`.
+        """
         first, last = float(literals[self.lower]) // size, float(literals[self.upper]) // size
         return (first,) if first == last else [float(at) for at in range(int(first), int(last) + 1)]
 
 
 def find_windows(parameters: Mapping[int, Parameter]) -> list[Window]:
-    """The pairs of thresholds of one subject among parameters by position, in their order."""
+    """Return pairs of thresholds with one subject, in the order of their positions."""
     lower: dict[int, int] = {}
     upper: dict[int, int] = {}
     for position, parameter in parameters.items():

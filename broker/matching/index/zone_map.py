@@ -1,4 +1,4 @@
-"""Which partitions of a table a row can find anything in, by the weakest bounds in each partition."""
+"""Zone map: the partitions that can match a row, by the weakest bounds of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.matching.index.partition import Partition
 
 
 class ZoneMap:
-    """Made of partitions as they are; a table makes a new one after a change, when it is asked."""
+    """A snapshot of the partitions. The bitmap index builds a new one after a change."""
 
     __slots__ = ("_by_position", "_partition_count")
 
@@ -35,7 +35,7 @@ class ZoneMap:
                 self._by_position.append((position, cumulative))
 
     def select_rows(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Sequence[int]]:
-        """For each partition the rows, ascending, that are to be looked up in it."""
+        """Return for each partition the ascending rows to look up in it."""
         if not self._by_position:
             return [range(rows)] * self._partition_count
         combined: list[int] | None = None

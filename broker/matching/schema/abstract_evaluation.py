@@ -1,7 +1,7 @@
-"""Evaluates a query on all valid documents of a type at once (X10, F7).
+"""Abstract evaluation of a query on all valid documents of a type at once (X10, F7).
 
-Every expression gives what it can be over all documents, and never less: a query that can not be
-true here matches no valid event. Nothing is claimed the other way round.
+The result of an expression includes every value that it has on any valid document. So a query that
+can not be true here matches no valid event. The opposite is not claimed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 }
 _POSITIONS = Numbers(1.0, math.inf, False)
 _NAN = Numbers(math.inf, -math.inf, True)
-#: What they say of a node-set does not depend on the text in it.
+#: Functions of a node-set whose result does not depend on its text.
 _NOT_OF_TEXT = frozenset({"boolean", "not", "count", "local-name", "name", "namespace-uri"})
 _OF_CONTEXT = frozenset(
     {"local-name", "name", "namespace-uri", "string", "number", "string-length", "normalize-space"}
@@ -63,16 +63,16 @@ _OF_CONTEXT = frozenset(
 
 
 class WorkLimitExceeded(Exception):
-    """The query needs more work than it may; what it can be is not known."""
+    """The query needs more work than allowed; its possible values are unknown."""
 
 
 class AbstractEvaluation:
-    """One query on the documents of one scope. What it reads is noted in `reads`."""
+    """One query on the documents of one payload scope. Records the labels that it reads."""
 
     def __init__(
         self, query: Query, schema: Schema, scope: PayloadScope, reads: ReadLabels, work: int
     ) -> None:
-        """`work` bounds the nodes looked at."""
+        """`work` limits the schema nodes visited."""
         self._query = query
         self._reference = schema.reference
         self._scope = scope
@@ -81,15 +81,15 @@ class AbstractEvaluation:
         self.work = work
 
     def evaluate_truth(self) -> Truth:
-        """What the query's boolean value can be; raises `WorkLimitExceeded` or `TooManyNodes`."""
+        """Return the possible truth values of the query. Raises `WorkLimitExceeded` or
+        `TooManyNodes`.
+        """
         return to_truth(self._evaluate(self._query.expression, self._scope.document.element))
 
     def _spend(self, nodes: int) -> None:
         self.work -= nodes + 1
         if self.work < 0:
             raise WorkLimitExceeded
-
-    # ------------------------------------------------------------------ expressions
 
     def _evaluate(self, expression: Expression, context: SchemaNode) -> Value:
         self._spend(0)
@@ -119,7 +119,7 @@ class AbstractEvaluation:
                 return self._chain(expression, context)
 
     def _evaluate_operand(self, expression: Expression, context: SchemaNode) -> Value:
-        """The value of an operand whose text or number matters."""
+        """Evaluate an operand whose text or number matters."""
         value = self._evaluate(expression, context)
         if isinstance(value, NodeSet):
             self._labels.add_text(value.members, self._spend)

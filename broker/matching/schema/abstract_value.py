@@ -1,7 +1,7 @@
-"""What an expression can evaluate to, over all valid documents of a type.
+"""Sets of possible values of an expression, over all valid documents of a type.
 
-Each class stands for a set of values that holds every value which occurs, and maybe more: so "can
-not be true" is certain, and "can be true" is a perhaps.
+Each set includes every value that occurs, and perhaps others. So "can not be true" is certain, "can
+be true" is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING: Final[frozenset[SchemaNode]] = frozenset()
 
 @attrs.frozen(slots=True)
 class Truth:
-    """A boolean. `cause` says cause it can not be true, where that is known."""
+    """A boolean. `cause` is the reason why it can not be true, if known."""
 
     can_be_true: bool
     can_be_false: bool
@@ -35,7 +35,7 @@ TRUE: Final = Truth(True, False)
 
 @attrs.frozen(slots=True)
 class Numbers:
-    """Numbers from `low` to `high`, none if `low` is greater; and NaN, if `nan`."""
+    """Numbers from `low` to `high` (none if `low` is greater), and NaN if `nan`."""
 
     low: float
     high: float
@@ -44,7 +44,7 @@ class Numbers:
 
     @property
     def point(self) -> float | None:
-        """The only number that it can be, if there is one."""
+        """The only possible number, if there is just one."""
         return self.low if self.low == self.high and not self.nan else None
 
 
@@ -54,7 +54,7 @@ COUNT: Final = Numbers(0.0, math.inf, False)
 
 @attrs.frozen(slots=True)
 class Strings:
-    """The strings in `values`, any if that is None; `source` is what they belong to, in words."""
+    """The strings in `values`, any string if None. `source` describes their origin in messages."""
 
     values: frozenset[str] | None
     source: Callable[[], str] | None = None
@@ -66,19 +66,19 @@ UNKNOWN_STRING: Final = Strings(None)
 
 @attrs.frozen(slots=True)
 class NodeSet:
-    """Nodes at `nodes`; at each of `follow_certainly` there is at least one in every valid document."""
+    """Nodes at `members`. Every valid document has a node at each member of `certain`."""
 
     members: frozenset[SchemaNode]
     certain: frozenset[SchemaNode] = _NOTHING
     cause: Cause | None = None
-    #: Why there is none.
+    #: Reason why the set is empty.
 
 
 Value: TypeAlias = Truth | Numbers | Strings | NodeSet
 
 
 def to_truth(value: Value) -> Truth:
-    """As `boolean()` converts it."""
+    """Convert as `boolean()` does."""
     match value:
         case Truth():
             return value
@@ -94,7 +94,7 @@ def to_truth(value: Value) -> Truth:
 
 
 def to_strings(value: Value) -> Strings:
-    """As `string()` converts it: of a node-set that of its first node."""
+    """Convert as `string()` does; of a node-set the first node counts."""
     match value:
         case Strings():
             return value
@@ -111,7 +111,7 @@ def to_strings(value: Value) -> Strings:
 
 
 def to_numbers(value: Value) -> Numbers:
-    """As `number()` converts it."""
+    """Convert as `number()` does."""
     match value:
         case Numbers():
             return value
@@ -123,7 +123,7 @@ def to_numbers(value: Value) -> Numbers:
 
 
 def number_range(texts: Iterable[str], cause: Cause | None = None) -> Numbers:
-    """All numbers that these texts write."""
+    """Return the range of the numbers that these texts represent."""
     numbers = [parse_number(text) for text in texts]
     real = [number for number in numbers if not math.isnan(number)]
     low, high = min(real, default=math.inf), max(real, default=-math.inf)
@@ -131,7 +131,7 @@ def number_range(texts: Iterable[str], cause: Cause | None = None) -> Numbers:
 
 
 def string_values(nodes: Iterable[SchemaNode]) -> frozenset[str] | None:
-    """All string-values of nodes at these nodes; None if they are not known."""
+    """Return all string-values of nodes at these schema nodes; None if unknown."""
     found: set[str] = set()
     for node in nodes:
         if node.values is None:
@@ -141,7 +141,7 @@ def string_values(nodes: Iterable[SchemaNode]) -> frozenset[str] | None:
 
 
 def describe_source(nodes: Iterable[SchemaNode]) -> Callable[[], str]:
-    """What nodes at these nodes are called in a message."""
+    """Return a function that describes these schema nodes in a message."""
 
     def words() -> str:
         names = set()
@@ -155,7 +155,6 @@ def describe_source(nodes: Iterable[SchemaNode]) -> Callable[[], str]:
 
 
 def unite(one: NodeSet, other: NodeSet) -> NodeSet:
-    """The nodes of both."""
     nodes = one.members | other.members
     cause = None if nodes else deeper_cause(one.cause, other.cause)
     return NodeSet(nodes, one.certain | other.certain, cause)

@@ -1,7 +1,7 @@
-"""The thirteen axes on nodes: where a step leads, and what is certain to be found there.
+"""The thirteen axes on schema nodes: possible and certain targets of a step.
 
-Order among siblings is not known, so the sibling axes, `following` and `preceding` find all that
-may stand beside a node.
+The order of siblings is unknown. So the sibling axes, `following` and `preceding` find all possible
+siblings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ITSELF = frozenset({Axis.SELF, Axis.DESCENDANT_OR_SELF, Axis.ANCESTOR_OR_SELF})
 
 
 class ResolvedTest:
-    """A node test with its prefix resolved, on one axis. `uri` is "" for a name without prefix."""
+    """A node test on one axis, with its prefix resolved. `uri` is "" for a name without prefix."""
 
     def __init__(self, test: NodeTest, axis: Axis, uri: str | None) -> None:
         self._kind = test.kind if isinstance(test, KindTest) else None
@@ -28,7 +28,7 @@ class ResolvedTest:
         self._principal = _PRINCIPAL.get(axis, NodeKind.ELEMENT)
 
     def accepts(self, node: SchemaNode) -> bool:
-        """Whether a node at the node can pass."""
+        """True if a node at the schema node can pass."""
         if self._kind is not None:
             if self._kind == "node":
                 return True
@@ -43,7 +43,7 @@ class ResolvedTest:
         return self._uri is None or uris is None or self._uri in uris
 
     def accepts_all(self, node: SchemaNode) -> bool:
-        """Whether every node at the node passes."""
+        """True if every node at the schema node passes."""
         if self._kind == "node":
             return True
         if node.kind is NodeKind.COMMENT or not self.accepts(node):
@@ -56,7 +56,7 @@ class ResolvedTest:
 def follow_axis(
     axis: Axis, starts: Collection[SchemaNode], spend: Callable[[int], None]
 ) -> set[SchemaNode]:
-    """All nodes on the axis from any of the starts. `spend` is told how many were looked at."""
+    """Return all schema nodes on the axis from any start. `spend` receives their number."""
     match axis:
         case Axis.SELF:
             found = set(starts)
@@ -87,7 +87,7 @@ def follow_axis(
 
 
 def follow_certainly(axis: Axis, starts: Iterable[SchemaNode]) -> set[SchemaNode]:
-    """Places on the axis where a node is found for sure, if there is one at each of the starts."""
+    """Return the schema nodes on the axis that certainly have a node, if each start has one."""
     found: set[SchemaNode] = set(starts) if axis in _ITSELF else set()
     if axis in _INSIDE:
         wanted = _PRINCIPAL.get(axis, NodeKind.ELEMENT)
@@ -131,7 +131,6 @@ def _namespaces(elements: list[SchemaNode]) -> set[SchemaNode]:
 
 
 def select_elements(nodes: Iterable[SchemaNode]) -> frozenset[SchemaNode]:
-    """Those of the nodes where there are elements."""
     return frozenset(node for node in nodes if node.kind is NodeKind.ELEMENT)
 
 

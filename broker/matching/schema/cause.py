@@ -1,4 +1,4 @@
-"""Why a query can never match: the part that can not be, in words (X10)."""
+"""Causes of unsatisfiable queries: the part that can not be true, in words (X10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.matching.query.tree import Axis, KindTest, NodeTest, Step
 from broker.matching.schema.document_graph import DocumentGraph
 from broker.matching.schema.schema_node import NodeKind, SchemaNode
 
-#: Names or values that one message lists.
+#: Names or values in one message.
 _MAX_LISTED = 4
 #: Characters of a name in a message.
 _MAX_NAME = 80
@@ -28,18 +28,18 @@ _WORDS = {
 
 @attrs.frozen
 class FailedPart:
-    """A part of a query that no valid document fulfils. The words are made when they are wanted."""
+    """A part of a query that is true of no valid document."""
 
     position: int
     #: Offset in the query's text.
 
     describe: Callable[[], str]
-    #: What follows "the DTD flight 1.1 ".
+    #: Returns the text that follows "the DTD flight 1.1 ". Called only when it is needed.
 
 
 @attrs.frozen
 class EmptyStep:
-    """A step that finds nothing from these nodes, as a `FailedPart`."""
+    """A step that finds nothing from its start nodes. It has the members of `FailedPart`."""
 
     step: Step
     axis: Axis
@@ -50,11 +50,9 @@ class EmptyStep:
 
     @property
     def position(self) -> int:
-        """Offset in the query's text."""
         return self.step.position
 
     def describe(self) -> str:
-        """What follows "the DTD flight 1.1 "."""
         return _describe_empty_step(self.step.test, self.axis, self.starts, self.document)
 
 
@@ -70,38 +68,37 @@ class Unsatisfiable:
 
     @property
     def position(self) -> int:
-        """Offset in the query's text of the part that can not be, from 0."""
+        """Offset of the failing part in the query's text, from 0."""
         return self.cause.position
 
     @property
     def column(self) -> int:
-        """As errors count: from 1."""
+        """Position of the failing part, from 1 as in errors."""
         return self.position + 1
 
     @property
     def is_root_mismatch(self) -> bool:
-        """Whether the query names what the documents of this type do not begin with: another type
-        may be meant."""
-        blame = self.cause
-        return isinstance(blame, EmptyStep) and all(
-            node.kind is NodeKind.ROOT for node in blame.starts
+        """True if only the root element differs, so the query may be about another type."""
+        cause = self.cause
+        return isinstance(cause, EmptyStep) and all(
+            node.kind is NodeKind.ROOT for node in cause.starts
         )
 
     @property
     def reason(self) -> str:
-        """Without the type: `has no attribute 'statsu' on flightleg; there is 'status'`.
+        """The cause without the type: `has no attribute 'statsu' on flightleg; there is 'status'`.
 
-        Made anew each time that it is asked for, at a cost of up to a millisecond.
+        Each access computes it again, in up to a millisecond.
         """
         return self.cause.describe()
 
     def __str__(self) -> str:
-        what, semicolon, closest_name = self.reason.partition("; ")
-        return f"the DTD {self.reference} {what} (column {self.column}){semicolon}{closest_name}"
+        failure, separator, suggestion = self.reason.partition("; ")
+        return f"the DTD {self.reference} {failure} (column {self.column}){separator}{suggestion}"
 
 
 def deeper_cause(one: Cause | None, other: Cause | None) -> Cause | None:
-    """The one that stands further behind in the query: as far as it can be fulfilled."""
+    """Return the cause at the later position of the query."""
     if one is None or other is None:
         return one or other
     if isinstance(one, EmptyStep) and isinstance(other, EmptyStep) and one.step is other.step:
@@ -110,7 +107,7 @@ def deeper_cause(one: Cause | None, other: Cause | None) -> Cause | None:
 
 
 def format_list(values: Collection[str], *, quoted: bool = True, last: str = "or") -> str:
-    """`'a', 'b' or 'c'`; at most four, and how many more there are."""
+    """Return `'a', 'b' or 'c'`: at most four values and the number of others."""
     shown = [repr(value) if quoted else value for value in sorted(values)[:_MAX_LISTED]]
     more = len(values) - len(shown)
     if more:
@@ -119,7 +116,7 @@ def format_list(values: Collection[str], *, quoted: bool = True, last: str = "or
 
 
 def closest_name(name: str, names: Iterable[str]) -> str:
-    """The name that was probably meant, or an empty text."""
+    """Return the most similar name, or an empty text."""
     close = difflib.get_close_matches(name, sorted(set(names)), 1)
     return close[0] if close else ""
 
@@ -127,7 +124,7 @@ def closest_name(name: str, names: Iterable[str]) -> str:
 def _describe_empty_step(
     test: NodeTest, axis: Axis, starts: Collection[SchemaNode], document: DocumentGraph
 ) -> str:
-    """Why a step finds nothing from these nodes."""
+    """Describe why a step finds nothing from these schema nodes."""
     name = _format_test(test)
     where = _describe_starts(starts)
     if isinstance(test, KindTest) or test.local is None:
@@ -151,7 +148,7 @@ def _inside(node: SchemaNode, kind: NodeKind) -> list[SchemaNode]:
 
 
 def _suggest(local: str, near: Collection[SchemaNode], everywhere: Collection[SchemaNode]) -> str:
-    """What may have been meant: of these nodes, else of the whole document."""
+    """Suggest a similar name among the near schema nodes, else in the whole document."""
     for node in near:
         if node.local == local:
             return f"; there is {node.qualified!r} {_in_namespace(node)}".rstrip()

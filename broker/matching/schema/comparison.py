@@ -1,7 +1,7 @@
 """XPath's comparisons (3.4) on sets of possible values.
 
-Where libxml2 and the standard could be read apart (NaN beside `!=`, a node-set beside a boolean),
-the answer is "can be both".
+The result is unknown where libxml2 and the standard may differ: NaN with `!=`, or a node-set with a
+boolean.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def compare(operator: str, left: Value, right: Value, position: int) -> Truth:
-    """What `left operator right` can be; `position` is the operator's."""
+    """Return the possible results of `left operator right`; `position` is the operator's."""
     truth = _compare(operator, left, right)
     if truth.can_be_true:
         return truth
@@ -74,7 +74,7 @@ def _node_set(operator: str, node_set: NodeSet, other: Value) -> Truth:
     else:
         numbers = number_range(values) if values is not None else to_numbers(mine)
         one = _numbers(operator, numbers, to_numbers(against))
-    # One pair must exist, and whatever it is must be enough: else it can be false.
+    # It is certainly true only if a pair exists and every possible pair satisfies it.
     return Truth(one.can_be_true, one.can_be_false or not certain, one.cause)
 
 
@@ -99,7 +99,7 @@ def _numbers(operator: str, left: Numbers, right: Numbers) -> Truth:
     if operator in ("<", ">=", ">", "<="):
         if operator in (">", "<="):
             left, right = right, left
-        # Now `left < right`, or for the other two its opposite.
+        # Now `left < right`; the opposite for `>=` and `<=`.
         less, not_less = left.low < right.high, left.high >= right.low
         if operator in ("<", ">"):
             return Truth(less, not_less or nan)
@@ -110,7 +110,7 @@ def _numbers(operator: str, left: Numbers, right: Numbers) -> Truth:
 
 
 def _find_cause(left: Value, right: Value, position: int) -> Cause:
-    """Where a side has no node at all, that is cause; else the values that it can have."""
+    """Return the cause of an empty side, else the possible values of a side."""
     sides = (left, right)
     empty = [side.cause for side in sides if not (isinstance(side, NodeSet) and side.members)]
     inner = None
@@ -123,7 +123,7 @@ def _find_cause(left: Value, right: Value, position: int) -> Cause:
             text = to_strings(side)
             if text.source is not None and text.values:
                 return FailedPart(position, _describe_values(side, text, other))
-    return FailedPart(position, lambda: "lets this comparison never be true")
+    return FailedPart(position, lambda: "makes this comparison always false")
 
 
 def _describe_values(side: Value, text: Strings, other: Value) -> Callable[[], str]:

@@ -1,4 +1,4 @@
-"""One document that a DTD describes, as nodes: the payload's own, or the envelope's."""
+"""Graph of the schema nodes of one document: the payload or the envelope."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.dtd.declaration import DeclaredElement
 from broker.dtd.dtd import ENVELOPE
-from broker.matching.schema.limits import MAX_EDGES, MAX_PLACES
+from broker.matching.schema.limits import MAX_EDGES, MAX_NODES
 from broker.matching.schema.namespace import NO_NAMESPACE, Namespaces
 from broker.matching.schema.schema_node import NodeKind, SchemaNode, values_of
 
@@ -15,14 +15,14 @@ _EMPTY_TEXT: Final = frozenset({""})
 
 
 class TooManyNodes(Exception):
-    """The document has more nodes, or more pairs of them, than are looked at."""
+    """The document has more schema nodes, or more pairs of them, than allowed."""
 
 
 class DocumentGraph:
-    """The nodes of one document.
+    """The schema nodes of one document.
 
-    `payload` is the element that the envelope contains beside its own; labels within it start with
-    it, in whichever document it is. `shared`: elements of one name share a node.
+    `payload` is the element in the envelope besides the envelope's own. Labels inside it start with
+    it, in both documents. With `shared` all elements of one name share a schema node.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DocumentGraph:
         payloads: Collection[str],
         shared: bool,
     ) -> None:
-        """Raises `TooManyNodes`; with `shared` only for a DTD that is dense beyond all use."""
+        """Raises `TooManyNodes`; with `shared` only for an extremely dense DTD."""
         self._elements = elements
         self._namespaces = namespaces
         self._payload = payload
@@ -47,20 +47,18 @@ class DocumentGraph:
         self._pool = SchemaNode(NodeKind.ANY_CONTENT, "/", self.root)
         self.elements: list[SchemaNode] = []
         self.by_local: dict[str, list[SchemaNode]] = {}
-        """Elements by their names without prefix."""
+        """Elements by name without prefix."""
         self.root.link(self.remark, "")
         self._build(start)
         (self.element,) = (p for p in self.root.children if p.kind is NodeKind.ELEMENT)
         self.root.required.append(self.element)
-
-    # ------------------------------------------------------------------ growing
 
     def _build(self, start: str) -> None:
         by_name: dict[str, SchemaNode] = {}
         first = self._element(start, f"/{start}")
         self.root.link(first, f"/{start}")
         by_name[start] = first
-        # Each with its ancestors by name, itself among them.
+        # Each with its ancestors by name, including itself.
         waiting = [(first, by_name)]
         while waiting:
             node, known = waiting.pop()
@@ -86,7 +84,9 @@ class DocumentGraph:
                     node.required.append(inner)
 
     def _use_pool(self, node: SchemaNode) -> SchemaNode:
-        """The pool, put into a node that may contain all elements; there are too many for more."""
+        """Link the pool to an element that may contain all elements. Direct edges would be too
+        many.
+        """
         if not self._shared:
             raise TooManyNodes
         node.children.append(self._pool)
@@ -123,7 +123,7 @@ class DocumentGraph:
             declaration=declared,
         )
         self.elements.append(node)
-        if len(self.elements) > MAX_PLACES and not self._shared:
+        if len(self.elements) > MAX_NODES and not self._shared:
             raise TooManyNodes
         self.by_local.setdefault(node.local, []).append(node)
         self._add_attributes(node, declared)
@@ -131,7 +131,7 @@ class DocumentGraph:
             text = SchemaNode(NodeKind.TEXT, f"{label}/text()", self.root)
             node.link(text, text.label)
             if not declared.has_text:
-                # White space between elements: there, but nothing that a DTD adds or drops.
+                # White space between elements. No version of the DTD adds or removes it.
                 text.edge_labels.clear()
             node.link(self.remark, "")
         return node

@@ -1,7 +1,7 @@
-"""XPath's core functions on sets of possible values: those that can decide something.
+"""XPath's core functions on sets of possible values.
 
-All others give any value of their type; their arguments are evaluated all the same, since a query
-reads what stands in them.
+Functions that decide nothing return any value of their type. Their arguments are evaluated as well,
+since the query reads them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from broker.matching.schema.schema_node import NodeKind, SchemaNode
 
 
 def evaluate_function(name: str, arguments: Sequence[Value], position: int) -> Value:
-    """What a function gives; a context node that it reads is among the arguments.
+    """Return the possible results of a function. A context node that it reads is an argument.
 
-    `id`, `position` and `last` are not for here.
+    Not for `id`, `position` and `last`.
     """
     if name == "not":
         return _not(to_truth(arguments[0]), position)
@@ -50,7 +50,7 @@ def evaluate_function(name: str, arguments: Sequence[Value], position: int) -> V
 def _not(truth: Truth, position: int) -> Truth:
     if truth.can_be_false:
         return Truth(True, truth.can_be_true)
-    cause = FailedPart(position, lambda: "makes what is negated here true of every event")
+    cause = FailedPart(position, lambda: "makes the negated part true of every event")
     return Truth(False, truth.can_be_true, cause)
 
 
@@ -114,7 +114,7 @@ def _name(node: SchemaNode) -> frozenset[str] | None:
 
 
 def _named(node: SchemaNode, name: str) -> frozenset[str] | None:
-    # A processing instruction has its target, a namespace its prefix.
+    # For a processing instruction it is the target, for a namespace the prefix.
     return None if node.kind in (NodeKind.COMMENT, NodeKind.NAMESPACE) else frozenset({name})
 
 

@@ -1,4 +1,4 @@
-"""The types that a node knows, each version as a schema."""
+"""The event types known to a node, each version with its schema."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, ConfigurationError
 from broker.matching.schema.schema import Schema
 
-#: Schemas kept; the one used longest ago goes first. Beyond it they are made again when wanted.
+#: Cached schemas, least recently used first. An evicted schema is built again on demand.
 MAX_SCHEMAS = 64
 
 
 class KnownTypes:
-    """All types that events may have as far as the node can say without asking anyone.
+    """All event types that the node can look up locally: in its cache and in catalogue folders.
 
-    Those in the cache, and those of further catalogues that the cache would fetch from. The latter
-    are not put into the cache by being looked at: there they would be new.
+    Looking at a type of a folder does not add it to the cache, where it would count as new.
     """
 
     def __init__(self, dtds: IDtdCache, shipped: Catalogue, folders: Sequence[Catalogue]) -> None:
@@ -34,15 +33,15 @@ class KnownTypes:
         self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
 
     def references(self) -> tuple[DtdReference, ...]:
-        """All of them, sorted."""
+        """Return all references, sorted."""
         return tuple(sorted({*self._dtds.references(), *self._folders}))
 
     def has_schema(self, reference: DtdReference) -> bool:
-        """Whether its schema is made already."""
+        """True if the schema is cached."""
         return reference in self._schemas
 
     def get_schema(self, reference: DtdReference) -> Schema | None:
-        """The schema of a type; None if its DTD can not be had at once, or not be used."""
+        """Return the schema of a type; None if its DTD is not available at once or not usable."""
         dtd = self._dtds.get(reference)
         if reference in self._schemas:
             known = self._schemas[reference]
@@ -56,12 +55,12 @@ class KnownTypes:
         return schema
 
     def previous_version(self, reference: DtdReference) -> DtdReference | None:
-        """The newest version that is older, among those that the cache knows."""
+        """Return the newest older version in the cache."""
         older = [each for each in self._dtds.versions(reference.type) if each < reference]
         return older[-1] if older else None
 
     def get_dtd(self, reference: DtdReference) -> IDtd | None:
-        """The DTD of a type; None if it can not be had at once, or not be used."""
+        """Return the DTD of a type; None if it is not available at once or not usable."""
         if reference not in self._folders:
             found: list[IDtd] = []
             looked_up = self._dtds.lookup(reference, FetchHint())

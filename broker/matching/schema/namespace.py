@@ -1,8 +1,7 @@
-"""Which namespaces the prefixes of a DTD can stand for.
+"""Namespaces that the prefixes of a DTD can have.
 
-A valid document spells prefixes as its DTD does, and declares no namespace that the DTD does not
-let it declare. So a prefix with `#FIXED` declarations alone is known; of one that the document may
-bind as it likes, or that the DTD does not bind at all, nothing is known.
+A valid document uses the prefixes of its DTD, and declares only namespaces that the DTD allows. So
+a prefix that has only `#FIXED` declarations is known. All other prefixes are unknown.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from typing import Final, TypeAlias
 from broker.dtd.declaration import DeclaredElement
 from broker.matching.query.namespaces import XML_NAMESPACE
 
-#: URIs that may be meant, "" for no namespace; None: any.
+#: Possible URIs, "" for no namespace; None for any.
 Namespaces: TypeAlias = frozenset[str] | None
 
 NO_NAMESPACE: Final = frozenset({""})
 
 
 def namespaces_of(elements: Iterable[DeclaredElement]) -> Mapping[str, Namespaces]:
-    """Namespaces by prefix; "" is the default namespace, and a prefix that is missing is unknown.
+    """Return namespaces by prefix. "" is the default namespace; a missing prefix is unknown.
 
-    A document need not write a fixed default namespace: its names may be in none as well.
+    A document may omit a fixed default namespace, so its names may also be in none.
     """
     found: dict[str, set[str]] = {"": {""}, "xml": {XML_NAMESPACE}}
     unknown = set()

@@ -1,4 +1,4 @@
-"""Location paths and predicates on nodes: XPath 1.0, section 2, over all documents at once."""
+"""Location paths and predicates on schema nodes: XPath 1.0, section 2."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ANY_NODE = KindTest("node")
 
 
 class PathEvaluation:
-    """The paths of one query on the documents of one scope.
+    """The paths of one query on the documents of one payload scope.
 
-    `evaluate` gives the value of an expression at a node, `spend` is told how many nodes were
-    looked at.
+    `evaluate` returns the possible values of an expression at a schema node. `spend` receives the
+    number of schema nodes visited.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PathEvaluation:
         self._uris = {**dict(query.namespaces), **PREDEFINED_PREFIXES}
 
     def evaluate_path(self, path: Path, context: SchemaNode) -> NodeSet:
-        """The node_set that a path finds from a context node."""
+        """Return the nodes that a path may find from a context node."""
         node_set = self._start(path.start, context)
         steps = path.steps
         at = 0
@@ -56,7 +56,7 @@ class PathEvaluation:
             step, axis = steps[at], steps[at].axis
             following = steps[at + 1] if at + 1 < len(steps) else None
             if _is_any_descendant(step) and following is not None and following.axis is Axis.CHILD:
-                # `//a` as one step: the nodes between need not be made a set of.
+                # Treat `//a` as one step, which avoids the set of all nodes between.
                 step, axis = following, Axis.DESCENDANT
                 at += 1
             at += 1
@@ -129,12 +129,12 @@ class PathEvaluation:
         return scope.document if inside else scope.envelope
 
     def apply_predicates(self, node_set: NodeSet, predicates: tuple[Expression, ...]) -> NodeSet:
-        """The node_set for which predicates can be true."""
+        """Return the nodes for which all predicates can be true."""
         for predicate in predicates:
             by_position = value_type(predicate) is ValueType.NUMBER
             kept, sure = set(), set()
             cause: Cause | None = None
-            # In order, so that the same query is always told the same.
+            # Sorted, so that a query always has the same cause.
             for node in sorted(node_set.members, key=lambda node: node.label):
                 value = self._evaluate(predicate, node)
                 truth = to_truth(value)
@@ -149,7 +149,7 @@ class PathEvaluation:
             if not kept:
                 if node_set.members:
                     cause = cause or FailedPart(
-                        predicate.position, lambda: "lets this never be true"
+                        predicate.position, lambda: "makes this always false"
                     )
                 else:
                     cause = node_set.cause
@@ -163,7 +163,7 @@ def _is_any_descendant(step: Step) -> bool:
 
 
 def _at_position(number: Numbers, predicate: Expression, nodes: int) -> Truth:
-    """Whether a node can stand at the position that a predicate gives as a number."""
+    """Return the possible results of a predicate that is a number."""
     point = number.point
     if point is not None:
         possible = point >= 1 and point.is_integer()

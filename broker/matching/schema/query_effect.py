@@ -1,4 +1,4 @@
-"""What a newer version of a type does to a query (M16)."""
+"""The effect of a newer version of a type on a query (M16)."""
 
 from __future__ import annotations
 
@@ -13,46 +13,45 @@ from broker.matching.schema.schema_difference import SchemaDifference, sort_labe
 
 
 class Effect(enum.Enum):
-    """In words of the wire."""
+    """The values are sent on the wire."""
 
     UNAFFECTED = "unaffected"
     LOST = "can-not-match-any-more"
-    """Events of the old version could match, no valid event of the new one can."""
+    """Events of the old version could match, valid events of the new one can not."""
     GAINED = "can-match-now"
-    """Events of the old version could never match, those of the new one can."""
+    """Events of the old version could never match, events of the new one can."""
     READS = "reads-what-changed"
-    """It may match both, but reads paths that came, went, or have other values."""
+    """The query may match both versions, but reads paths that were added, removed or changed."""
 
 
 @attrs.frozen
 class QueryEffect:
-    """The effect on one query."""
-
     effect: Effect
     paths: tuple[str, ...] = ()
-    #: What the query reads of all that came, went or changed.
+    #: The paths that the query reads among those added, removed or changed.
 
     reason: str = ""
-    #: Why it can not match, for `LOST` in the new version and for `GAINED` in the old one.
+    #: Cause why the new version (`LOST`) or the old version (`GAINED`) can not match.
 
 
 UNAFFECTED = QueryEffect(Effect.UNAFFECTED)
 
 
 def find_effect(query: Query, between: SchemaDifference, work: int = MAX_WORK) -> QueryEffect:
-    """What happens to a query between two versions.
+    """Return the effect of a new version on a query.
 
-    Where one of them takes too much work (`work`, for each), the query may read all that differs.
-    A query that matches neither is unaffected: it was warned of when it was subscribed to.
+    `work` limits the analysis for each version. Beyond it the query counts as reading all
+    differences. A query that matches neither version is unaffected: its subscriber already got a
+    warning.
     """
     old, new = analyse_query(query, between.old, work), analyse_query(query, between.new, work)
     if old.unsatisfiable is not None and new.unsatisfiable is not None:
         return UNAFFECTED
-    gone = between.removed | between.changed.keys()
-    fresh = between.added | between.changed.keys()
-    touched = gone & old.labels | fresh & new.labels
+    removed = between.removed | between.changed.keys()
+    added = between.added | between.changed.keys()
+    touched = removed & old.labels | added & new.labels
     if not (old.is_complete and new.is_complete):
-        touched = gone | fresh
+        touched = removed | added
     paths = tuple(sort_labels(touched))
     if new.unsatisfiable is not None:
         return QueryEffect(Effect.LOST, paths, str(new.unsatisfiable))

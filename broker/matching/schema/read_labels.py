@@ -1,4 +1,4 @@
-"""Which labels of a type a query reads: what it names, what its paths end at, and their text."""
+"""Labels of a type that a query reads: names in it, ends of its paths, and text."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from broker.matching.schema.schema_node import NodeKind, SchemaNode
 
 
 class ReadLabels:
-    """Collects labels. A wildcard in the middle of a path reads nothing by itself."""
+    """Collects labels. A wildcard inside a path reads nothing by itself."""
 
     def __init__(self) -> None:
         self.labels: set[str] = set()
 
     def add_nodes(self, nodes: Iterable[SchemaNode]) -> None:
-        """Whether there are nodes at these nodes matters."""
+        """Record that the existence of nodes matters."""
         for node in nodes:
             self.labels.update(node.edge_labels)
 
     def add_text(self, nodes: Iterable[SchemaNode], spend: Callable[[int], None]) -> None:
-        """The string-values of nodes at these nodes matter: all that lies within them."""
-        holders = [p for p in nodes if p.kind in (NodeKind.ELEMENT, NodeKind.ROOT)]
-        self.add_nodes(follow_axis(Axis.DESCENDANT, holders, spend))
+        """Record that the string-values of nodes matter: everything inside them."""
+        containers = [p for p in nodes if p.kind in (NodeKind.ELEMENT, NodeKind.ROOT)]
+        self.add_nodes(follow_axis(Axis.DESCENDANT, containers, spend))
 
     def add_languages(self, nodes: Iterable[SchemaNode]) -> None:
-        """The `xml:lang` of these nodes matters."""
+        """Record that the `xml:lang` of nodes matters."""
         self.add_nodes(
             attribute
             for node in nodes
@@ -36,7 +36,7 @@ class ReadLabels:
 
 
 class NoReadLabels(ReadLabels):
-    """For who does not ask: notes nothing."""
+    """Records nothing."""
 
     def add_nodes(self, nodes: Iterable[SchemaNode]) -> None:
         """See `ReadLabels`."""

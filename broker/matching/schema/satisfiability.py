@@ -1,4 +1,4 @@
-"""Whether a query can match any valid event of a type at all (X10)."""
+"""Satisfiability of a query on an event type (X10)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from broker.matching.schema.schema import Schema
 
 @attrs.frozen
 class Analysis:
-    """What a query is to a type."""
+    """Result for a query on a type."""
 
     unsatisfiable: Unsatisfiable | None
     labels: frozenset[str]
-    #: What it reads.
+    #: Labels that the query reads.
 
     is_complete: bool
-    #: False if it took too much work: then it may match, and may read anything.
+    #: False if the analysis took too much work: the query may match, and may read anything.
 
     work: int
-    #: Places looked at.
+    #: Schema nodes visited.
 
 
 def check_satisfiability(
     query: Query, schema: Schema, work: int = MAX_WORK
 ) -> Unsatisfiable | None:
-    """Why the query can match no valid event of this type and version; None if it may.
+    """Return the cause why no valid event of this type and version matches; None if one may match.
 
-    Sound: what it calls impossible is so. `work` bounds the nodes looked at; where that does not
-    suffice the answer is None.
+    The result is sound: an unsatisfiable query matches no valid event. `work` limits the schema
+    nodes visited; beyond it the result is None.
     """
     return analyse_query(query, schema, work, reading=False).unsatisfiable
 
@@ -42,7 +42,7 @@ def check_satisfiability(
 def analyse_query(
     query: Query, schema: Schema, work: int = MAX_WORK, *, reading: bool = True
 ) -> Analysis:
-    """As `check_satisfiability`, and what the query reads of such events; no labels if not `reading`."""
+    """Check satisfiability, and with `reading` collect the labels that the query reads."""
     reads = ReadLabels() if reading else NoReadLabels()
     cause: Cause | None = None
     possible = not schema.scopes
@@ -50,19 +50,19 @@ def analyse_query(
     left = work
     try:
         for scope in schema.scopes:
-            interpretation = AbstractEvaluation(query, schema, scope, reads, left)
-            truth = interpretation.evaluate_truth()
-            left = interpretation.work
+            evaluation = AbstractEvaluation(query, schema, scope, reads, left)
+            truth = evaluation.evaluate_truth()
+            left = evaluation.work
             possible = possible or truth.can_be_true
             if possible and not reading:
                 break
             cause = deeper_cause(
-                cause, truth.cause or FailedPart(0, lambda: "lets this never be true")
+                cause, truth.cause or FailedPart(0, lambda: "makes this always false")
             )
     except (WorkLimitExceeded, TooManyNodes):
         possible, complete, left = True, False, 0
-    impossible = None
+    unsatisfiable = None
     if not possible:
         assert cause is not None
-        impossible = Unsatisfiable(schema.reference, cause)
-    return Analysis(impossible, frozenset(reads.labels), complete, work - left)
+        unsatisfiable = Unsatisfiable(schema.reference, cause)
+    return Analysis(unsatisfiable, frozenset(reads.labels), complete, work - left)

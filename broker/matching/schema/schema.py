@@ -1,4 +1,4 @@
-"""All that a version of an event type can produce, as nodes and labels (X10, M16)."""
+"""Schema: everything that an event type's version can contain, as nodes and labels (X10, M16)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.matching.schema.limits import MAX_PAYLOADS
 from broker.matching.schema.namespace import Namespaces, namespaces_of
 from broker.matching.schema.schema_node import NodeKind
 
-#: The envelope's own elements; whatever else it contains is the payload (K25).
+#: The envelope's own elements. Any other element in it is the payload (K25).
 _ENVELOPE_ELEMENTS = frozenset(
     {"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"}
 )
@@ -27,39 +27,39 @@ class PayloadScope:
     """The documents of events with one payload, or without any (`payload` is None)."""
 
     def __init__(
-        self, payload: str | None, grow: Callable[[str, str | None], DocumentGraph]
+        self, payload: str | None, build: Callable[[str, str | None], DocumentGraph]
     ) -> None:
-        self._build = grow
+        self._build = build
         self.payload = payload
 
     @functools.cached_property
     def document(self) -> DocumentGraph:
-        """What a path from `/` is about; raises `TooManyNodes`."""
+        """The document that `/` refers to. Raises `TooManyNodes`."""
         return self.envelope if self.payload is None else self._build(self.payload, self.payload)
 
     @functools.cached_property
     def envelope(self) -> DocumentGraph:
-        """The envelope with the payload in it; raises `TooManyNodes`."""
+        """The envelope with the payload in it. Raises `TooManyNodes`."""
         return self._build(ENVELOPE, self.payload)
 
 
 @attrs.frozen
 class LabelInfo:
-    """What is found at a label path."""
+    """The properties of a label path."""
 
     kind: NodeKind
     values: frozenset[str] | None = None
-    #: Of an attribute: the values that its DTD lists; None if it does not.
+    #: Of an attribute: the values listed in the DTD, None without a list.
 
     default: str | None = None
-    #: Of an attribute: the value of one that is left out.
+    #: Of an attribute: its default value.
 
 
 class Schema:
-    """A DTD as queries see it. Its documents grow when they are first asked for.
+    """Schema of a DTD. Its document graphs are built on demand.
 
-    Where one has too many nodes, elements of one name share a node in all of them (`shared`);
-    where that is still too much, `scopes` is empty and nothing is known of the type.
+    If one has too many nodes, elements of one name share a node in all of them (`shared`). If that
+    is still too much, `scopes` is empty and every query counts as satisfiable.
     """
 
     def __init__(self, dtd: IDtd, *, shared: bool = False) -> None:
@@ -67,7 +67,7 @@ class Schema:
         self.content_hash: str = dtd.content_hash
         self.elements: Mapping[str, DeclaredElement] = dtd.elements
         self.names = frozenset(name.rpartition(":")[2] for name in dtd.names)
-        """Of elements and attributes, without prefixes."""
+        """Names of elements and attributes, without prefixes."""
         self.namespaces: Mapping[str, Namespaces] = namespaces_of(self.elements.values())
         self.shared = shared
         self._documents: dict[tuple[str, str | None], DocumentGraph] = {}
@@ -80,14 +80,14 @@ class Schema:
             self.scopes = ()
 
     def _has_room(self) -> bool:
-        """Whether the envelopes can grow: what has room there has room in the other documents."""
+        """True if the envelopes have room. Then all documents have room."""
         try:
             return all(scope.envelope for scope in self.scopes)
         except TooManyNodes:
             return False
 
     def labels(self) -> dict[str, LabelInfo]:
-        """Every label path of the payload and the envelope."""
+        """Return every label path of the payload and the envelope."""
         found: dict[str, LabelInfo] = {}
         for scope in self.scopes:
             for document in {scope.document, scope.envelope}:
@@ -105,13 +105,13 @@ class Schema:
         if len(payloads) > MAX_PAYLOADS:
             return ()
         like_own = any(self._may_be_envelope_element(self.elements[name]) for name in payloads)
-        # An envelope within a payload has any number of them.
+        # An envelope inside a payload may contain any payloads.
         one_at_most = not like_own and not any(
             each.any or ENVELOPE in each.children for each in self.elements.values()
         )
         restricted = frozenset(payloads) if one_at_most else frozenset()
 
-        def grow(start: str, payload: str | None) -> DocumentGraph:
+        def build(start: str, payload: str | None) -> DocumentGraph:
             key = (start, payload if restricted else None)
             if key not in self._documents:
                 self._documents[key] = DocumentGraph(
@@ -124,13 +124,13 @@ class Schema:
                 )
             return self._documents[key]
 
-        scopes = [PayloadScope(name, grow) for name in payloads]
+        scopes = [PayloadScope(name, build) for name in payloads]
         if like_own or not any(names.issubset(payloads) for names in envelope.content.one_of):
-            scopes.append(PayloadScope(None, grow))
+            scopes.append(PayloadScope(None, build))
         return tuple(scopes)
 
     def _may_be_envelope_element(self, element: DeclaredElement) -> bool:
-        """Whether it may be one of the envelope's own under another prefix."""
+        """True if it may be one of the envelope's own elements under another prefix."""
         uris = self.namespaces.get(element.prefix or "")
         return element.name in _ENVELOPE_ELEMENTS and (uris is None or NAMESPACE in uris)
 

@@ -1,4 +1,4 @@
-"""What a newer version of a type changes (M16, N9): label paths that came and went."""
+"""Differences between two versions of a type (M16, N9): label paths added, removed or changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.matching.schema.schema import LabelInfo, Schema
 
 @attrs.frozen
 class SchemaDifference:
-    """Two versions of a type, and what lies between them."""
+    """Two versions of a type and their differences."""
 
     old: Schema
     new: Schema
@@ -24,17 +24,17 @@ class SchemaDifference:
     #: Labels that only the old version has.
 
     changed: Mapping[str, str]
-    #: Attributes of both whose listed values or default differ, and how, in words.
+    #: Attributes of both with other listed values or another default: the change in words.
 
 
 def compare_versions(old: IDtd, new: IDtd) -> SchemaDifference:
-    """What lies between two versions of a type.
+    """Compare two versions of a type.
 
-    Of a type that is too large to be looked into, nothing: `came`, `went`, `changed` are empty.
+    A type that is too large for analysis has no differences.
     """
     schemas = Schema(old), Schema(new)
     if schemas[0].shared != schemas[1].shared:
-        # Labels can be compared only where they are made alike.
+        # Labels are comparable only if both schemas share nodes, or neither does.
         schemas = Schema(old, shared=True), Schema(new, shared=True)
     one, other = schemas
     if not (one.scopes and other.scopes):
@@ -54,7 +54,7 @@ def compare_versions(old: IDtd, new: IDtd) -> SchemaDifference:
 
 
 def sort_labels(labels: Iterable[str]) -> list[str]:
-    """Labels as they are told: an element before what is in it, short paths first."""
+    """Sort labels for display: an element before its contents, short paths first."""
     return sorted(labels, key=lambda label: (label.count("/"), label))
 
 
@@ -66,8 +66,8 @@ def _describe_change(before: LabelInfo, after: LabelInfo) -> str:
         elif before.values is None:
             parts.append(f"is only {format_list(after.values)}")
         else:
-            parts += _format_changes("came", after.values - before.values)
-            parts += _format_changes("went", before.values - after.values)
+            parts += _format_changes("added", after.values - before.values)
+            parts += _format_changes("removed", before.values - after.values)
     if before.default != after.default:
         parts.append(f"default {_default(before)} became {_default(after)}")
     return ", ".join(parts)

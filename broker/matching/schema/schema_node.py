@@ -1,9 +1,11 @@
-"""The nodes that a node of a valid document can have: its label path, as far as that is bounded.
+"""Schema nodes: classes of document nodes with equal label path.
 
-An element within another one of its own name leads back to that one's node, so recursion makes a
-circle and the number of nodes is finite. Where there would be too many, all elements of one name
-share a node. Either way each node of a document has exactly one node, and each node knows all
-nodes that its node's parent can have: what is not found among the nodes is in no valid document.
+An element inside another one of the same name leads back to the outer one's schema node. So
+recursion is a cycle, and the graph is finite. If there are too many schema nodes, all elements of
+one name share one.
+
+Each node of a valid document has exactly one schema node. A schema node lists all possible parents.
+So a path without schema nodes exists in no valid document.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from broker.matching.schema.namespace import Namespaces
 
 
 class NodeKind(enum.Enum):
-    """Kinds of nodes; comments and processing instructions are one kind."""
+    """Kinds of nodes. Comments and processing instructions are one kind."""
 
     ROOT = "root"
     ELEMENT = "element"
@@ -25,16 +27,17 @@ class NodeKind(enum.Enum):
     COMMENT = "remark"
     NAMESPACE = "namespace"
     ANY_CONTENT = "pool"
-    """No node: stands between all elements whose content is `ANY` and all elements."""
+    """No node: an intermediate between elements with content `ANY` and all elements."""
 
 
 class SchemaNode:
-    """One node of a document. Compared by identity; made by `grow` and not changed afterwards.
+    """One schema node. Compared by identity; `DocumentGraph` builds it and it does not change
+    later.
 
-    `root` is the one that its document begins with. `label` is its path: `/flight/leg`,
-    `/flight/leg/@status`, `/flight/id/text()`, or `//leg` where elements of one name share a node.
-    `edges` are the labels by which it is reached: more than one if it is recursive or shared.
-    `values` are all that its string-value can be, None if unknown.
+    `root` is the document's root. `label` is the path: `/flight/leg`, `/flight/leg/@status`,
+    `/flight/id/text()`, or `//leg` if elements of one name share a node. `edge_labels` are the
+    labels of the edges that lead to it: several if it is recursive or shared. `values` are all
+    possible string-values, None if unknown.
     """
 
     __slots__ = (
@@ -75,13 +78,13 @@ class SchemaNode:
         self.edge_labels: list[str] = []
         self.parents: list[SchemaNode] = []
         self.children: list[SchemaNode] = []
-        """What the child axis finds."""
+        """Targets of the child axis."""
         self.attributes: list[SchemaNode] = []
         self.required: list[SchemaNode] = []
-        """Children and attributes that it always has, those with a default too."""
+        """Children and attributes that are always present, including attributes with a default."""
 
     def link(self, inner: SchemaNode, edge: str) -> None:
-        """Put a node into this one, reached by the label `edge`, if it has one."""
+        """Add a child or attribute, with the label of the edge, if it has one."""
         inner.parents.append(self)
         if edge:
             inner.edge_labels.append(edge)
@@ -92,7 +95,7 @@ class SchemaNode:
 
 
 def values_of(attribute: DeclaredAttribute) -> frozenset[str] | None:
-    """All values of an attribute in valid documents; None where they are not listed."""
+    """Return all values of an attribute in valid documents; None if they are not listed."""
     if attribute.values:
         return frozenset(attribute.values) if len(attribute.values) <= MAX_VALUES else None
     if attribute.fixed and attribute.default is not None and "&" not in attribute.default:

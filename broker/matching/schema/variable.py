@@ -1,4 +1,4 @@
-"""The values that the envelope's variables can have in events of one type and version."""
+"""Possible values of the envelope's variables in events of one type and version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIVENESS = frozenset(liveness.value for liveness in Liveness)
 
 
 def possible_values(name: str, reference: DtdReference) -> Value:
-    """What `$name` can be."""
+    """Return the possible values of `$name`."""
     match name:
         case "EventType":
             return _one_of(frozenset({reference.type}), name)

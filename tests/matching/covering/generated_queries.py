@@ -1,4 +1,4 @@
-"""Random queries that often cover each other, and documents that often tell them apart."""
+"""Random queries that often cover each other, and documents that often distinguish them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ TEXTS = st.recursive(
 
 
 def query(text: str) -> Query | None:
-    """The query; None for what has a meaning in a predicate only."""
+    """Parse the query; None if it is valid in a predicate only."""
     try:
         return parse_query(text, limits=ANY_COST)
     except BadQuery:

@@ -1,4 +1,4 @@
-"""What rules pairs out before they are compared rules out none that cover each other."""
+"""The cheap tests exclude no pair of queries that cover each other."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ EVERYWHERE = StreamPattern.parse(">")
 
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(TEXTS, min_size=2, max_size=12, unique=True))
-def test_nothing_is_ruled_out_that_covers(texts: list[str]) -> None:
+def test_no_covering_pair_is_excluded(texts: list[str]) -> None:
     queries = [each for each in map(query, texts) if each is not None]
-    # What can match nothing is covered by all, and not looked for.
+    # All queries cover one that matches nothing, which is not searched for.
     nodes = [
         CoverNode(StreamInterest(EVERYWHERE, each))
         for each in queries
@@ -61,22 +61,22 @@ def parsed(text: str) -> Query:
         ("/a[not(b > 5)]", "/a[not(b > 6)]", True),
     ],
 )
-def test_bounds_stand_by_the_name_of_their_node(wide: str, narrow: str, may: bool) -> None:
+def test_bounds_are_compared_by_the_name_of_their_node(wide: str, narrow: str, may: bool) -> None:
     offered = offered_bounds(normalise_query(parsed(narrow)))
     assert bounds_may_follow(offered, required_bounds(normalise_query(parsed(wide)))) == may
 
 
-def test_the_tightest_of_several_is_needed_and_the_furthest_offered() -> None:
+def test_the_tightest_bound_is_required_and_offered() -> None:
     form = normalise_query(parsed("/a[b > 5][b > 7][c = 3 or c = 9]"))
     assert required_bounds(form) == {("b", "."): (7.0, math.inf)}
     offered = offered_bounds(form)
     assert offered["b", "."] == (7.0, math.inf)
-    # Either of the two may be what a bound follows from.
+    # A bound may follow from either of the two.
     assert offered["c", "."] == (9.0, 3.0)
     assert offered[None, "."] == (9.0, 3.0)
 
 
-def test_of_many_boxes_few_pairs_are_compared_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pairs_of_many_boxes_need_the_full_test(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bool] = []
 
     def counted(one: Formula, other: Formula) -> bool:

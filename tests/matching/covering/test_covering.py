@@ -1,4 +1,4 @@
-"""Covering is sound: whatever it says, lxml agrees; and it sees what it should (F8)."""
+"""Covering is sound by comparison with lxml, and finds the expected cases (F8)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _covers(wide: str, narrow: str) -> bool:
     documents=st.lists(trees(), min_size=2, max_size=6),
     texts=st.lists(TEXTS, min_size=2, max_size=8, unique=True),
 )
-def test_what_is_covered_is_matched_by_what_covers_it(
+def test_a_covering_query_matches_all_covered_events(
     documents: list[str], texts: list[str]
 ) -> None:
     queries = [each for each in map(query, texts) if each is not None]
@@ -84,7 +84,7 @@ def test_covering_is_transitive(texts: list[str]) -> None:
         ("//a/descendant::b", "//a//c/b"),
     ],
 )
-def test_what_is_wider_by_structure_is_seen(wide: str, narrow: str) -> None:
+def test_structural_covering_is_found(wide: str, narrow: str) -> None:
     assert _covers(wide, narrow)
 
 
@@ -106,5 +106,5 @@ def test_what_is_wider_by_structure_is_seen(wide: str, narrow: str) -> None:
         ("not(//a)", "not(//a = 5)"),
     ],
 )
-def test_what_only_looks_wider_is_not(wide: str, narrow: str) -> None:
+def test_a_query_that_only_looks_wider_does_not_cover(wide: str, narrow: str) -> None:
     assert not _covers(wide, narrow)

@@ -1,4 +1,4 @@
-"""What is sent upstream: the fewest queries, whatever happened before (D12, F8, T9, A19)."""
+"""The announced interest is minimal and independent of its history (D12, F8, T9, A19)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _check_delta(
     chance=st.randoms(use_true_random=False),
     documents=st.lists(trees(), min_size=1, max_size=4),
 )
-def test_any_history_leaves_what_a_fresh_union_has_and_nothing_is_missed(
+def test_the_union_is_complete_and_independent_of_its_history(
     texts: list[str], most: int, chance: random.Random, documents: list[str]
 ) -> None:
     wanted = [
@@ -78,7 +78,7 @@ def test_any_history_leaves_what_a_fresh_union_has_and_nothing_is_missed(
                 ), (want, union.announced)
 
 
-def test_what_a_query_covered_is_sent_again_when_it_goes() -> None:
+def test_covered_queries_are_announced_when_the_covering_one_is_removed() -> None:
     union = InterestUnion()
     for text in ("//x > 7", "//x > 9", "//y"):
         _add(union, text)
@@ -93,7 +93,7 @@ def test_what_a_query_covered_is_sent_again_when_it_goes() -> None:
     assert _texts(union) == {"//x > 9", "//y"}
 
 
-def test_the_same_query_of_two_links_is_sent_once_and_stays_until_both_are_gone() -> None:
+def test_a_query_of_two_links_is_announced_once_until_both_are_removed() -> None:
     union = InterestUnion()
     assert len(_add(union, "//x", "one").announce) == 1
     assert _add(union, "//x", "two") == InterestDelta()
@@ -101,7 +101,7 @@ def test_the_same_query_of_two_links_is_sent_once_and_stays_until_both_are_gone(
     assert len(union.remove("two").withdraw) == 1 and len(union) == 0
 
 
-def test_of_equivalent_queries_the_smallest_text_is_sent() -> None:
+def test_the_smallest_of_equivalent_queries_is_announced() -> None:
     texts = ["/a/b[c]", "/a/b[./c]", "/a/b[c][c]", "/a[b]/b[c] "]
     for order in (texts, texts[::-1]):
         union = InterestUnion()
@@ -112,7 +112,7 @@ def test_of_equivalent_queries_the_smallest_text_is_sent() -> None:
         assert _texts(union) == {sorted(texts)[1]}
 
 
-#: Many that mean the same or cover each other.
+#: Many are equivalent or cover each other.
 RELATED = (
     "/a/b[c]|/a/b[./c]|/a/b[c][c]|/a[b]/b[c]|/a|/a[b]|//b|/a/b[c=1]|/a/b[c='1']|/a/b[1=c]|/a/b/c=1"
     "|/a/b/c>0|//c > -1|//c|/a/b or /c|/c or /a/b|true()|/a/b[c][1]|count(/a)>0|boolean(/a)"
@@ -121,7 +121,7 @@ RELATED = (
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))
-def test_related_queries_leave_no_trace_of_their_history(seed: int) -> None:
+def test_related_queries_leave_the_union_independent_of_history(seed: int) -> None:
     chance = random.Random(seed)
     most = chance.choice([2, 4, 100])
     union, present = InterestUnion(most), set[str]()
@@ -138,7 +138,7 @@ def test_related_queries_leave_no_trace_of_their_history(seed: int) -> None:
         assert fresh.announced == union.announced
 
 
-def test_a_stream_pattern_is_part_of_what_covers() -> None:
+def test_the_stream_pattern_is_part_of_covering() -> None:
     union = InterestUnion()
     _add(union, "//x", "narrow", StreamPattern.parse("a.b"))
     _add(union, "//x > 5", "other", StreamPattern.parse("a.c"))
@@ -146,13 +146,13 @@ def test_a_stream_pattern_is_part_of_what_covers() -> None:
     assert [want.pattern.text for want in union.announced] == ["a.*"]
 
 
-def test_what_can_never_match_is_not_sent() -> None:
+def test_a_query_that_never_matches_is_not_announced() -> None:
     union = InterestUnion()
     assert _add(union, "//x[false()]") == InterestDelta() and union.announced == frozenset()
     assert union.remove("//x[false()]") == InterestDelta()
 
 
-def test_keys_are_used_once_and_strange_ones_refused() -> None:
+def test_duplicate_and_unknown_keys_are_refused() -> None:
     union = InterestUnion()
     _add(union, "//x", "key")
     with pytest.raises(ValueError, match="already"):
@@ -178,7 +178,7 @@ def test_keys_are_used_once_and_strange_ones_refused() -> None:
         (["$StreamId = 'ab'", "$StreamId = 'ac'", "//z"], {'starts-with($StreamId, "a")', "//z"}),
     ],
 )
-def test_too_many_queries_are_widened_as_little_as_it_takes(
+def test_too_many_queries_are_widened_as_little_as_possible(
     texts: list[str], widened: set[str]
 ) -> None:
     union = InterestUnion(2)
@@ -191,7 +191,7 @@ def test_too_many_queries_are_widened_as_little_as_it_takes(
     assert not union.is_widened and _texts(union) <= set(texts)
 
 
-def test_thousands_of_queries_are_widened_and_come_back_as_they_were() -> None:
+def test_widened_queries_return_to_their_original_form() -> None:
     union = InterestUnion(100)
     for number in range(100):
         _add(union, f"/f/id = 'UAL{number:03}'")

@@ -1,4 +1,4 @@
-"""Why an event matches or does not, in the words that a person reads."""
+"""Findings: why an event matches a query or not."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def all_of(finding: Finding) -> Iterator[Finding]:
         ("//leg[1] and //heading = 3", "the first condition that fails: //heading = 3"),
     ],
 )
-def test_it_is_said_what_the_event_has_not(find: Any, query: str, note: str) -> None:
+def test_the_note_names_the_missing_part(find: Any, query: str, note: str) -> None:
     finding = find(query)
     assert finding.holds is False
     assert finding.note.startswith(note)
 
 
-def test_each_value_of_a_comparison_is_judged(find: Any) -> None:
+def test_each_value_of_a_comparison_has_a_result(find: Any) -> None:
     finding = find("//altitude > 300")
     assert (finding.operator, finding.literal) == (">", "300")
     assert finding.values == (
@@ -80,7 +80,7 @@ def test_each_value_of_a_comparison_is_judged(find: Any) -> None:
         FoundValue("/flight/leg[2]/altitude", "310", True),
         FoundValue("/flight/leg[3]/altitude", "high", False),
     )
-    assert finding.note == "'high' is no number"
+    assert finding.note == "'high' is not a number"
     finding = find("'active' != //leg/@status")
     assert [(value.path, value.holds) for value in finding.values] == [
         ("/flight/leg[1]/@status", False),
@@ -95,12 +95,12 @@ def test_five_values_are_shown_and_the_others_counted(find: Any) -> None:
     assert (len(finding.values), finding.more, finding.holds) == (5, 7, True)
 
 
-def test_a_long_value_is_cut(find: Any) -> None:
+def test_a_long_value_is_truncated(find: Any) -> None:
     finding = find("/flight/id = 'x'", b"<flight><id>" + b"y" * 10_000 + b"</id></flight>")
     assert finding.values[0].value == "y" * 119 + "…"
 
 
-def test_the_conditions_of_a_predicate_are_told_at_their_node(find: Any) -> None:
+def test_the_conditions_of_a_predicate_have_the_path_of_their_node(find: Any) -> None:
     finding = find("//leg[@status = 'active' and altitude > 300]/speed")
     (first, second) = finding.parts
     assert (first.at, second.at) == ("/flight/leg[1]", "/flight/leg[3]")
@@ -110,7 +110,7 @@ def test_the_conditions_of_a_predicate_are_told_at_their_node(find: Any) -> None
     assert altitude.values == (FoundValue("/flight/leg[1]/altitude", "290", False),)
 
 
-def test_what_matched_is_shown_with_why(find: Any) -> None:
+def test_matching_nodes_are_shown_with_their_conditions(find: Any) -> None:
     finding = find("//leg[altitude > 300]/@status")
     assert finding.values == (FoundValue("/flight/leg[2]/@status", "planned"),)
     (condition,) = finding.parts
@@ -118,7 +118,7 @@ def test_what_matched_is_shown_with_why(find: Any) -> None:
     assert condition.values == (FoundValue("/flight/leg[2]/altitude", "310", True),)
 
 
-def test_alternatives_and_negations_are_told_one_by_one(find: Any) -> None:
+def test_alternatives_and_negations_are_explained_separately(find: Any) -> None:
     finding = find("not(//speed = 500) or starts-with(/flight/id, 'DAL') or $StreamId = 'x'")
     negation, prefix, stream = finding.parts
     assert [part.holds for part in finding.parts] == [False] * 3
@@ -134,7 +134,7 @@ def test_computed_values_are_shown(find: Any) -> None:
     assert find("//leg/altitude = //leg/speed").values[0].path == "/flight/leg[1]/altitude"
 
 
-def test_the_envelope_is_looked_into(find: Any) -> None:
+def test_the_envelope_is_explained(find: Any) -> None:
     finding = find("/Mspaces:Event/Mspaces:EventId/Mspaces:ClientId = 'me'")
     path = "/Mspaces:Event/Mspaces:EventId/Mspaces:ClientId"
     assert finding.values == (FoundValue(path, "pilot", False),)
@@ -142,7 +142,7 @@ def test_the_envelope_is_looked_into(find: Any) -> None:
     assert finding.note.startswith("there is 1 /Mspaces:Event/Mspaces:EventType, but none")
 
 
-def test_attributes_and_texts_can_be_asked(find: Any) -> None:
+def test_attributes_and_texts_are_explained(find: Any) -> None:
     finding = find("//@status[. = 'gone']")
     assert finding.note == "there are 3 //@status, but none with [. = 'gone']"
     assert finding.parts[0].at == "/flight/leg[1]/@status"
@@ -150,29 +150,29 @@ def test_attributes_and_texts_can_be_asked(find: Any) -> None:
     assert find("//text()[. = '310']").values[0].path == "/flight/leg[2]/altitude/text()"
 
 
-def test_what_depends_on_its_place_is_not_taken_apart(find: Any) -> None:
+def test_positional_conditions_are_not_split(find: Any) -> None:
     finding = find("//leg[position() = 2 or altitude = 7]/speed")
     assert finding.holds is False
     assert all(part.holds is not None for part in all_of(finding))
 
 
-def test_a_very_wide_query_is_cut_short(find: Any) -> None:
+def test_a_very_wide_query_is_explained_in_part(find: Any) -> None:
     finding = find(" or ".join(f"id = 'x{number}'" for number in range(200)))
     looked_at = [part for part in finding.parts if part.holds is not None]
     assert len(looked_at) == MAX_FINDINGS - 1
-    assert finding.parts[-1].note == "not looked at: it would take too long"
+    assert finding.parts[-1].note == "not examined: it would take too long"
 
 
-def test_it_looks_no_further_after_its_time(dtds: KnownDtds) -> None:
+def test_the_explanation_stops_at_its_time_limit(dtds: KnownDtds) -> None:
     seconds = iter(range(10**6))
     engine = ENGINES["reference"](dtds, clock=lambda: next(seconds) / 100.0, max_run_time=60.0)
     query = parse_query("//leg[altitude = 1]/speed or //leg[altitude > 300 and @status]")
     told = engine.explain(query, event(FLIGHTS)).event
     assert told is not None and told.finding is not None
     assert told.matches is told.finding.holds is True
-    assert "not looked at: it would take too long" in {each.note for each in all_of(told.finding)}
+    assert "not examined: it would take too long" in {each.note for each in all_of(told.finding)}
 
 
-def test_what_libxml2_gives_up_on_is_not_told(find: Any) -> None:
+def test_parts_that_libxml2_rejects_are_not_explained(find: Any) -> None:
     deep = "(" * 60 + "//leg" + ")" * 60
     assert find(f"{deep}/altitude > 300").holds is True

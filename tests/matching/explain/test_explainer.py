@@ -1,4 +1,4 @@
-"""What is explained agrees with what the engine says: on random events and random queries."""
+"""Explanations agree with the engine on random events and queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def all_of(finding: Finding) -> Iterator[Finding]:
 
 
 def counts_of(engine: IMatcher) -> dict[str, int | float]:
-    """All but the names that libxml2 keeps of any document that it has seen."""
+    """Return all counters except the names that libxml2 keeps of every document."""
     return {k: n for k, n in engine.statistics().items() if k != "undeclared_names"}
 
 
@@ -57,7 +57,7 @@ def plain_parts(content: Any) -> Iterator[Any]:
 @given(
     payload=payloads(), queries=st.lists(_QUERIES, min_size=1, max_size=4), times=st.integers(0, 3)
 )
-def test_the_answer_is_the_engines_own(
+def test_the_explained_result_equals_the_engines(
     name: str, flight_dtd: Dtd, ticking: Any, payload: str, queries: list[str], times: int
 ) -> None:
     engine = ENGINES[name](KnownDtds(flight_dtd), clock=ticking)
@@ -86,7 +86,7 @@ def test_the_answer_is_the_engines_own(
 
 @settings(max_examples=200, deadline=None)
 @given(payload=payloads(), other=payloads(), text=_QUERIES)
-def test_what_is_said_of_shapes_holds_for_their_documents(
+def test_the_method_of_a_shape_is_right_for_its_documents(
     flight_dtd: Dtd, ticking: Any, payload: str, other: str, text: str
 ) -> None:
     engine = ENGINES["switch"](KnownDtds(flight_dtd), clock=ticking)
@@ -112,12 +112,9 @@ def test_what_is_said_of_shapes_holds_for_their_documents(
             assert engine.statistics()["undecided"] == before
 
 
-# ----------------------------------------------------------------------------- one by one
-
-
 @pytest.fixture
 def switch(dtds: KnownDtds) -> IMatcher:
-    """A switch that has learnt the shape of `FLIGHT`; its clock moves on by a second a look."""
+    """A switch that knows the shape of `FLIGHT`; each look at its clock takes a microsecond."""
     seconds = iter(range(10**9))
     engine = ENGINES["switch"](dtds, clock=lambda: next(seconds) / 1e6)
     for number in range(1, 4):
@@ -130,7 +127,7 @@ def explained(engine: IMatcher, text: str, document: bytes | None = None) -> Exp
     return engine.explain(parse_query(text, BINDINGS), document)
 
 
-def test_it_is_told_on_which_paths_a_query_is_indexed(switch: IMatcher) -> None:
+def test_the_explanation_has_the_indexed_paths(switch: IMatcher) -> None:
     explanation = explained(switch, "/flight/leg[altitude > 300 and @status = 'active']")
     (alternative,) = explanation.alternatives
     assert alternative.literals == ((">", "300"), ("=", "'active'"))
@@ -142,7 +139,7 @@ def test_it_is_told_on_which_paths_a_query_is_indexed(switch: IMatcher) -> None:
     assert (slot.operator, slot.literal, slot.constant) == (">", "300", False)
     assert slot.paths == ("/flight/leg/altitude",)
     assert (constant.paths, constant.constant) == (("/flight/leg/@status",), True)
-    assert explanation.measured.note == "not measured: that takes an event"
+    assert explanation.measured.note == "not measured: no event was given"
     assert explanation.event is None
 
 
@@ -165,7 +162,7 @@ def test_it_is_told_on_which_paths_a_query_is_indexed(switch: IMatcher) -> None:
         ("/flight/remark = 'x' or lang('en')", AnswerMethod.EVALUATION, ""),
     ],
 )
-def test_how_a_query_is_answered(
+def test_the_method_and_the_access_of_a_query(
     switch: IMatcher, text: str, how: AnswerMethod, access: str
 ) -> None:
     (answer,) = explained(switch, text).types
@@ -184,7 +181,7 @@ def test_queries_that_share_a_template_are_counted(switch: IMatcher) -> None:
     assert explained(switch, "//altitude < 3").alternatives[0].sharing == 0
 
 
-def test_shapes_of_one_answer_are_one_line_with_all_paths(switch: IMatcher) -> None:
+def test_shapes_with_one_answer_are_one_group_with_all_paths(switch: IMatcher) -> None:
     for legs in range(2, 12):
         for number in range(3):
             payload = (
@@ -207,7 +204,7 @@ def test_costs_are_measured_by_the_engines_clock(switch: IMatcher) -> None:
     assert switch_only.lookup is None and switch_only.evaluation is not None
 
 
-def test_what_takes_long_is_cut_short_and_counted(dtds: KnownDtds) -> None:
+def test_shapes_beyond_the_time_limit_are_counted(dtds: KnownDtds) -> None:
     seconds = [0.0, 0.0]
 
     def clock() -> float:
@@ -223,13 +220,13 @@ def test_what_takes_long_is_cut_short_and_counted(dtds: KnownDtds) -> None:
     assert (explanation.types, explanation.more_shapes) == ((), 1)
 
 
-def test_shapes_are_withheld_where_they_must_be(switch: IMatcher) -> None:
+def test_shapes_are_withheld_on_request(switch: IMatcher) -> None:
     explanation = switch.explain(parse_query("//altitude > 3"), None, shapes=False)
     assert (explanation.types, explanation.withheld) == ((), True)
     assert explanation.alternatives
 
 
-def test_a_refused_event_is_told_with_its_error(engine: IMatcher) -> None:
+def test_a_refused_event_has_its_error(engine: IMatcher) -> None:
     told = explained(engine, "/flight", event(b"<flight><id/><leg><oops/></leg></flight>")).event
     assert told is not None and told.refused is not None
     code, text, line, _ = told.refused
@@ -240,15 +237,13 @@ def test_a_refused_event_is_told_with_its_error(engine: IMatcher) -> None:
     assert told is not None and told.refused is not None and told.refused[0] == "not-well-formed"
 
 
-def test_a_missing_dtd_is_asked_for(engine: IMatcher) -> None:
+def test_a_missing_dtd_raises_an_error(engine: IMatcher) -> None:
     with pytest.raises(DtdNeeded) as needed:
         explained(engine, "/flight", event(FLIGHT, version="9.0"))
     assert needed.value.missing.reference.version == "9.0"
 
 
-def test_the_reference_engine_has_nothing_to_tell_but_of_the_event(
-    dtds: KnownDtds, ticking: Any
-) -> None:
+def test_the_reference_engine_explains_the_event_only(dtds: KnownDtds, ticking: Any) -> None:
     engine = ENGINES["reference"](dtds, clock=ticking)
     explanation = explained(engine, "//altitude > 3", event())
     assert (explanation.engine, explanation.alternatives, explanation.types) == (
@@ -260,7 +255,9 @@ def test_the_reference_engine_has_nothing_to_tell_but_of_the_event(
     assert explanation.event.recognised is False
 
 
-def test_a_query_too_dear_for_the_event_is_not_looked_into(dtds: KnownDtds, ticking: Any) -> None:
+def test_a_query_too_expensive_for_the_event_is_not_explained(
+    dtds: KnownDtds, ticking: Any
+) -> None:
     legs = b"<leg><altitude>1</altitude></leg>" * 20_000
     engine = ENGINES["switch"](dtds, clock=ticking)
     dear = "count(//leg[count(preceding::leg[altitude = 7]) = 7])"

@@ -1,4 +1,4 @@
-"""A query that is written again is the same query."""
+"""A query written as XPath again is the same query."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_query_written_again_means_the_same(text: str) -> None:
         "descendant-or-self::node()",
     ],
 )
-def test_what_is_written_shortest_stays_as_it_is(text: str) -> None:
+def test_the_shortest_form_is_unchanged(text: str) -> None:
     assert again(text) == text
 
 

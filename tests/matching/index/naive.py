@@ -1,4 +1,4 @@
-"""What the index must answer, said as plainly as possible."""
+"""Naive matching, as the expected result of the index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBERS: Mapping[Operator, Callable[[float, float], bool]] = {
 
 
 def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
-    """One comparison."""
+    """Compare one value with one literal."""
     if isinstance(value, bytes) and isinstance(literal, bytes):
         return TEXTS[operator](value, literal)
     assert isinstance(value, float) and isinstance(literal, float)
@@ -40,7 +40,7 @@ def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
 def satisfies_all(
     parameters: Sequence[Parameter], values: Sequence[Literal], literals: Sequence[Literal]
 ) -> bool:
-    """A whole member."""
+    """Compare all values of a row with a member's literals."""
     return all(
         satisfies(parameter.operator, value, literal)
         for parameter, value, literal in zip(parameters, values, literals, strict=True)
@@ -48,9 +48,9 @@ def satisfies_all(
 
 
 class IndexedMembers:
-    """The members of one template by bitmaps, and all of their parameters in an index to look them up.
+    """The members of one template, with bitmaps and an index of all parameters.
 
-    What is found are the members themselves.
+    Results contain the members themselves, not their postings.
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
@@ -84,7 +84,7 @@ class IndexedMembers:
     def match_rows_with(
         self, constants: Mapping[int, Literal], columns: Sequence[Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
-        """With these values in all rows."""
+        """Match rows that have these constants in common."""
         lookup = self.index.lookup_for(constants)
         if lookup.matcher is None:
             return []
@@ -99,6 +99,6 @@ def _entries(
 
 
 def find(indexed: IndexedMembers, values: Sequence[Literal]) -> list[Member]:
-    """The members that one value for each parameter satisfies, in no particular order."""
+    """Return the members that match one row, unordered."""
     columns = [[value] for value in values]
     return [member for _, found in indexed.match_rows(columns, 1) for member in found]

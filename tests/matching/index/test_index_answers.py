@@ -1,4 +1,4 @@
-"""The index answers what comparing every member would, after any adds and removes."""
+"""The index returns the same members as naive matching, after any additions and removals."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ def values_for(parameter: Parameter) -> st.SearchStrategy[Literal]:
 def check(
     indexed: IndexedMembers, parameters: Sequence[Parameter], rows: Sequence[Sequence[Literal]]
 ) -> None:
-    """`find` and the others agree with the naive answer for rows with one value for a subject."""
+    """Compare all look-ups with the naive result. Rows have one value for each subject."""
     everyone = list(indexed)
     expected = [
         {member for member in everyone if satisfies_all(parameters, row, member.literals)}
         for row in rows
     ]
     for row, wanted in zip(rows, expected, strict=True):
-        same(find(indexed, row), wanted)
+        assert_same(find(indexed, row), wanted)
         for constants in (dict(enumerate(row)), dict(list(enumerate(row))[1:])):
             once = indexed.match_rows_with(constants, [[value] for value in row], 1)
-            same([member for _, those in once for member in those], wanted)
+            assert_same([member for _, those in once for member in those], wanted)
     found: list[list[Member]] = [[] for _ in rows]
     columns = [[row[parameter] for row in rows] for parameter in range(len(parameters))]
     for at, those in indexed.match_rows(columns, len(rows)):
         found[at] += those
     for these, wanted in zip(found, expected, strict=True):
-        same(these, wanted)
+        assert_same(these, wanted)
 
 
 def check_bits(
     indexed: IndexedMembers, parameters: Sequence[Parameter], row: Sequence[Literal]
 ) -> None:
     members, everyone = indexed.members, list(indexed)
-    same(members.select_members(members.full_bitmap), set(everyone))
+    assert_same(members.select_members(members.full_bitmap), set(everyone))
     assert members.full_bitmap.bit_count() == len(everyone)
     for at, parameter in enumerate(parameters):
         bits = members.match_bitmap(at, row[at])
@@ -85,19 +85,21 @@ def check_bits(
             for member in everyone
             if satisfies(parameter.operator, row[at], member.literals[at])
         }
-        same(members.select_members(bits), wanted)
-        same(members.select_members(members.full_bitmap & ~bits), set(everyone) - wanted)
+        assert_same(members.select_members(bits), wanted)
+        assert_same(members.select_members(members.full_bitmap & ~bits), set(everyone) - wanted)
 
 
-def same(found: Sequence[Member], wanted: set[Member]) -> None:
+def assert_same(found: Sequence[Member], wanted: set[Member]) -> None:
     assert len(found) == len(wanted) and set(found) == wanted
 
 
 class Index(RuleBasedStateMachine):
-    """Random parameters; members come and go; every answer is checked against the naive one."""
+    """Random parameters; members are added and removed; every result is compared with the naive
+    one.
+    """
 
     @initialize(parameters=st.lists(PARAMETERS, max_size=4))
-    def begin(self, parameters: list[Parameter]) -> None:
+    def prepare(self, parameters: list[Parameter]) -> None:
         self.parameters = parameters
         self.members = IndexedMembers(self.parameters)
         self.known: list[Member] = []
@@ -143,7 +145,7 @@ class Index(RuleBasedStateMachine):
         check(self.members, self.parameters, data.draw(st.lists(self.document, max_size=4)))
 
     @rule(data=st.data())
-    def look_up_what_is_there(self, data: st.DataObject) -> None:
+    def look_up_present_members(self, data: st.DataObject) -> None:
         rows = [self.same_value_for_a_subject(member.literals) for member in self.known[:5]]
         check(self.members, self.parameters, rows)
 
@@ -152,19 +154,19 @@ class Index(RuleBasedStateMachine):
         check_bits(self.members, self.parameters, data.draw(self.row))
 
     @invariant()
-    def has_just_the_known_ones(self) -> None:
+    def has_the_known_members(self) -> None:
         if hasattr(self, "members"):
             assert len(self.members) == len(self.known)
             assert set(self.members) == set(self.known)
 
 
-def test_answers_are_those_of_comparing_every_member() -> None:
+def test_results_equal_naive_matching() -> None:
     run_state_machine_as_test(Index, settings=settings(max_examples=60, deadline=None))
 
 
 @pytest.fixture
-def small_sheets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Sheets of eight, so that a few members part partitions, move between them and give them up."""
+def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Partitions of eight members, so that few members split and dissolve them."""
     monkeypatch.setattr(partition, "PARTITION_SIZE", 8)
     monkeypatch.setattr(bitmap_index, "PARTITION_SIZE", 8)
     monkeypatch.setattr(bitmap_index, "_PARTITION_MASK", 255)
@@ -174,14 +176,14 @@ def small_sheets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.usefixtures("small_sheets")
-def test_answers_are_right_while_members_move_between_sheets() -> None:
+@pytest.mark.usefixtures("small_partitions")
+def test_results_are_right_while_members_move_between_partitions() -> None:
     run_state_machine_as_test(
         Index, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
     )
 
 
-def test_answers_are_right_while_windows_become_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_right_while_windows_become_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interval_index, "MAX_SEGMENTS", 3)
     monkeypatch.setattr(interval_index, "MAX_SEGMENT_MEMBERS", 3)
     monkeypatch.setattr(interval_index, "_EVICTION_SIZE", 1)
@@ -190,7 +192,7 @@ def test_answers_are_right_while_windows_become_too_wide(monkeypatch: pytest.Mon
     )
 
 
-def test_one_wide_window_does_not_list_itself_in_every_stretch_that_comes() -> None:
+def test_a_wide_window_is_not_listed_in_every_new_segment() -> None:
     parameters = {0: Parameter(Operator.GREATER, 0), 1: Parameter(Operator.LESS, 0)}
     wide = [Member((-1.0, 10_000.0 + at)) for at in range(40)]
     narrow = [Member((float(at), at + 0.5)) for at in range(4_000)]
@@ -198,7 +200,7 @@ def test_one_wide_window_does_not_list_itself_in_every_stretch_that_comes() -> N
     listed = sum(map(len, index._segments))
     assert listed < 40 * len(index.list_members())
     found = [member for _, those in index.match_rows([[0.25], [0.25]], 1) for member in those]
-    same(found, {*wide, narrow[0]})
+    assert_same(found, {*wide, narrow[0]})
 
 
 Maker = Callable[[random.Random], tuple[Literal, ...]]
@@ -272,7 +274,7 @@ TEMPLATES: dict[str, tuple[list[Operator], Maker, Maker]] = {
 
 
 def with_subjects(operators: Sequence[Operator]) -> list[Parameter]:
-    """Each two neighbours compare the same thing."""
+    """Give each two neighbours the same subject."""
     return [Parameter(operator, at // 2) for at, operator in enumerate(operators)]
 
 
@@ -283,7 +285,7 @@ WINDOWS = ("window", "closed window", "box")
     ("name", "subjects"),
     [*((each, False) for each in TEMPLATES), *((each, True) for each in WINDOWS)],
 )
-def test_thousands_of_members_come_and_go(name: str, subjects: bool) -> None:
+def test_thousands_of_members_are_added_and_removed(name: str, subjects: bool) -> None:
     operators, literals, values = TEMPLATES[name]
     parameters = (
         with_subjects(operators) if subjects else [Parameter(operator) for operator in operators]
@@ -318,7 +320,7 @@ def test_bounds_may_come_in_order(step: float) -> None:
     check(members, parameters, rows)
 
 
-def test_a_template_without_holes_has_one_member_that_always_matches() -> None:
+def test_a_template_without_parameters_has_one_member_that_always_matches() -> None:
     indexed = IndexedMembers([])
     assert not find(indexed, ())
     member = indexed.add(())
@@ -330,7 +332,7 @@ def test_a_template_without_holes_has_one_member_that_always_matches() -> None:
     assert not indexed.match_rows([], 2) and indexed.members.full_bitmap == 0
 
 
-def test_nan_and_signed_zero_make_one_member_each() -> None:
+def test_nan_and_zero_are_one_member_each() -> None:
     members = IndexedMembers([Parameter(Operator.NUMBER_NOT_EQUAL)])
     nan = members.add((math.nan,))
     assert members.add((float("nan"),)) is nan
@@ -352,7 +354,7 @@ def test_the_same_nan_object_is_not_equal_to_itself(operator: Operator) -> None:
     check(members, parameters, [(math.nan, 1.0), (1.0, 1.0)])
 
 
-def test_a_member_of_elsewhere_can_not_be_removed() -> None:
+def test_a_member_of_another_template_can_not_be_removed() -> None:
     members, others = (
         TemplateMembers([Parameter(Operator.EQUAL)]),
         TemplateMembers([Parameter(Operator.EQUAL)]),
@@ -368,7 +370,7 @@ def test_a_member_of_elsewhere_can_not_be_removed() -> None:
         members.remove(member)
 
 
-def test_a_member_has_a_literal_for_each_hole() -> None:
+def test_a_member_has_a_literal_for_each_parameter() -> None:
     members = TemplateMembers([Parameter(Operator.EQUAL)])
     with pytest.raises(ValueError, match="2 literals for 1 parameters"):
         members.add((b"a", b"b"))

@@ -1,4 +1,4 @@
-"""Ways that are kept up to date: what a change of an index means to those who asked before."""
+"""Lookups stay up to date when their index changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def index_of(*operators: Operator) -> SharedIndex:
 
 
 def found(lookup: Lookup, values: Sequence[Literal]) -> list[Any]:
-    """The members that the lookup leads to, for a document with these values."""
+    """Return the members that the lookup finds for a document with these values."""
     if lookup.matcher is None:
         return []
     columns: list[Sequence[Literal]] = [
@@ -47,7 +47,7 @@ def found(lookup: Lookup, values: Sequence[Literal]) -> list[Any]:
         ([Operator.GREATER, Operator.LESS], [(), (0,)]),
     ],
 )
-def test_a_way_leads_to_whoever_is_there(
+def test_a_lookup_finds_the_present_members(
     operators: list[Operator], positions: list[tuple[int, ...]]
 ) -> None:
     chance = random.Random(1)
@@ -67,7 +67,7 @@ def test_a_way_leads_to_whoever_is_there(
         else:
             index.remove(here.pop(chance.randrange(len(here))))
         most = max(most, len(here))
-        # What is compared by order is one subject here.
+        # All thresholds have the same subject here.
         ordered = chance.choice(NUMBERS)
         asked = tuple(
             [ordered if parameter.is_threshold else literal(parameter) for parameter in parameters]
@@ -81,7 +81,7 @@ def test_a_way_leads_to_whoever_is_there(
     assert most > 50
 
 
-def test_a_change_elsewhere_is_none_for_those_who_asked() -> None:
+def test_a_lookup_changes_only_with_its_own_members() -> None:
     index = index_of(Operator.EQUAL, Operator.GREATER)
     here = index.add((b"here", 1.0), Member(()))
     lookup, nobody = index.lookup_for({0: b"here"}), index.lookup_for({0: b"nobody"})
@@ -102,7 +102,7 @@ def test_a_change_elsewhere_is_none_for_those_who_asked() -> None:
     assert nobody.matcher is not None
 
 
-def test_a_part_of_the_key_is_told_of_the_first_and_the_last() -> None:
+def test_a_partial_lookup_changes_with_its_first_and_last_member() -> None:
     index = index_of(Operator.EQUAL, Operator.EQUAL)
     lookup = index.lookup_for({0: b"name"})
     assert lookup.matcher is None
@@ -116,14 +116,14 @@ def test_a_part_of_the_key_is_told_of_the_first_and_the_last() -> None:
     assert lookup.matcher is None and index.version == before + 2
 
 
-def test_nothing_leads_to_what_is_no_number() -> None:
+def test_nan_constants_find_nothing() -> None:
     index = index_of(Operator.NUMBER_EQUAL, Operator.NUMBER_EQUAL)
     lookups = [index.lookup_for({0: NAN}), index.lookup_for({0: NAN, 1: 1.0})]
     index.add((NAN, 1.0), Member(()))
     assert [lookup.matcher for lookup in lookups] == [None, None]
 
 
-def test_nobody_keeps_a_way_that_nobody_has() -> None:
+def test_unreferenced_lookups_are_freed() -> None:
     index = index_of(Operator.EQUAL, Operator.EQUAL)
     for constants in ({0: b"1"}, {0: b"1", 1: b"1"}):
         seen = weakref.ref(index.lookup_for(constants))

@@ -1,4 +1,4 @@
-"""Members that get their numbers in portions, while others come and go."""
+"""Members are numbered in portions while others are added and removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def literals(number: int) -> tuple[Literal, ...]:
 
 
 @pytest.mark.parametrize("portion", [1, 100, 300, 1000, 5000])
-def test_bitmaps_show_exactly_those_that_have_a_number(portion: int) -> None:
+def test_bitmaps_contain_exactly_the_numbered_members(portion: int) -> None:
     chance = random.Random(portion)
     members = TemplateMembers(PARAMETERS)
     here = [members.add(literals(number)) for number in range(2600)]

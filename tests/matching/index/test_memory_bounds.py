@@ -1,4 +1,4 @@
-"""What the index keeps is bounded by its members, whatever values are looked up."""
+"""The memory of the index is limited by its members, for any values that are looked up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def traced() -> Iterator[None]:
         ),
     ],
 )
-def test_a_member_weighs_little_and_leaves_nothing(
+def test_a_member_takes_little_memory_and_frees_it(
     operators: list[Operator], literals: Callable[[int], tuple[Literal, ...]]
 ) -> None:
     count = 2500
@@ -70,7 +70,7 @@ def test_a_member_weighs_little_and_leaves_nothing(
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("operator", list(Operator))
-def test_values_that_nobody_wants_are_not_kept(operator: Operator) -> None:
+def test_looked_up_values_are_not_stored(operator: Operator) -> None:
     parameter = Parameter(operator)
     members = IndexedMembers([parameter, Parameter(Operator.NOT_EQUAL)])
     for at in range(50):
@@ -88,7 +88,7 @@ def test_values_that_nobody_wants_are_not_kept(operator: Operator) -> None:
     assert tracemalloc.get_traced_memory()[0] - start < 2 * MEMO_BYTES + 20_000
 
 
-def test_the_memo_of_contained_texts_is_bounded_and_forgets_what_changed() -> None:
+def test_the_substring_memo_is_bounded_and_cleared_after_changes() -> None:
     substrings = SubstringIndex()
     substrings.add(b"a")
     for at in range(3000):
@@ -104,7 +104,7 @@ def test_the_memo_of_contained_texts_is_bounded_and_forgets_what_changed() -> No
     assert substrings.find_contained(b"ab") == (b"a",)
 
 
-def test_thousands_of_texts_are_not_all_looked_for_in_every_value() -> None:
+def test_a_value_is_not_searched_for_thousands_of_texts() -> None:
     substrings = SubstringIndex()
     texts = [b"text number %d;" % at for at in range(20_000)]
     for text in texts:
@@ -146,7 +146,7 @@ def test_blocks_stay_small_and_few(operator: Operator, distinct: int) -> None:
     assert blocks.unions == [0]
 
 
-def test_taking_out_of_a_bitmap_gives_each_number_once() -> None:
+def test_each_number_of_a_bitmap_is_returned_once() -> None:
     rng = random.Random(3)
     slots = list(range(3000))
     for share in (0, 1, 5, 200, 1500, 2999, 3000):
@@ -156,7 +156,7 @@ def test_taking_out_of_a_bitmap_gives_each_number_once() -> None:
         assert list(iterate_numbers(bits)) == sorted(chosen, reverse=True)
 
 
-def test_a_literal_may_have_one_number_or_all_of_them() -> None:
+def test_a_posting_list_may_have_one_number_or_all() -> None:
     postings = PostingLists()
     for number in range(1024):
         assert postings.add(number, b"x") == (number == 0)
@@ -168,7 +168,7 @@ def test_a_literal_may_have_one_number_or_all_of_them() -> None:
 
 
 @pytest.mark.usefixtures("traced")
-def test_a_dict_gives_its_room_back() -> None:
+def test_a_shrinking_dict_frees_memory() -> None:
     known = ShrinkingDict[int, int]()
     start = tracemalloc.get_traced_memory()[0]
     for number in range(50_000):

@@ -1,4 +1,4 @@
-"""DTDs, valid documents of them and queries about them, all from one seed."""
+"""Random DTDs, valid documents and queries from one seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENVELOPE = (
 
 
 class GeneratedType:
-    """A DTD whose names may be in each other in any way, with a way to write documents of it."""
+    """A DTD whose elements contain each other at random, and a generator of its documents."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -46,7 +46,7 @@ class GeneratedType:
         return "".join(parts).encode()
 
     def payload(self) -> bytes | None:
-        """A valid payload, or None; raises `RecursionError` where chance leads too deep."""
+        """Return a valid payload or None. Raises `RecursionError` if it gets too deep."""
         if self.optional and self.random.random() < 0.3:
             return None
         return self._write(self.random.choice(self.payloads), 0, ' xmlns:p="urn:p"').encode()
@@ -117,7 +117,7 @@ _AXES = (
 
 
 class GeneratedQueries:
-    """Queries that have something to do with those names."""
+    """Random queries that use the same names."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

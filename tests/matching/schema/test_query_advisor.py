@@ -1,4 +1,4 @@
-"""What a subscriber is told of a query when it is taken (X10)."""
+"""Warnings about queries that can never match (X10)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def warnings(types: KnownTypes, query: str, *, returning: bool = False) -> tuple
         "not(//nosuch)",
     ],
 )
-def test_what_some_type_can_produce_is_not_warned_of(types: KnownTypes, query: str) -> None:
+def test_a_query_that_a_type_can_match_gets_no_warning(types: KnownTypes, query: str) -> None:
     assert warnings(types, query) == ()
 
 
@@ -69,14 +69,14 @@ def test_what_some_type_can_produce_is_not_warned_of(types: KnownTypes, query: s
         ("//Param/@nam", "the DTD VOEvent 2.0 has no attribute 'nam' on Param (column 9)"),
         ("/asdi[@type = 'XX']", "the DTD asdi 1.0 says that attribute 'type' of asdi is"),
         ("$Securitylevel = 'secret'", "says that $Securitylevel is 'high', 'low' or 'med'"),
-        ("1 = 2", "lets this comparison never be true (column 3)"),
+        ("1 = 2", "makes this comparison always false (column 3)"),
     ],
 )
-def test_what_no_type_can_produce_is_told_for_the_type_that_was_meant(
+def test_an_unmatchable_query_gets_a_warning_for_the_closest_type(
     types: KnownTypes, query: str, warning: str
 ) -> None:
     (told,) = warnings(types, query)
-    assert told.startswith("no event of the types known here can match: the DTD ")
+    assert told.startswith("no event of the known types can match: the DTD ")
     assert warning in told
 
 
@@ -89,16 +89,16 @@ def test_what_no_type_can_produce_is_told_for_the_type_that_was_meant(
         ("/flight and $VersionNum = '7.5'", "says that $VersionNum is"),
     ],
 )
-def test_a_query_on_a_type_that_was_not_met_is_not_called_unmatchable(
+def test_the_warning_for_an_unknown_type_is_limited(
     types: KnownTypes, query: str, warning: str
 ) -> None:
     (told,) = warnings(types, query)
-    unmet = "those of a type or version that this node has not met may"
-    assert told.startswith(f"no event of the types known here can match, {unmet}: the DTD ")
+    unmet = "but one of an unknown type or version may"
+    assert told.startswith(f"no event of the known types can match, {unmet}: the DTD ")
     assert warning in told
 
 
-def test_a_type_that_turns_up_later_is_looked_at(
+def test_a_type_added_later_is_considered(
     dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd]
 ) -> None:
     advisor = QueryAdvisor(types, undescribed=False)
@@ -109,18 +109,18 @@ def test_a_type_that_turns_up_later_is_looked_at(
     assert advisor.find_warnings(query, False) == ()
 
 
-def test_types_that_no_dtd_describes_are_mentioned_where_they_are_taken(types: KnownTypes) -> None:
+def test_the_warning_mentions_types_without_a_dtd_if_they_are_accepted(types: KnownTypes) -> None:
     advisor = QueryAdvisor(types, undescribed=True)
     (told,) = advisor.find_warnings(parse_query("/nosuch"), False)
-    assert told.endswith(". Events that no DTD describes may")
+    assert told.endswith(". Events without a DTD may match")
 
 
-def test_a_type_that_can_not_be_looked_into_may_match_anything(types: KnownTypes) -> None:
+def test_a_type_without_a_schema_may_match_anything(types: KnownTypes) -> None:
     types._schemas[DtdReference("asdi", "1.0")] = None
     assert warnings(types, "/nosuch") == ()
 
 
-def test_who_returns_is_told_of_what_only_older_versions_match(
+def test_a_returning_subscriber_is_warned_if_only_older_versions_match(
     dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd]
 ) -> None:
     dtds.add(DtdReference("ship", "1.0"), make_dtd(SHIP).text)
@@ -129,21 +129,23 @@ def test_who_returns_is_told_of_what_only_older_versions_match(
     dtds.add(DtdReference("ship", "1.9"), make_dtd(SHIP).text)
     assert warnings(types, "//mast/@height") == ()
     assert warnings(types, "//mast/@height", returning=True) == (
-        "its newest version can not match, though an older one can: the DTD ship 1.10 has no "
+        "the newest version can not match, though an older one can: the DTD ship 1.10 has no "
         "attribute 'height' on mast (column 8)",
     )
     assert warnings(types, "//mast/@length", returning=True) == ()
     assert warnings(types, "/flight/flightleg/speed", returning=True) == ()
 
 
-def test_who_returns_costs_no_schema_of_a_type_with_one_version(types: KnownTypes) -> None:
+def test_a_returning_subscriber_needs_no_schema_of_a_type_with_one_version(
+    types: KnownTypes,
+) -> None:
     assert warnings(types, "/flight/flightleg/speed", returning=True) == ()
     ready = {reference.type for reference in types.references() if types.has_schema(reference)}
     assert "asdi" in {reference.type for reference in types.references()}
     assert ready == {"flight", "event", "VOEvent"}
 
 
-def test_types_of_folders_are_known_and_not_put_into_the_cache(
+def test_types_in_folders_are_known_but_not_cached(
     tmp_path: Path, dtds: DtdCache, make_dtd: Callable[..., Dtd]
 ) -> None:
     ship, broken = DtdReference("ship", "1.0"), DtdReference("broken", "1.0")
@@ -162,7 +164,7 @@ def test_types_of_folders_are_known_and_not_put_into_the_cache(
     assert types.get_schema(broken) is None
 
 
-def test_what_is_remembered_is_bounded(types: KnownTypes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_results_are_bounded(types: KnownTypes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_advisor, "MAX_CACHED", 3)
     monkeypatch.setattr(known_types, "MAX_SCHEMAS", 2)
     advisor = QueryAdvisor(types, undescribed=False)
@@ -180,6 +182,6 @@ def test_too_much_work_over_all_types_means_no_warning(
     assert warnings(types, "/nosuch") == ()
 
 
-def test_a_warning_has_bounds(types: KnownTypes) -> None:
+def test_a_warning_has_a_maximum_length(types: KnownTypes) -> None:
     (told,) = warnings(types, f"/flight/{'x' * 3000}")
     assert len(told) <= query_advisor.MAX_WARNING_LENGTH and re.search("x{80}' in flight", told)

@@ -1,4 +1,4 @@
-"""What is told of a query that can never match: which part can not be, and what was meant."""
+"""Causes of unsatisfiable queries: the failing part and a suggestion."""
 
 from __future__ import annotations
 
@@ -51,36 +51,36 @@ def schema(make_schema: Callable[..., Schema]) -> Schema:
         ("@kind > 3", "attribute 'kind' of flight is 'charter' or 'scheduled' (column 7)"),
         ("$Securitylevel = 'secret'", "$Securitylevel is 'high', 'low' or 'med' (column 16)"),
         ("$VersionNum = '2.0'", "says that $VersionNum is '1.0' (column 13)"),
-        ("$SequenceNumber = 0", "lets this comparison never be true (column 17)"),
+        ("$SequenceNumber = 0", "makes this comparison always false (column 17)"),
         ("count(nosuch) > 0", "has no element 'nosuch' in flight (column 7)"),
         ("contains(nosuch, 'x')", "has no element 'nosuch' in flight (column 10)"),
         ("starts-with(@kind, 'x')", ""),
-        ("count(//id) = 0", "lets this comparison never be true (column 13)"),
-        ("not(id)", "makes what is negated here true of every event (column 1)"),
-        ("not(@kind)", "makes what is negated here true of every event (column 1)"),
-        ("leg[not(speed)]", "makes what is negated here true of every event (column 5)"),
+        ("count(//id) = 0", "makes this comparison always false (column 13)"),
+        ("not(id)", "makes the negated part true of every event (column 1)"),
+        ("not(@kind)", "makes the negated part true of every event (column 1)"),
+        ("leg[not(speed)]", "makes the negated part true of every event (column 5)"),
         ("leg[0]", "has nothing at such a position (column 5)"),
         ("leg[1.5]", "has nothing at such a position (column 5)"),
-        ("leg[position() < 1]", "lets this comparison never be true (column 16)"),
+        ("leg[position() < 1]", "makes this comparison always false (column 16)"),
         ("id and @nosuch", "has no attribute 'nosuch' on flight (column 8)"),
         ("@x or leg/@y", "has no attribute 'y' on leg (column 11)"),
         ("@x | leg/@y", "has no attribute 'y' on leg (column 10)"),
         ("(id | note)[@x]", "has no attribute 'x' on id or note (column 13)"),
-        ("false()", "lets this never be true (column 1)"),
-        ("1 + 1 = 3", "lets this comparison never be true (column 7)"),
+        ("false()", "makes this always false (column 1)"),
+        ("1 + 1 = 3", "makes this comparison always false (column 7)"),
         ("/Mspaces:Event/@id", "has no attribute 'id' on Mspaces:Event (column 16)"),
         ("/Mspaces:Event/flight/leg/spede", "there is 'speed'"),
         ("//Mspaces:StreamId", "has no element 'Mspaces:StreamId' (column 3)"),
         ("/Mspaces:Event//@Liveness = 'lively'", "attribute 'Liveness' of Mspaces:EventType is"),
-        ("//*[local-name() = 'flihgt']", "lets this comparison never be true (column 18)"),
-        ("//*[namespace-uri() = 'urn:w']", "lets this comparison never be true (column 21)"),
-        ("//*[name() = 'far']", "lets this comparison never be true (column 12)"),
+        ("//*[local-name() = 'flihgt']", "makes this comparison always false (column 18)"),
+        ("//*[namespace-uri() = 'urn:w']", "makes this comparison always false (column 21)"),
+        ("//*[name() = 'far']", "makes this comparison always false (column 12)"),
         ("id/following-sibling::leg/x", "has no element 'x' in leg"),
         ("speed/ancestor::nosuch", "has no element 'speed' in flight"),
-        ("string-length(up) > 0", "lets this comparison never be true (column 19)"),
+        ("string-length(up) > 0", "makes this comparison always false (column 19)"),
     ],
 )  # fmt: skip
-def test_an_impossible_query_is_told_why(schema: Schema, query: str, reason: str) -> None:
+def test_an_unsatisfiable_query_has_a_cause(schema: Schema, query: str, reason: str) -> None:
     impossible = check_satisfiability(parse_query(query), schema)
     assert impossible is not None
     assert str(impossible).startswith("the DTD flight 1.0 ")
@@ -107,11 +107,11 @@ def test_an_impossible_query_is_told_why(schema: Schema, query: str, reason: str
         "not(//*[1][self::leg])", "not((up | down)[1][self::up])",
     ],
 )  # fmt: skip
-def test_a_query_that_may_match_is_left_alone(schema: Schema, query: str) -> None:
+def test_a_query_that_may_match_has_no_cause(schema: Schema, query: str) -> None:
     assert check_satisfiability(parse_query(query), schema) is None
 
 
-def test_prefixes_are_the_subscriptions_own(schema: Schema) -> None:
+def test_prefixes_are_those_of_the_subscription(schema: Schema) -> None:
     assert check_satisfiability(parse_query("w:far/id", {"w": "urn:v"}), schema) is None
     assert check_satisfiability(parse_query("w:*", {"w": "urn:v"}), schema) is None
     wrong = check_satisfiability(parse_query("v:far", {"v": "urn:other"}), schema)
@@ -119,7 +119,7 @@ def test_prefixes_are_the_subscriptions_own(schema: Schema) -> None:
     assert "there is 'v:far' in the namespace urn:v" in wrong.reason
 
 
-def test_a_prefix_that_the_document_may_bind_may_mean_anything(
+def test_a_prefix_that_a_document_may_bind_is_unknown(
     make_schema: Callable[..., Schema],
 ) -> None:
     schema = make_schema(
@@ -129,7 +129,7 @@ def test_a_prefix_that_the_document_may_bind_may_mean_anything(
     )
     for uri in ("urn:v", "urn:w"):
         assert check_satisfiability(parse_query("//v:a", {"v": uri}), schema) is None
-    # The default namespace is fixed, but a document need not write it.
+    # The default namespace is fixed, but a document may omit it.
     for query in ("/flight/b", "/f:flight/f:b"):
         assert check_satisfiability(parse_query(query, {"f": "urn:f"}), schema) is None
     assert check_satisfiability(parse_query("//f:b", {"f": "urn:g"}), schema) is not None
@@ -148,18 +148,18 @@ def test_an_event_without_payload_is_the_envelope(make_schema: Callable[..., Sch
     )
     for name in ("flight", "ship"):
         assert check_satisfiability(parse_query(f"/{name}"), either) is None
-    # One payload at most.
+    # An event has at most one payload.
     assert check_satisfiability(parse_query("/flight and /Mspaces:Event/ship"), either) is not None
 
 
-def test_little_room_for_work_means_maybe(schema: Schema) -> None:
+def test_a_low_work_limit_makes_every_query_satisfiable(schema: Schema) -> None:
     query = parse_query("//leg[//nosuch or //*/nosuch]")
     assert check_satisfiability(query, schema) is not None
     found = analyse_query(query, schema, work=20)
     assert (found.unsatisfiable, found.is_complete) == (None, False)
 
 
-def test_elements_that_contain_anything_share_their_places(
+def test_elements_with_any_content_share_their_nodes(
     make_schema: Callable[..., Schema],
 ) -> None:
     schema = make_schema(
@@ -178,7 +178,7 @@ def test_elements_that_contain_anything_share_their_places(
         assert check_satisfiability(parse_query(query), schema) is not None, query
 
 
-def test_a_dense_dtd_shares_places_and_one_beyond_all_bounds_is_not_looked_into(
+def test_a_dense_dtd_shares_nodes_and_a_larger_one_is_not_analysed(
     make_schema: Callable[..., Schema],
 ) -> None:
     def dense(count: int) -> str:

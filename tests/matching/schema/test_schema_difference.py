@@ -1,4 +1,4 @@
-"""What a newer version changes, and what that does to a query (M16)."""
+"""Differences between versions of a type, and their effect on queries (M16)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def between(make_dtd: Callable[..., Dtd]) -> SchemaDifference:
     return compare_versions(make_dtd(OLD), make_dtd(NEW, "2.0"))
 
 
-def test_the_paths_that_came_and_went(between: SchemaDifference) -> None:
+def test_added_and_removed_paths(between: SchemaDifference) -> None:
     assert sort_labels(between.removed) == [
         "/flight/@old",
         "/flight/id/text()",
@@ -61,14 +61,14 @@ def test_the_paths_that_came_and_went(between: SchemaDifference) -> None:
     ]
 
 
-def test_values_and_defaults_that_changed_in_words(between: SchemaDifference) -> None:
+def test_changed_values_and_defaults_in_words(between: SchemaDifference) -> None:
     assert between.changed == {
-        "/flight/@kind": "'cargo' came, 'charter' went, default 'scheduled' became 'cargo'",
+        "/flight/@kind": "'cargo' added, 'charter' removed, default 'scheduled' became 'cargo'",
         "/flight/@unit": "may be any text, default 'kt' became none",
     }
 
 
-def test_recursion_that_comes_is_a_path(make_dtd: Callable[..., Dtd]) -> None:
+def test_new_recursion_is_an_added_path(make_dtd: Callable[..., Dtd]) -> None:
     old = "<!ELEMENT flight (a)><!ELEMENT a (b?)><!ELEMENT b EMPTY>"
     new = old.replace("b EMPTY", "b (a?)")
     between = compare_versions(make_dtd(old), make_dtd(new, "2.0"))
@@ -77,13 +77,13 @@ def test_recursion_that_comes_is_a_path(make_dtd: Callable[..., Dtd]) -> None:
     assert (effect.effect, effect.paths) == (Effect.GAINED, ("/flight/a/b/a",))
 
 
-def test_an_envelope_that_changes_is_told_too(make_dtd: Callable[..., Dtd]) -> None:
+def test_changes_of_the_envelope_are_included(make_dtd: Callable[..., Dtd]) -> None:
     new = OLD + "<!ATTLIST Mspaces:Summary language CDATA #IMPLIED>"
     between = compare_versions(make_dtd(OLD), make_dtd(new, "2.0"))
     assert between.added == {"/Mspaces:Event/Mspaces:Summary/@language"}
 
 
-def test_versions_of_which_one_shares_places_are_compared_by_name(
+def test_versions_are_compared_by_name_if_one_shares_nodes(
     make_dtd: Callable[..., Dtd],
 ) -> None:
     open_one = OLD.replace("<!ELEMENT note (#PCDATA | note)*>", "<!ELEMENT note ANY>")
@@ -122,7 +122,7 @@ def test_versions_of_which_one_shares_places_are_compared_by_name(
         ("/Mspaces:Event/flight/leg/altitude or id", Effect.READS, "/flight/leg/altitude"),
     ],
 )
-def test_what_happens_to_a_query(
+def test_the_effect_on_a_query(
     between: SchemaDifference, query: str, effect: Effect, paths: str
 ) -> None:
     found = find_effect(parse_query(query), between)
@@ -138,7 +138,7 @@ def test_the_reason_names_the_version_that_can_not_match(between: SchemaDifferen
     assert gained.reason.startswith("the DTD flight 1.0 has no attribute 'new'")
 
 
-def test_a_query_that_takes_too_much_work_may_read_all_that_differs(
+def test_a_query_beyond_the_work_limit_reads_all_differences(
     between: SchemaDifference,
 ) -> None:
     found = find_effect(parse_query("/flight/leg/speed > 3"), between, work=3)
@@ -146,7 +146,7 @@ def test_a_query_that_takes_too_much_work_may_read_all_that_differs(
     assert set(found.paths) == between.added | between.removed | between.changed.keys()
 
 
-def test_types_that_are_too_large_do_not_differ(make_dtd: Callable[..., Dtd]) -> None:
+def test_types_that_are_too_large_have_no_differences(make_dtd: Callable[..., Dtd]) -> None:
     payloads = "".join(f"<!ELEMENT p{number} EMPTY>" for number in range(20))
     content = ", (" + "|".join(f"p{number}" for number in range(20)) + ")"
     between = compare_versions(make_dtd(payloads, content=content), make_dtd(OLD, "2.0"))

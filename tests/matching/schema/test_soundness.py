@@ -1,4 +1,4 @@
-"""What is called impossible is so: no valid event matches it, whatever DTD, document and query."""
+"""No valid event matches a query that is called unsatisfiable, for random DTDs and queries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OneType:
 
 
 def load(made: GeneratedType, version: str = "1.0") -> Dtd | None:
-    """The DTD, or None where chance made one that is not deterministic."""
+    """Load the DTD; None if its content models are not deterministic."""
     catalogue = Catalogue.load(shipped_folder())
     try:
         return Dtd.load(DtdReference("made", version), made.text, catalogue.read)
@@ -73,7 +73,7 @@ def queries(random: Random) -> list[Query]:
 
 
 def matching(dtd: Dtd, wanted: list[Query], events: list[bytes]) -> list[set[Query]]:
-    """For each event the queries that it matches, as lxml says."""
+    """Return for each event the queries that match it by lxml."""
     matcher = ReferenceMatcher(OneType(dtd), lambda: 0.0)  # type: ignore[arg-type]
     numbers = {matcher.subscribe(EVERYTHING, query): query for query in wanted}
     found = []
@@ -84,7 +84,7 @@ def matching(dtd: Dtd, wanted: list[Query], events: list[bytes]) -> list[set[Que
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))
-def test_no_valid_event_matches_what_is_called_impossible(
+def test_no_valid_event_matches_an_unsatisfiable_query(
     seed: int, make_event: Callable[..., bytes]
 ) -> None:
     impossible = possible = matched = 0
@@ -105,12 +105,12 @@ def test_no_valid_event_matches_what_is_called_impossible(
                 raise AssertionError(f"seed {each}: {query.text} matches, though {reason}")
         impossible += len(called)
         possible += len(wanted) - len(called)
-    # It must not hold because nothing is ever called impossible, or nothing ever matches.
+    # The test is worthless if no query is unsatisfiable or none matches.
     assert impossible > possible / 10 and matched > 0
 
 
 @pytest.mark.parametrize("seed", seeds(2, 4))
-def test_little_work_makes_no_query_impossible_that_much_work_does_not(seed: int) -> None:
+def test_a_lower_work_limit_makes_no_further_query_unsatisfiable(seed: int) -> None:
     for each in range(10 * seed, 10 * seed + 10):
         dtd = load(GeneratedType(each))
         if dtd is None:
@@ -127,11 +127,12 @@ def test_little_work_makes_no_query_impossible_that_much_work_does_not(seed: int
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6))
-def test_an_unaffected_query_says_the_same_of_a_document_that_is_valid_in_both_versions(
+def test_an_unaffected_query_matches_alike_in_both_versions(
     seed: int, make_event: Callable[..., bytes]
 ) -> None:
-    """The new version has other attributes on one element: whoever reads none of them matches as
-    before, with the new defaults too."""
+    """The new version has other attributes on one element. A query that reads none of them matches
+    as before, also with the new defaults.
+    """
     compared = 0
     for each in range(10 * seed, 10 * seed + 10):
         old, new = GeneratedType(each), GeneratedType(each)
