@@ -1,1 +1,1 @@
-"""Profiles: what nodes and units want, told to all who may have it (Mspaces M42, G7, G13)."""
+"""Interest of nodes and units, published to all possible senders (Mspaces M42, G7, G13)."""

@@ -1,4 +1,4 @@
-"""What others want: the wants in the tables of nodes and units, by who wrote them."""
+"""Interest of other nodes and units, by the author of its table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROFILE, SUMMARY = "profile", "summary"
 
 
 class Contributor(NamedTuple):
-    """Who contributes to the wants of a unit: `scope` is that unit."""
+    """Author of a table in the unit `scope`."""
 
     scope: UnitPath
     author: str
@@ -33,24 +33,22 @@ class Contributor(NamedTuple):
 
 @attrs.define(eq=False)
 class Contribution:
-    """The wants of one table, and up to which version everybody in its scope has them."""
+    """Interest in one table, and the version that all nodes in its scope have."""
 
     interests: dict[str, StreamInterest] = attrs.field(factory=dict)
     settled: tuple[int, int] = (0, 0)
 
 
 class ContributionChange(NamedTuple):
-    """What became different in a contribution."""
-
     contributor: Contributor
     added: Mapping[str, StreamInterest]
     removed: Mapping[str, StreamInterest]
     is_settled: bool
-    """Whether it is settled at a newer version."""
+    """True if a newer version is settled."""
 
 
 class Contributions:
-    """All contributions that this node knows, its own among them, and where they call events to."""
+    """All known contributions, including own ones, and the destinations that they stand for."""
 
     def __init__(self, cluster: UnitPath, node: str) -> None:
         self._cluster, self._node = cluster, node
@@ -58,10 +56,8 @@ class Contributions:
         self._scopes: dict[TableKey, UnitPath] = {}
         self._uses: dict[tuple[Destination, StreamInterest], int] = {}
         self.bad_entries = 0
-        """How many entries were no wants."""
 
     def of_unit(self, scope: UnitPath) -> Iterator[tuple[Contributor, Contribution]]:
-        """Who contributes to the wants of a unit, and what."""
         for key, contribution in self.by_table.items():
             if self._scopes[key] == scope:
                 yield Contributor(scope, key.author), contribution
@@ -74,7 +70,6 @@ class Contributions:
         *,
         is_removed: bool = False,
     ) -> tuple[ContributionChange | None, list[InterestEffect]]:
-        """A table of wants changed."""
         destination = self._destination(key, scope)
         if destination is None:
             self.bad_entries += 1
@@ -106,7 +101,7 @@ class Contributions:
         ), effects
 
     def _destination(self, key: TableKey, scope: UnitPath) -> Destination | None:
-        """Where events for these wants go; None if the table is not what it says."""
+        """None for an invalid table."""
         if key.kind == PROFILE:
             return key.author if key.subject == key.author and scope == self._cluster else None
         try:
@@ -126,7 +121,7 @@ class Contributions:
         added: Mapping[str, StreamInterest],
         removed: Mapping[str, StreamInterest],
     ) -> Iterator[InterestAdded | InterestRemoved]:
-        """First what is wanted, so that nothing is missed in between."""
+        """Yield additions before removals, so that no event is missed in between."""
         for interest in added.values():
             count = self._uses.get((destination, interest), 0)
             self._uses[destination, interest] = count + 1
@@ -148,7 +143,6 @@ def _advance_settled(contribution: Contribution, value: Value | None) -> bool:
 
 
 def parse_version(value: Value | None) -> tuple[int, int] | None:
-    """(incarnation, version) as another node wrote it; None if it is none."""
     if isinstance(value, tuple) and len(value) == 2 and all(type(each) is int for each in value):
         return (value[0], value[1])
     return None

@@ -1,8 +1,8 @@
-"""What nodes want, told to those who send it: a sans-I/O core on top of tables.
+"""Exchange of interest between nodes: a sans-I/O core on top of tables.
 
-Mspaces M42, G7, G13; `docs/protocols/tables.md` tells how a want comes to flow. Everything that
-goes into or comes out of `Tables` passes through `apply`; what it returns is done in order, before
-the next call. The node itself matches against its own wants: it does that before `want` is called.
+Mspaces M42, G7, G13; `docs/protocols/tables.md` describes when interest becomes active. All effects
+of `Tables` pass through `apply_effects`. The caller applies its results in order before the next
+call. The node must match events against its own interest before it calls `add_interest`.
 """
 
 from __future__ import annotations
@@ -40,45 +40,44 @@ FLOWING = "flowing"
 
 
 class InterestExchange:
-    """The own wants, the wants of others, and the summaries of the units that this node leads."""
+    """Own interest, interest of others, and summaries of the units that this node leads."""
 
     def __init__(self, tables: Tables, max_queries: int = MAX_QUERIES) -> None:
         self._tables = tables
         self._node, self._cluster = tables.address.node, tables.address.unit
         self._max_queries = max_queries
-        #: The own cluster and what it is in, from below; the last is the whole network.
+        #: The own cluster and the units around it, from below; the last is the whole network.
         self._units = tuple(enclosing_units(self._cluster))
         self._own_profile = OwnProfile(max_queries)
         self._contributions = Contributions(self._cluster, self._node)
         self._leading: set[UnitPath] = set()
         self._summaries: dict[UnitPath, Summary] = {}
         self._may_advance = False
-        """Whether something has changed that may let a climb move."""
+        """True if a change may let a propagation advance."""
 
     @property
     def bad_entries(self) -> int:
-        """How many entries of others were no wants."""
         return self._contributions.bad_entries
 
-    # ------------------------------------------------------------------------- the node's calls
+    # ------------------------------------------------------------------------- own interest
 
     def add_interest(
         self, key: Hashable, pattern: StreamPattern, query: Query, now: float
     ) -> list[InterestEffect]:
-        """Somebody here wants something. `ValueError` if the key wants something already."""
+        """Add own interest. Raises `ValueError` for a used key."""
         return (
             [InterestActive(key, {})] if self._own_profile.add_interest(key, pattern, query) else []
         )
 
     def remove_interest(self, key: Hashable, now: float) -> list[InterestEffect]:
-        """Who had this key does not want it any more. `KeyError` if there is none."""
+        """Remove own interest. Raises `KeyError` for an unknown key."""
         self._own_profile.remove_interest(key)
         return []
 
     def set_leadership(self, unit: UnitPath, leads: bool, now: float) -> list[InterestEffect]:
-        """This node is, or is not, the leader of a unit that it is in: as the map says.
+        """Set whether the map makes this node the leader of a unit that contains it.
 
-        Its summary goes on until a new leader's covers as much.
+        A former leader's summary stays until a new leader's summary covers it.
         """
         if unit not in self._units:
             raise ValueError(f"{unit_text(unit)!r} does not contain {self._tables.address}")
@@ -96,7 +95,7 @@ class InterestExchange:
         return list(self._publish_term(unit, now))
 
     def apply_effects(self, effects: Iterable[TablesEffect], now: float) -> list[InterestEffect]:
-        """What follows from effects of the tables; those that are not for profiles stay."""
+        """Apply effects of the tables, and return unrelated ones unchanged."""
         done: list[InterestEffect] = []
         queue = deque(effects)
         while queue:
@@ -124,15 +123,14 @@ class InterestExchange:
     # ------------------------------------------------------------------------- time
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` must be called: at once where something is to be published, so
-        that what changes in one turn is published together."""
+        """Return when to call `handle_timeout`: 0 with unpublished changes. So changes of one
+        reactor turn are published together."""
         waiting = self._own_profile.has_changes or any(
             s.has_changes for s in self._summaries.values()
         )
         return 0.0 if waiting else None
 
     def handle_timeout(self, now: float) -> list[InterestEffect]:
-        """Publish what changed."""
         effects: list[TablesEffect] = []
         if self._own_profile.has_changes:
             effects += self._publish_profile(now)
@@ -161,7 +159,6 @@ class InterestExchange:
         return self._publish_settled(PROFILE, self._node, self._cluster, echoed.version, now)
 
     def _advance_propagations(self) -> list[InterestEffect]:
-        """Move all climbs as far up as the leaders' tables allow."""
         effects: list[InterestEffect] = []
         for propagation in list(self._own_profile.propagations):
             if propagation.level and not self._has_leader_table(
@@ -186,14 +183,14 @@ class InterestExchange:
         return any(leader == author for leader, _ in self._leader_tables(self._units[level]))
 
     def _leader_tables(self, unit: UnitPath) -> list[tuple[str, dict[str, Value]]]:
-        """What leaders of a unit say of its members; old leaders too, while they have a summary."""
+        """Return the `flowing` tables of a unit, also of former leaders that have a summary."""
         return [
             (key.author, dict(table))
             for key, table in self._tables.items(FLOWING)
             if key.subject == unit_text(unit)
         ]
 
-    # ------------------------------------------------------------------------- others
+    # ------------------------------------------------------------------------- interest of others
 
     def _apply_table(self, effect: TableChanged) -> list[InterestEffect]:
         change, effects = self._contributions.apply_change(
@@ -217,7 +214,7 @@ class InterestExchange:
         return effects
 
     def _finish_summary_echo(self, echoed: TableEchoed, now: float) -> list[TablesEffect]:
-        """The scope above has the summary: tell it to the members, and to the leader above."""
+        """Publish to members and the leader above that the scope above has the summary."""
         text = echoed.key.subject
         summary = next((s for s in self._summaries.values() if unit_text(s.unit) == text), None)
         if summary is None or not summary.mark_echoed(echoed.version):
@@ -236,7 +233,8 @@ class InterestExchange:
         return effects
 
     def _withdraw_replaced(self, now: float) -> list[InterestEffect]:
-        """Withdraw what a later leader says as well: the last one stays, whoever leads."""
+        """Withdraw summaries that a later leader covers. The last one stays without a leader,
+        too."""
         effects: list[TablesEffect] = []
         for unit in [unit for unit in self._summaries if unit not in self._leading]:
             covered = self._summaries[unit].current_coverage()
@@ -250,7 +248,8 @@ class InterestExchange:
         return list(effects)
 
     def _raise_terms(self, now: float) -> list[TablesEffect]:
-        """Come after one who leads no more, so that it may retire. Two who lead do not race."""
+        """Raise the own term above former leaders, so that they can withdraw. Present leaders do
+        not compete."""
         effects: list[TablesEffect] = []
         for unit in self._leading:
             summary = self._summaries[unit]
@@ -266,7 +265,7 @@ class InterestExchange:
         return effects
 
     def _publish_term(self, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """Once there is something to say to the members; else it goes with that."""
+        """Publish the term in an existing `flowing` table. A new one contains it anyway."""
         key = TableKey(FLOWING, unit_text(unit), self._node)
         if unit not in self._summaries or not self._tables.get(key):
             return []
@@ -295,7 +294,7 @@ class InterestExchange:
         *,
         echo: bool,
     ) -> tuple[int, list[TablesEffect]]:
-        """Publish, and be a member of the own unit as everybody else."""
+        """Publish a table, and apply the change as the own unit's member."""
         version, effects = self._tables.publish(kind, subject, scope, changes, now, echo=echo)
         change, _ = self._contributions.apply_change(
             TableKey(kind, subject, self._node), scope, changes
@@ -306,13 +305,13 @@ class InterestExchange:
     def _publish_settled(
         self, kind: str, subject: str, scope: UnitPath, version: int, now: float
     ) -> list[TablesEffect]:
-        """Say up to where everybody in the scope has a table: its leader may go on with that."""
+        """Publish that all nodes in the scope have this version. The leader can then cover it."""
         settled = {SETTLED_KEY: (self._tables.incarnation, version)}
         return self._publish(kind, subject, scope, dict(settled), now, echo=False)[1]
 
 
 def _covers_all(table: dict[str, Value], covered: dict[str, tuple[int, int]]) -> bool:
-    """Whether a leader's flowing table says as much as another one covers."""
+    """Return True if a leader's `flowing` table covers these versions."""
     for author, own_version in covered.items():
         entry = parse_covered(table.get(author))
         if entry is None or entry[0] < own_version:

@@ -1,4 +1,4 @@
-"""What the profiles' core tells the node, beside the effects of tables."""
+"""Effects that the exchange of interest returns, besides those of tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from broker.cluster.address import UnitPath
 from broker.cluster.tables.effects import TablesEffect
 from broker.matching.covering.stream_interest import StreamInterest
 
-#: Where events go: a node of the own cluster by its name, or a far unit.
+#: A node of the own cluster by its name, or a far unit.
 Destination: TypeAlias = str | UnitPath
 
 
 @attrs.frozen
 class InterestAdded:
-    """A destination wants this now: match events against it from here on."""
+    """Match events against this destination's interest from now on."""
 
     destination: Destination
     id: str
@@ -26,18 +26,16 @@ class InterestAdded:
 
 @attrs.frozen
 class InterestRemoved:
-    """A destination does not want this any more."""
-
     destination: Destination
     id: str
 
 
 @attrs.frozen
 class InterestActive:
-    """After the cuts no event that the key wants is missed.
+    """From the cuts on, all events that match the key's interest are sent here.
 
-    An origin that is not in `cuts` was not reachable, or, if `cuts` is empty, everything flowed
-    already: then this node's own positions are the cut.
+    An origin without a cut was unreachable. Without any cuts, active interest covered it already:
+    then the node's own positions are the cuts.
     """
 
     key: Hashable
@@ -46,9 +44,9 @@ class InterestActive:
 
 @attrs.frozen
 class BadInterest:
-    """An author's table has an entry that is no want; it was replaced by a wider one.
+    """An author's table has an invalid entry, which was widened.
 
-    Said once for each such entry, for the log.
+    Returned once for each such entry, for the log.
     """
 
     author: str

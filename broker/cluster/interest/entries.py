@@ -1,4 +1,4 @@
-"""Wants as entries of tables: an id made of what is wanted, and how it is written."""
+"""Interest as entries of tables: a content-based id, and the encoded value."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import parse_query
 
-#: The entry that says up to which version the others are known to everybody in the scope.
+#: Entry with the version that all nodes in the scope have.
 SETTLED_KEY = ""
-#: Two wants have one id with a chance of 2 to the -96.
+#: Two ids collide with a probability of 2 to the -96.
 _ID_BYTES = 12
-#: Longer wants are not told, but wider ones, in bytes: 1000 of them fit into a table.
+#: Longer interest is widened, in bytes: 1000 of this size fit into a table.
 _MAX_BYTES = 3500
-#: Wants that are read again without being parsed.
+#: Cached results of parsing.
 _CACHE_SIZE = 8192
 
 
 def encode_interest(interest: StreamInterest) -> Value:
-    """A want as the value of an entry: pattern, query, namespaces. A long query is `true()`."""
+    """Return the entry: pattern, query, namespaces. A long query becomes `true()`."""
     value = _interest_fields(interest)
     return (
         value if len(msgpack.packb(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
@@ -38,7 +38,7 @@ def _interest_fields(interest: StreamInterest) -> Value:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def interest_id(interest: StreamInterest) -> str:
-    """The same for equal wants, on all nodes."""
+    """Equal on all nodes."""
     packed = msgpack.packb(_interest_fields(interest))
     return hashlib.blake2b(packed, digest_size=_ID_BYTES).hexdigest()
 
@@ -61,13 +61,13 @@ def _check_fields(value: Any) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     pattern, text, namespaces = value
     pairs = tuple((prefix, uri) for prefix, uri in namespaces)
     if not all(type(each) is str for each in (pattern, text, *sum(pairs, ()))):
-        raise TypeError("a want is written in text")
+        raise TypeError("interest must consist of text")
     return pattern, text, pairs
 
 
 def decode_interest(value: Value) -> tuple[StreamInterest, str]:
-    """The want that another node wrote, and what is wrong with it (empty if nothing).
+    """Return the interest in another node's entry, and an error text (empty if valid).
 
-    Never narrower than it can have been meant: a bad query is `true()`, a bad pattern is `>`.
+    It is never narrower than intended: a bad query becomes `true()`, a bad pattern `>`.
     """
     return _decode(value)

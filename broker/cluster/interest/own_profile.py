@@ -1,4 +1,4 @@
-"""What this node wants itself: the fewest queries that say so, and which of its keys flow."""
+"""The node's own profile: the smallest union of its interest, and the keys that are active."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 from broker.matching.covering.stream_interest import CoverNode, StreamInterest
 from broker.matching.query.query import Query
 
-#: Versions of the profile that are followed each; of more, later ones stand for the earliest.
+#: Followed versions of the profile. Beyond it, a later one replaces the earliest.
 _MAX_PROPAGATIONS = 64
 
 
 class OwnProfile:
-    """The own profile between two publications, and the climbs of those before."""
+    """Own interest since the last publication, and the propagations of earlier ones."""
 
     def __init__(self, max_queries: int) -> None:
         self._union = InterestUnion(max_queries)
         self._nodes: dict[StreamInterest, CoverNode] = {}
-        """What covers what, of the same."""
+        """Cover tests for the same interest."""
         self._published: dict[StreamInterest, Propagation | None] = {}
-        """What the profile has, or will have when it is published; None: it flows."""
+        """Published interest, or interest to be published; None: active."""
         self._propagation_of: dict[Hashable, Propagation] = {}
         self._next: Propagation | None = None
         self.changes: dict[str, Value | None] = {}
-        """What is to be published."""
+        """To be published."""
         self.propagations: list[Propagation] = []
-        """All that were published and have not arrived."""
+        """Published versions that are not active yet."""
 
     @property
     def has_changes(self) -> bool:
-        """Whether the profile is to be published."""
         return bool(self.changes) or self._next is not None
 
     def add_interest(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """Somebody wants something; whether it flows already. `ValueError` if the key is used."""
+        """Add interest. Return True if it is active already. Raises `ValueError` for a used key."""
         delta = self._union.add(key, pattern, query)
         propagation = self._propagation_for(StreamInterest(pattern, query))
         self._apply_delta(delta)
@@ -48,14 +47,14 @@ class OwnProfile:
         return propagation is None
 
     def remove_interest(self, key: Hashable) -> None:
-        """Who had this key does not want it any more. `KeyError` if there is none."""
+        """Remove interest. Raises `KeyError` for an unknown key."""
         self._apply_delta(self._union.remove(key))
         propagation = self._propagation_of.pop(key, None)
         if propagation is not None:
             propagation.keys.discard(key)
 
     def mark_published(self) -> Propagation | None:
-        """All changes are published now; the climb that begins with it, if any."""
+        """Return the new propagation, if any."""
         self.changes = {}
         propagation, self._next = self._next, None
         if propagation is not None:
@@ -65,7 +64,7 @@ class OwnProfile:
         return propagation
 
     def _merge(self, older: Propagation, newer: Propagation) -> None:
-        """What a newer version's arrival proves holds for an older one too."""
+        """Merge an older propagation: a newer version's success proves the older one."""
         newer.keys |= older.keys
         self._propagation_of.update(dict.fromkeys(older.keys, newer))
         for interest, propagation in self._published.items():
@@ -73,7 +72,7 @@ class OwnProfile:
                 self._published[interest] = newer
 
     def complete(self, propagation: Propagation) -> set[Hashable]:
-        """It flows. The keys that waited for it."""
+        """Return the keys of a propagation that is active now."""
         self.propagations.remove(propagation)
         for interest, awaited in self._published.items():
             if awaited is propagation:
@@ -83,8 +82,11 @@ class OwnProfile:
         return propagation.keys
 
     def _apply_delta(self, delta: InterestDelta) -> None:
-        """What was covered before flows, or climbs, as what covered it: in every later version of
-        the profile something covers it too."""
+        """Apply a change of the union.
+
+        Newly sent interest inherits the state of the interest that covered it. Each later version
+        of the profile also covers it.
+        """
         propagations = {interest: self._propagation_for(interest) for interest in delta.announce}
         for interest in delta.withdraw:
             del self._published[interest], self._nodes[interest]
@@ -94,7 +96,7 @@ class OwnProfile:
             self.changes[interest_id(interest)] = encode_interest(interest)
 
     def _propagation_for(self, interest: StreamInterest) -> Propagation | None:
-        """Whose arrival makes the want flow; None if it flows already."""
+        """None if the interest is active."""
         if interest in self._published:
             return self._published[interest]
         node = CoverNode(interest)

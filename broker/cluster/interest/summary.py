@@ -1,4 +1,4 @@
-"""What a unit wants as a whole: the union that its leader keeps, and what of it is echoed."""
+"""Summary of a unit's interest: the leader's union, and the part of it that is echoed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from broker.cluster.messages import Value
 from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 
 Version = tuple[int, int]
-#: Summaries under way of which it is known what they cover.
+#: Published versions with stored coverage.
 _MAX_AWAITED = 64
 
 
 class Summary:
-    """A leader's summary of one unit. It begins with all that the members want."""
+    """A leader's summary of one unit, initially of all its members' interest."""
 
     def __init__(self, unit: UnitPath, members: Contributions, max_queries: int) -> None:
         self.unit = unit
         self._contributions = members
         self._union = InterestUnion(max_queries)
         self.term = 0
-        """Leaders of a unit count up: a later one's summary stands in for an earlier one's."""
+        """Terms of a unit's leaders ascend. A later leader's summary replaces an earlier one's."""
         self._awaited: dict[int, dict[str, Version]] = {}
         self.changes: dict[str, Value | None] = {}
-        """What is to be published."""
+        """To be published."""
         self.needs_echo = True
-        """Whether the next publication is to be echoed: it covers more, or members are settled."""
+        """True if the next publication needs an echo: it covers more, or members are settled."""
         self.covered: dict[str, Version] = {}
-        """By member: the version of its wants that the echoed summary covers."""
+        """By member: the version of its interest that the echoed summary covers."""
         for member, contribution in members.of_unit(unit):
             for entry, interest in contribution.interests.items():
                 self._apply_delta(
@@ -37,11 +37,9 @@ class Summary:
 
     @property
     def has_changes(self) -> bool:
-        """Whether the summary is to be published."""
         return bool(self.changes) or self.needs_echo
 
     def apply_change(self, change: ContributionChange) -> None:
-        """A member's wants changed; it is one of this unit."""
         for entry in change.removed.keys() & change.added.keys():
             self._apply_delta(self._union.remove((change.contributor, entry)))
         for entry, interest in change.added.items():
@@ -60,7 +58,7 @@ class Summary:
             self.needs_echo = True
 
     def mark_published(self, version: int) -> None:
-        """All changes are published, in this version; its echo proves what is settled now."""
+        """Record the published version. Its echo proves the versions that are settled now."""
         self.changes = {}
         if self.needs_echo:
             self._awaited[version] = {
@@ -73,12 +71,12 @@ class Summary:
         self.needs_echo = False
 
     def current_coverage(self) -> dict[str, Version]:
-        """What is covered of those who are members still."""
+        """Without former members."""
         present = {member.author for member, _ in self._contributions.of_unit(self.unit)}
         return {author: version for author, version in self.covered.items() if author in present}
 
     def mark_echoed(self, version: int) -> bool:
-        """The scope above has this version; whether that tells anything new."""
+        """Record that the scope above has this version. Return True if that covers more."""
         proven = [number for number in self._awaited if number <= version]
         if not proven:
             return False

@@ -1,4 +1,4 @@
-"""The own cluster as its nodes' tables tell it: who is in it, and which of them are linked."""
+"""Graph of the own cluster: its nodes and their links."""
 
 from __future__ import annotations
 
@@ -13,41 +13,36 @@ from broker.cluster.map.entries import MAX_COST, SELF, NodeLink, parse_link_key,
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
-#: More nodes one cluster does not have, and more links no table tells of: they are refused.
+#: Nodes of a cluster, and links of a node; more are rejected.
 MAX_NODES = 1024
-#: Comes on top of an edge's cost where one end is about to leave (Q17): above any way around.
+#: Extra cost of an edge with a draining end (Q17): higher than any detour.
 DRAINING_COST = MAX_COST * MAX_NODES
 
 
 @attrs.define
 class _NodeTable:
-    """What one node tells of itself."""
-
     node: NodeDescriptor | None = None
     links: dict[str, NodeLink] = attrs.field(factory=dict)
 
 
 class ClusterGraph:
-    """The nodes of one cluster and the edges between them."""
-
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
         self._tables: dict[str, _NodeTable] = {}
-        #: Whose edges are to be found anew when somebody asks.
+        #: Nodes with changed edges, recomputed in `graph`.
         self._stale: set[str] = set()
         self._graph: Graph = {}
         self._origins: dict[str, Address] | None = None
 
     def remove_author(self, node: str) -> None:
-        """The node's table is gone."""
         table = self._tables.pop(node, None)
         if table:
             self._invalidate(node, *table.links)
 
     def set_entry(self, node: str, entry: str, value: Any) -> None:
-        """One entry of the node's table is new, other, or removed (None).
+        """Set an entry of the node's table, or remove it (None).
 
-        `ProtocolError` if it can not be taken; then it counts as removed.
+        Raises `ProtocolError` for an invalid value; the entry is removed then.
         """
         table = self._tables.get(node)
         if table is None:
@@ -68,9 +63,9 @@ class ClusterGraph:
                 table.links[far] = parse_node_link(value)
 
     def graph(self) -> Graph:
-        """The edges that both ends tell of, as far as both are described.
+        """Return the edges that both ends report, between described nodes.
 
-        Another object after a change: what was got before stays as it is.
+        A change creates a new object: earlier results stay as they are.
         """
         if self._stale:
             rows = {**self._graph, **{name: self._edges(name) for name in self._stale}}
@@ -79,28 +74,26 @@ class ClusterGraph:
         return self._graph
 
     def members(self) -> Mapping[str, NodeDescriptor]:
-        """All nodes that are described, reachable or not."""
+        """Described nodes, reachable or not."""
         return {name: table.node for name, table in self._tables.items() if table.node}
 
     def node_of_origin(self, origin: str) -> Address | None:
-        """The node whose log is `origin`; of several, which is a mistake, the smallest name."""
+        """Return the node with this log. Several should not exist: then the smallest name."""
         if self._origins is None:
             members = sorted(self.members().items(), reverse=True)
             self._origins = {node.origin: node.address for _name, node in members}
         return self._origins.get(origin)
 
     def link_counts(self) -> Mapping[str, int]:
-        """How many links each node tells of."""
         return {name: len(table.links) for name, table in self._tables.items()}
 
     def entry_count(self) -> int:
-        """How much is kept: descriptions and ends of links."""
         return sum(len(table.links) + bool(table.node) for table in self._tables.values())
 
     def _parse_descriptor(self, name: str, value: Any) -> NodeDescriptor:
         node = NodeDescriptor.from_plain(value)
         if node.address != Address(self._unit, name):
-            raise ProtocolError(f"{name} describes itself as {node.address}")
+            raise ProtocolError(f"the descriptor of {name} has the address {node.address}")
         return node
 
     def _invalidate(self, *names: str) -> None:

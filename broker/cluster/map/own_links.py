@@ -1,4 +1,4 @@
-"""What a node has to publish of itself: its description, and its end of each of its links."""
+"""Tables about this node: its descriptor, and its end of each link."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from broker.cluster.map.entries import LINK, MAX_COST, NODE, PROCESS, SELF, UNIT
 
 @attrs.frozen
 class Publication:
-    """Changes of a table that this node is the author of; None removes an entry.
+    """Changes of a table that this node writes; None removes an entry.
 
-    They are given to the tables, to be flooded, and to the node's own map.
+    They go to the tables, for flooding, and to the node's own map.
     """
 
     kind: str
@@ -27,8 +27,6 @@ class Publication:
 
 @attrs.frozen
 class _Link:
-    """A link that is up."""
-
     far: NodeDescriptor
     transport: str
     cost: int
@@ -36,14 +34,12 @@ class _Link:
 
 
 class OwnLinks:
-    """The node's links as they come and go, and what that changes in its tables."""
-
     def __init__(self, node: NodeDescriptor) -> None:
         self._node = node
         self._up: dict[str, _Link] = {}
 
     def set_node(self, node: NodeDescriptor) -> list[Publication]:
-        """The node is, or has become, what `node` says. To be called once at the start, too."""
+        """Publish the node's descriptor. Call it at the start, and after each change."""
         self._node = node
         publication = Publication(NODE, node.name, node.address.unit, {SELF: node.to_plain()})
         far = [link for link in self._up.values() if link.far.address.unit != node.address.unit]
@@ -52,16 +48,15 @@ class OwnLinks:
     def add_link(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int
     ) -> list[Publication]:
-        """A link is up, or is now other than before.
+        """Publish a link that is up or has changed.
 
-        `cost` is at least 1 and at most `MAX_COST`. `clearance` is what the link itself is cleared
-        for; no more passes than both nodes are cleared for.
+        `cost` is 1 to `MAX_COST`. `clearance` is that of the link; the published clearance is also
+        limited by both nodes.
         """
         link = self._up[far.name] = _Link(far, transport, cost, clearance)
         return self._publications(link, up=True)
 
     def remove_link(self, name: str) -> list[Publication]:
-        """The link to the node of this name is down."""
         link = self._up.pop(name, None)
         return self._publications(link, up=False) if link else []
 
@@ -79,7 +74,7 @@ class OwnLinks:
                 far_unit=far.address.unit[len(context)],
                 own=own.address,
                 far=far.address,
-                # Others can not see whether this node is about to leave (Q17).
+                # Other units can not see whether this node is draining (Q17).
                 cost=MAX_COST if own.draining or far.draining else link.cost,
                 clearance=min(link.clearance, own.clearance, far.clearance),
                 endpoint=far.tcp,

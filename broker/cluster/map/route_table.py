@@ -1,9 +1,9 @@
-"""Shortest ways through the contexts of a node, found when asked for and kept until a change.
+"""Shortest routes through the contexts of a node, computed on request and cached until a change.
 
-A way to another unit leads over the units of the context in which it parts from the own one. To
-the first of them one gets by the nearest gateway: nearest by the way between units in the largest
-context first, then in the next smaller one, and last between the nodes of the own cluster. Equal
-ones are told apart by name. Every node on the way so decides alike, and each hop shortens it.
+A route to another unit crosses the units of the context where it diverges from the own one. It
+leaves by the nearest gateway to the first of them. Nearness compares the largest context first,
+then the smaller ones, last the own cluster. Names decide between equal ones. All nodes of the route
+so decide alike, and each hop shortens it.
 """
 
 from __future__ import annotations
@@ -16,31 +16,29 @@ from broker.cluster.map.entries import UnitLink
 from broker.cluster.map.shortest_paths import Graph, Routes, find_routes
 from broker.cluster.map.unit_graph import UnitGraph
 
-#: The source's own edges that can be used: (neighbouring vertex, cost).
+#: Usable edges of the source: (neighbouring vertex, cost).
 _Exits = tuple[tuple[str, int], ...]
 
 
 class RouteTable:
-    """From the node `address`, over what `near` and the contexts `far` (by depth) tell."""
-
     def __init__(self, address: Address, near: ClusterGraph, far: Sequence[UnitGraph]) -> None:
         self._node = address.node
         self._unit = address.unit
         self._cluster = near
         self._contexts = far
-        #: By (depth, rank): what holds until the next change.
+        #: By (depth, rank): valid until the next change.
         self._routes: dict[tuple[int, int], Routes] = {}
         self._hops: dict[tuple[int, str, int], str | None] = {}
-        #: By (depth, rank): what was found for which graph and exits; most changes touch neither.
+        #: By (depth, rank): last result with its graph and exits. Most changes affect neither.
         self._found: dict[tuple[int, int], tuple[Graph, _Exits, Routes]] = {}
 
     def invalidate(self) -> None:
-        """The tables have changed."""
         self._routes.clear()
         self._hops.clear()
 
     def routes_at(self, depth: int, rank: int) -> Routes:
-        """The ways in the context at `depth`; at the cluster's depth those between nodes."""
+        """Return the routes in the context at `depth`; at the cluster's depth, between its
+        nodes."""
         known = self._routes.get((depth, rank))
         if known is not None:
             return known
@@ -60,14 +58,14 @@ class RouteTable:
         return found
 
     def hop_to_node(self, node: str, rank: int) -> str | None:
-        """The next hop to a node of the own cluster."""
+        """To a node of the own cluster."""
         route = self.routes_at(len(self._unit), rank).get(node)
         return route and route.first
 
     def hop_to_unit(self, depth: int, child: str, rank: int) -> str | None:
-        """The next hop to another child of the context at `depth`."""
+        """Return the next hop to another child of the context at `depth`."""
         key = (depth, child, rank)
-        # Only what can be reached is kept: strangers' names must not fill the memory.
+        # Cache reachable units only: unknown names must not fill the memory.
         if key in self._hops:
             return self._hops[key]
         route = self.routes_at(depth, rank).get(child)
@@ -77,7 +75,7 @@ class RouteTable:
         return hop
 
     def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
-        """The next hop out of the own child of the context at `depth`, over to `far_unit`."""
+        """Return the next hop out of the own child of the context at `depth`, to `far_unit`."""
         links = [
             link
             for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
@@ -103,7 +101,7 @@ class RouteTable:
         )
 
     def _own_unit_edges(self, depth: int, rank: int) -> _Exits:
-        """To the neighbouring units, as far as a gateway to them can be reached from here."""
+        """To neighbouring units with a gateway that is reachable from here."""
         exits = []
         for far_unit in sorted(self._contexts[depth].linked_units(self._unit[depth])):
             costs = [
@@ -116,7 +114,7 @@ class RouteTable:
         return tuple(exits)
 
     def _is_reachable_inside(self, depth: int, node: Address, rank: int) -> bool:
-        """Whether a node in the context at `depth` can be reached without leaving the context."""
+        """Return True if a node is reachable without leaving the context at `depth`."""
         if depth == len(self._unit):
             return node.unit == self._unit and (
                 node.node == self._node or node.node in self.routes_at(depth, rank)
@@ -134,7 +132,7 @@ class RouteTable:
         return self.routes_at(depth, rank)[child].distance
 
     def _gateway_order(self, link: UnitLink, rank: int) -> tuple[int, str, str]:
-        """What tells gateways of the own cluster apart: the nearest first, then by name."""
+        """Sort key of gateways in the own cluster: by distance, then by name."""
         if link.own.node == self._node:
             distance = 0
         else:

@@ -1,4 +1,4 @@
-"""Shortest paths from one vertex of a small graph, the same at all who have the same graph."""
+"""Shortest paths from one vertex of a small graph, deterministic for equal graphs."""
 
 from __future__ import annotations
 
@@ -10,35 +10,33 @@ Vertex: TypeAlias = str
 
 
 class Edge(NamedTuple):
-    """What joins two neighbouring vertices, in both directions."""
+    """In both directions."""
 
     cost: int
-    """At least 1: what costs nothing could be gone around in circles."""
+    """At least 1: edges without cost would allow loops."""
     clearance: int
-    """The rank of the highest security level that may pass."""
+    """Rank of the highest security level that may pass."""
 
 
-#: For each vertex its neighbours. Each edge stands at both of its ends.
+#: Neighbours of each vertex. Each edge is stored at both ends.
 Graph: TypeAlias = Mapping[Vertex, Mapping[Vertex, Edge]]
 
 
 class Route(NamedTuple):
-    """How to get from the source to one vertex."""
-
     distance: int
     first: Vertex
-    """The neighbour of the source on the way; of several shortest ways the smallest name."""
+    """First vertex of the route; among equal routes the smallest name."""
 
 
 def find_routes(
     graph: Graph, exits: Iterable[tuple[Vertex, int]], source: Vertex, rank: int
 ) -> Routes:
-    """The ways from `source` to everything that an event of `rank` can reach.
+    """Return the routes from `source` to all vertices that an event of `rank` can reach.
 
-    `exits` are the source's own neighbours with their costs; of the other vertices' edges those
-    count that are cleared for `rank`. The way that each vertex finds goes on where this one leads:
-    among all shortest ways the smallest first neighbour counts, so ways from one source never
-    meet again once they have parted. The source has no route.
+    `exits` are the source's neighbours with their costs. Other edges count if they are cleared for
+    `rank`. Among equal routes the smallest first neighbour wins at every vertex. So hop-by-hop
+    decisions agree, and routes from one source never meet again after they part. The source has no
+    route.
     """
     best = {neighbour: (cost, neighbour) for neighbour, cost in exits}
     heap = [(cost, neighbour, neighbour) for neighbour, (cost, _first) in best.items()]

@@ -1,4 +1,4 @@
-"""One context above the own cluster: its units and the links between their gateways (G2, G5)."""
+"""Graph of one context above the cluster: its units and the links of their gateways (G2, G5)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from broker.cluster.map.entries import UnitLink, parse_link_key, parse_unit_link
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
-#: More gateways one context does not have, and more links no table tells of: they are refused.
+#: Gateways of a context, and links of one gateway; more are rejected.
 MAX_GATEWAYS = 1024
 
 
 class UnitGraph:
-    """The children of `context`, and which of them are linked.
+    """Children of `context` and the links between them.
 
-    Several links may join two units: the edge between them costs what the cheapest costs for an
-    event's security level.
+    Several links may join two units. Their edge costs as much as the cheapest link that is cleared
+    for the event.
     """
 
     def __init__(self, context: UnitPath) -> None:
@@ -28,47 +28,44 @@ class UnitGraph:
         self._graphs: dict[int, Graph] = {}
 
     def remove_author(self, gateway: str) -> None:
-        """The gateway's table is gone."""
         if self._links_by_gateway.pop(gateway, None):
             self._invalidate()
 
     def set_entry(self, gateway: str, entry: str, value: Any) -> None:
-        """One entry of the gateway's table is new, other, or removed (None).
+        """Set an entry of the gateway's table, or remove it (None).
 
-        `ProtocolError` if it can not be taken; then it counts as removed.
+        Raises `ProtocolError` for an invalid value; the entry is removed then.
         """
         self._invalidate()
         far = parse_link_key(entry)
         links = self._links_by_gateway.get(gateway, {})
         links.pop(far, None)
         if value is not None:
-            # One that is taken already stays; of a new one there is a table more.
+            # A known link may change. A new one needs room for another link.
             if max(len(links), len(self._links_by_gateway.keys() - {gateway})) >= MAX_GATEWAYS:
-                raise ProtocolError(f"more than {MAX_GATEWAYS} gateways, or links of one")
+                raise ProtocolError(f"more than {MAX_GATEWAYS} gateways, or links of a gateway")
             link = parse_unit_link(value, self.context, gateway, far)
             self._links_by_gateway.setdefault(gateway, links)[far] = link
         elif not links:
             self._links_by_gateway.pop(gateway, None)
 
     def links_between(self, unit: str, far_unit: str) -> Sequence[UnitLink]:
-        """The links from `unit` to `far_unit`, as `unit`'s ends tell of them, that both ends know.
+        """Return the links from `unit` to `far_unit` that both ends report.
 
-        Each costs what the dearer end says and is cleared for what both ends are.
+        The cost is the higher one of both ends, the clearance the lower one.
         """
         return self._agreed_links().get(unit, {}).get(far_unit, ())
 
     def all_links(self) -> Iterator[UnitLink]:
-        """All links, as each of their ends tells of them."""
+        """Once for each end."""
         for others in self._agreed_links().values():
             for links in others.values():
                 yield from links
 
     def linked_units(self, unit: str) -> Sequence[str]:
-        """The units to which `unit` has links."""
         return tuple(self._agreed_links().get(unit, ()))
 
     def graph(self, rank: int) -> Graph:
-        """The edges for events of security level `rank`."""
         if rank not in self._graphs:
             self._graphs[rank] = {
                 unit: {
@@ -81,7 +78,6 @@ class UnitGraph:
         return self._graphs[rank]
 
     def entry_count(self) -> int:
-        """How much is kept: ends of links."""
         return sum(map(len, self._links_by_gateway.values()))
 
     def _invalidate(self) -> None:

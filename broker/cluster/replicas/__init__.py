@@ -1,1 +1,1 @@
-"""Copies of a node's log at a neighbour, for the case that its disk is lost (DESIGN 4)."""
+"""Replicas of a node's log at a neighbour, in case its disk is lost (DESIGN 4)."""

@@ -1,7 +1,7 @@
-"""What a node and its keeper say to each other, by the link between them.
+"""Messages between a node and the neighbour with its replica, over their link.
 
-KEEP is `0x65 | after | upto | chunk`: two marks (`epoch u32, offset u64`, big-endian), then the
-events of (after, upto] as a chunk of the log (`broker.log.chunks`), or nothing.
+REPLICA_EVENTS is `0x65 | after | upto | chunk`. The marks are `epoch u32, offset u64`, big-endian.
+The chunk has the events of (after, upto] as in the log (`broker.log.chunks`), or is empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEAD = struct.Struct(">BIQIQ")
 @register(0x63)
 @attrs.frozen
 class ReplicaRequest(Message):
-    """Owner: keep my events. What do you have of this origin?"""
+    """Store a replica of the sender's origin, and return its state."""
 
     origin: str = attrs.field(converter=fields.text)
 
@@ -34,7 +34,7 @@ class ReplicaRequest(Message):
 @register(0x64)
 @attrs.frozen
 class ReplicaState(Message):
-    """Keeper: all events in (after, upto]; two times (0, 0) is none."""
+    """The replica has all events in (after, upto]; twice (0, 0) if empty."""
 
     origin: str = attrs.field(converter=fields.text)
     after: Mark = attrs.field(converter=fields.mark)
@@ -42,24 +42,23 @@ class ReplicaState(Message):
 
 
 def encode_replica_events(after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> bytes:
-    """The bytes of a KEEP message."""
     return _HEAD.pack(REPLICA_EVENTS, *after, *upto) + (encode_chunk(events) if events else b"")
 
 
 def decode_replica_events(data: bytes, origin: str) -> Keeping:
-    """What is to be kept; `ProtocolError` if it is not `origin`'s, or no such message."""
+    """Raises `ProtocolError` for a malformed message or another origin."""
     try:
         _, epoch, offset, last_epoch, last_offset = _HEAD.unpack_from(data)
         stored = data[_HEAD.size :]
         events = list(Chunk(0, stored).events(0)) if stored else []
         if events and (events[0].origin != origin or encode_chunk(events) != stored):
-            raise ValueError("another origin, or not exact")
+            raise ValueError("another origin, or not the exact encoding")
         marks = [(epoch, offset), *(event.mark for event in events)]
         rising = all(one < other for one, other in zip(marks, marks[1:], strict=False))
         if not rising or marks[-1] > (last_epoch, last_offset):
-            raise ValueError("places do not rise")
+            raise ValueError("places do not ascend")
         if any(not event.document or event.level > 2 for event in events):
-            raise ValueError("an event")
+            raise ValueError("invalid event")
         return Keeping(origin, (epoch, offset), (last_epoch, last_offset), events)
     except (ValueError, LookupError, struct.error):
-        raise ProtocolError("malformed KEEP message") from None
+        raise ProtocolError("malformed REPLICA_EVENTS message") from None

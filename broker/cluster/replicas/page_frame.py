@@ -1,4 +1,4 @@
-"""Pages that somebody sends in place of an origin's node: of copies, or out of the archive."""
+"""Frames with pages from a replica or the archive, in place of the origin node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.log.records import LoggedEvent
 def make_page_frame(
     origin: str, home: Address, ranges: list[Range], events: Sequence[LoggedEvent]
 ) -> Frame:
-    """A frame with these events, which are for the first of the ranges; `home` answers for them."""
+    """Return a frame with `events` for the first range. `home` serves the origin."""
     carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]
     return Frame(
         origin=origin,

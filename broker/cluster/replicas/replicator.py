@@ -1,7 +1,7 @@
-"""The owner's side: everything in its log goes to one neighbour, which says what it has.
+"""Origin side: send this node's log to one neighbour.
 
-What the keeper lacks is read from the log, a page at a time; what is committed while it lacks
-nothing goes at once. So a keeper that is slow, or new, costs no memory.
+Events that the neighbour lacks are read from the log, a page at a time. Once it has all, new
+commits are sent at once. So a slow or new neighbour takes no memory.
 """
 
 from __future__ import annotations
@@ -23,39 +23,35 @@ from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent
 from broker.transport.clock import IClock
 
-#: A page of the log for a keeper.
+#: Limits of one page of the log.
 PAGE_EVENTS = 1_024
 PAGE_BYTES = 512 << 10
-#: Bytes on the way to a keeper that it has not said to have; then the rest is read later.
+#: Sent bytes without an acknowledgement; above it, later events are read from the log.
 MAX_UNACKNOWLEDGED_BYTES = 4 << 20
-#: Seconds without an answer, after which a keeper is asked again what it has.
+#: Seconds without an answer or progress, after which the state is requested again.
 PROGRESS_TIMEOUT = 5.0
-#: Streams of which it is remembered whether they are guarded.
+#: Streams in the cache of `_needs_replica`.
 _MAX_CACHED_STREAMS = 10_000
 
 
 @attrs.define
 class _Transfer:
-    """To the present keeper."""
-
     neighbour: str
     has_state: bool = False
-    """It has told what it has."""
     sent: Mark = (0, 0)
     acknowledged: Mark = (0, 0)
-    """Up to where it has said that it has them."""
     has_sent: bool = False
-    """It was sent something since then."""
+    """True if events were sent since the last state."""
     is_reading: bool = False
     is_live: bool = False
-    """It was sent all that is durable."""
+    """True if all durable events were sent."""
     unacknowledged: deque[tuple[Mark, int]] = attrs.field(factory=deque)
-    """Up to where, and how many bytes."""
+    """(upto, bytes) of each sent batch."""
     unacknowledged_bytes: int = 0
 
 
 class Replicator:
-    """Implements `router.safety.Safety` with the help of a neighbour."""
+    """Implements `ingest.safety.Safety` by a replica at a neighbour."""
 
     log = Logger()
 
@@ -66,7 +62,8 @@ class Replicator:
         clock: IClock,
         send: Callable[[str, bytes], bool],
     ) -> None:
-        """`send` gives a message to a neighbour's link, and says whether that took it."""
+        """`send` passes a message to a neighbour's link and returns False if the link refused
+        it."""
         self._log = event_log
         self._streams = tuple(streams)
         self._clock = clock
@@ -75,31 +72,31 @@ class Replicator:
         self._waiting: deque[tuple[Mark, Callable[[], object]]] = deque()
         self._transfer: _Transfer | None = None
         self.replicated_upto: Mark = (0, 0)
-        """Up to where a keeper has everything."""
+        """Everything up to here is in a replica."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether any stream asks for a keeper."""
+        """True if any stream acknowledges only replicated events."""
         return any(stream.acknowledge == "neighbour" for stream in self._streams)
 
     @property
     def neighbour(self) -> str:
-        """The neighbour that keeps, or is to keep, this node's events; empty if there is none."""
+        """Empty without one."""
         return "" if self._transfer is None else self._transfer.neighbour
 
     @property
     def waiting_answers(self) -> int:
-        """Answers to publishers that wait for the keeper."""
+        """Publishers' answers that wait for the replica."""
         return len(self._waiting)
 
     # ------------------------------------------------------------------ Safety
 
     def guards(self, streams: Iterable[str]) -> bool:
-        """See `router.safety`."""
+        """See `ingest.safety`."""
         return any(self._needs_replica(stream) for stream in set(streams))
 
     def when_safe(self, call: Callable[[], object]) -> None:
-        """See `router.safety`."""
+        """See `ingest.safety`."""
         mark = self._log.coverage[self._log.origin]
         if mark <= self.replicated_upto and not self._waiting:
             call()
@@ -116,10 +113,10 @@ class Replicator:
             self._cached_needs[stream] = found
         return found
 
-    # ------------------------------------------------------------------ the keeper
+    # ------------------------------------------------------------------ the neighbour
 
     def choose_neighbour(self, neighbours: Iterable[str]) -> None:
-        """These links are up, the best first: the present keeper stays as long as it can."""
+        """Keep the present neighbour while it is linked, else choose the first of `neighbours`."""
         candidates = list(neighbours)
         if not self.is_needed or (self._transfer and self._transfer.neighbour in candidates):
             return
@@ -129,8 +126,8 @@ class Replicator:
             self._request_state(self._transfer)
         elif self._waiting:
             self.log.warn(
-                "{count} answers to publishers wait, for no neighbour is there that could keep "
-                "their events",
+                "{count} answers to publishers wait for a replica: no neighbour is linked. "
+                "Link a neighbour, or set `acknowledge` of the stream to another value",
                 count=len(self._waiting),
             )
 
@@ -146,7 +143,7 @@ class Replicator:
         )
 
     def _check_progress(self, transfer: _Transfer, acknowledged: Mark) -> None:
-        """It has been silent although it was sent something, or has not answered: once more."""
+        """Request the state again if the neighbour has not answered, or not acknowledged more."""
         if self._transfer is not transfer:
             return
         if not transfer.has_state or (
@@ -159,7 +156,7 @@ class Replicator:
             )
 
     def receive_state(self, neighbour: str, state: ReplicaState) -> None:
-        """The keeper has told what it has: go on from there."""
+        """Continue the transfer from the replica's state."""
         transfer = self._transfer
         if transfer is None or transfer.neighbour != neighbour or state.origin != self._log.origin:
             return
@@ -173,12 +170,12 @@ class Replicator:
         self._start_reading(transfer)
 
     def receive_ack(self, neighbour: str, upto: Mark) -> None:
-        """The keeper has everything up to a place, durably."""
         transfer = self._transfer
         if transfer is None or transfer.neighbour != neighbour or not transfer.has_state:
             return
         if upto > transfer.sent:
-            # Of what was on its way when it was asked again, or a lie: it will say so again.
+            # An acknowledgement from before the last request, or a false one. The neighbour repeats
+            # a true one.
             return
         transfer.acknowledged = max(transfer.acknowledged, upto)
         while transfer.unacknowledged and transfer.unacknowledged[0][0] <= upto:
@@ -194,7 +191,6 @@ class Replicator:
     # ------------------------------------------------------------------ sending
 
     def replicate_committed(self, events: list[LoggedEvent]) -> None:
-        """Own events have become durable."""
         transfer = self._transfer
         if transfer is None or not transfer.is_live:
             return
@@ -206,7 +202,7 @@ class Replicator:
     def _send_events(self, transfer: _Transfer, upto: Mark, events: list[LoggedEvent]) -> None:
         data = encode_replica_events(transfer.sent, upto, events)
         if not self._send(transfer.neighbour, data):
-            # Read again when the keeper has got further, or is asked again.
+            # The events are read again after an acknowledgement or a new state.
             transfer.is_live = False
             return
         transfer.sent, transfer.has_sent = upto, True
@@ -222,7 +218,7 @@ class Replicator:
             return
         transfer.is_reading = True
         Deferred.fromCoroutine(self._read_log(transfer)).addErrback(
-            lambda failure: self.log.failure("reading the log for its keeper failed", failure)
+            lambda failure: self.log.failure("reading the log for its replica failed", failure)
         )
 
     async def _read_log(self, transfer: _Transfer) -> None:
@@ -242,13 +238,14 @@ class Replicator:
                 try:
                     events = await log.read_of(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
                 except DamageFound as found:
-                    # Nobody has these events: the replica begins behind them.
+                    # These events are lost: the replica continues behind them.
                     lost_upto = found.damage.upto
                 if self._transfer is not transfer or transfer.sent != before:
                     return
                 first_available = max(log.since.get(log.origin, (0, 0)), lost_upto)
                 if first_available > before:
-                    # Retention was quicker. What is kept has no hole: it begins behind that.
+                    # Retention removed events before they were sent. A replica has no missing
+                    # range, so it restarts behind them.
                     if transfer.has_sent:
                         transfer.has_state = False
                         return
@@ -261,7 +258,7 @@ class Replicator:
                 if transfer.sent == before:
                     return
         except BrokerError:
-            # The log can not be read now: the replica is asked again where it stands.
+            # The log can not be read now: request the state again.
             transfer.has_state = False
             raise
         finally:

@@ -1,4 +1,4 @@
-"""Both sides of keeping, as a node's network uses them."""
+"""Both sides of replication, for a node's network."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from broker.log.damage import Damage, DamageFound
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent
 
-#: A page of copies: events, and bytes of them.
+#: Limits of one page of a replica.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
 
 class Replicas:
-    """A node's own keeper, and what it keeps for others."""
+    """The replica of this node, and the replicas stored for others."""
 
     log = Logger()
 
@@ -42,8 +42,7 @@ class Replicas:
         send_frame: Callable[[Frame], object],
         has_other_log: Callable[[Address, str], bool],
     ) -> None:
-        """`tell` answers a neighbour, `say` and `answer` send on what is for any node. `replaced`
-        says whether the node at an address has another log than that with this origin."""
+        """`has_other_log` returns True if the node at an address has a log with another origin."""
         self.replicator = replicator
         self.store = ReplicaStore(
             event_log,
@@ -63,7 +62,8 @@ class Replicas:
     # ------------------------------------------------------------------ links
 
     def update_links(self, neighbours: Iterable[Neighbour], own: Address) -> None:
-        """These links are up: the own keeper is the first of the own cluster, or else any."""
+        """Choose a neighbour for the own replica: of the own cluster first, then trusted ones, by
+        name."""
         up = [each for each in neighbours if each.up]
         self._links = {each.name: each.node.origin for each in up}
         for name, origin in self._links.items():
@@ -74,15 +74,14 @@ class Replicas:
         self.replicator.choose_neighbour([each.name for each in order])
 
     def remove_neighbour(self, name: str) -> None:
-        """The link to a neighbour is down."""
         self.store.remove_neighbour(name)
 
     def receive_message(self, neighbour: Neighbour, message: Message) -> bool:
-        """A message of a neighbour; whether it was about keeping."""
+        """Handle a neighbour's message. Return False if it is not about replicas."""
         match message:
             case ReplicaRequest(origin):
                 if origin != neighbour.node.origin:
-                    raise ProtocolError("AskKeeper for the events of another node")
+                    raise ProtocolError("ReplicaRequest for the log of another node")
                 self.store.accept_request(neighbour.node.address, message)
             case ReplicaState():
                 self.replicator.receive_state(neighbour.name, message)
@@ -91,20 +90,19 @@ class Replicas:
         return True
 
     def receive_ack(self, message: ReplicaAck) -> None:
-        """The keeper has something durably."""
         if message.origin == self._log.origin:
             self.replicator.receive_ack(message.source.node, message.upto)
 
     def replicate_committed(self, events: list[LoggedEvent]) -> None:
-        """Own events have become durable."""
         self.replicator.replicate_committed(events)
 
-    # ------------------------------------------------------------------ for those that are gone
+    # ------------------------------------------------------------------ unreachable origins
 
     def announce_replicas(
         self, is_reachable: Callable[[str], bool], destinations: Iterable[Address]
     ) -> Iterator[Frame]:
-        """For each origin whose node is not `here`: who lacks something is to ask this node."""
+        """Yield an empty range at the end of each replica of an unreachable origin. Destinations
+        that lack events request them here."""
         own = self._own_address()
         targets = list(destinations)
         if own is None or not targets:
@@ -116,8 +114,8 @@ class Replicas:
     def read_for_this_node(
         self, is_reachable: Callable[[str], bool], needed_after: Callable[[str], Mark | None]
     ) -> None:
-        """This node itself, too, gets what is kept here of nodes that are not `here`, from where it
-        lacks something of their events, if it wants any."""
+        """Deliver events of unreachable origins from the replicas to this node, if it needs
+        them."""
         own = self._own_address()
         for origin in self.unreachable_origins(is_reachable):
             after = needed_after(origin)
@@ -125,12 +123,12 @@ class Replicas:
                 self.send_page(PageRequest(own, own, MAX_HOPS, origin, after, is_unfiltered=True))
 
     def unreachable_origins(self, is_reachable: Callable[[str], bool]) -> list[str]:
-        """The origins that are kept here whose nodes are not `here`."""
+        """Return the replicated origins without a reachable node."""
         own, addresses = self._own_address(), self.store.origin_nodes
         found = []
         for origin in self._log.kept:
             address = addresses.get(origin)
-            # That there is a way into another cluster says nothing of a node in it: a link does.
+            # A route into another cluster does not prove that its node is up. A link does.
             far = own is not None and address is not None and address.unit != own.unit
             linked = address is not None and self._links.get(address.node) == origin
             if not (linked if far else is_reachable(origin)):
@@ -138,11 +136,10 @@ class Replicas:
         return found
 
     def has_replica_for(self, request: PageRequest) -> bool:
-        """Whether a page is asked for of an origin that is kept here."""
         return request.origin in self._log.kept
 
     def send_page(self, request: PageRequest) -> None:
-        """Send a page of copies. What lies before them is lost where its owner's disk is."""
+        """Send a page of a replica. Events before the replica are lost if the origin's disk is."""
         span = self._log.kept[request.origin]
         if request.after < span.after:
             self._report_lost(request, span.after)
@@ -151,7 +148,7 @@ class Replicas:
             return
         self._is_reading = True
         Deferred.fromCoroutine(self._read_page(request, span.upto)).addErrback(
-            lambda failure: self.log.failure("reading copies failed", failure)
+            lambda failure: self.log.failure("reading a replica failed", failure)
         )
 
     def _report_lost(self, request: PageRequest, upto: Mark) -> None:
@@ -174,17 +171,19 @@ class Replicas:
             self._is_reading = False
         own, span = self._own_address(), self._log.kept.get(request.origin)
         if own is None or span is None or request.after < span.after:
-            # Some of them may have had to go while they were read: it is to ask again.
+            # Retention may have removed some events during the read: the reader repeats its
+            # request.
             return
         is_full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
-        # An origin's places have no holes: an earlier end is the beginning of damage.
+        # An origin's places are consecutive: an earlier end is the start of damage.
         is_full = is_full or bool(events and events[-1].offset < upto[1])
         end = events[-1].mark if is_full else upto
         page = Range(request.source, request.after, end, has_more=end < upto, is_unfiltered=True)
         self._send_frame(make_page_frame(request.origin, own, [page], events))
 
     def _report_damage(self, request: PageRequest, damage: Damage) -> None:
-        """Say that nobody has what was given up. During a repair the reader asks again."""
+        """Report events as lost if their repair was given up. During a repair the reader repeats
+        its request."""
         own, span = self._own_address(), self._log.kept.get(request.origin)
         if own is None or span is None or not self._log.repairs.gave_up(damage):
             return

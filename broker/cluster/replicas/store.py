@@ -1,4 +1,4 @@
-"""The keeper's side: copies of neighbours' events, and what is done with them when one is gone."""
+"""Replica side: store neighbours' events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 
-#: Origins that are kept for neighbours at once; more are not taken.
+#: Replicated origins. Requests of further neighbours are ignored.
 MAX_ORIGINS = 64
 
 
 class ReplicaStore:
-    """Keeps what neighbours send it."""
-
     def __init__(
         self,
         event_log: EventLog,
@@ -28,38 +26,39 @@ class ReplicaStore:
         send_ack: Callable[[ReplicaAck], object],
         own_address: Callable[[], Address | None],
     ) -> None:
-        """`tell` answers a neighbour, `kept` tells one what has become durable."""
+        """`send_state` answers a neighbour's request; `send_ack` reports durable events."""
         self._log = event_log
         self._send_state = send_state
         self._send_ack = send_ack
         self._own_address = own_address
         self._origins: dict[str, str] = {}
-        """By neighbour: whose events it sends."""
+        """By neighbour: the origin that it replicates here."""
         self._origin_nodes = {
             origin: Address.parse(span.owner)
             for origin, span in event_log.kept.items()
             if span.owner
         }
         self.replaced_origins: set[str] = set()
-        """Origins of which there are copies here, whose nodes have come with another log since."""
+        """Origins with a replica here; their nodes have returned with another log."""
         self._received_upto: dict[str, Mark | None] = {}
-        """By origin: up to where events are on their way to the disk; None: they begin anywhere.
-        Of others nothing is taken until their owner asks what is here."""
+        """By origin: end of the events being committed; None: the first batch may start anywhere.
+        Batches of other origins are ignored until their node sends a request."""
 
     @property
     def origin_nodes(self) -> dict[str, Address]:
-        """By origin: whose events are kept, as far as they are not `replaced`."""
+        """Nodes of the stored origins, without `replaced_origins`."""
         return dict(self._origin_nodes)
 
     def accept_request(self, neighbour: Address, request: ReplicaRequest) -> None:
-        """A neighbour wants its events to be kept."""
+        """Accept a neighbour's request to store its events. Raises `ProtocolError` for another
+        node's origin."""
         if neighbour.node not in self._origins and len(self._origins) >= MAX_ORIGINS:
             return
         if any(
             name != neighbour.node and origin == request.origin
             for name, origin in self._origins.items()
         ):
-            raise ProtocolError("AskKeeper for the events of another node")
+            raise ProtocolError("ReplicaRequest for the log of another node")
         self._origins[neighbour.node] = request.origin
         self.record_link(neighbour.node, request.origin)
         self._origin_nodes[request.origin] = neighbour
@@ -69,7 +68,7 @@ class ReplicaStore:
         self._send_state(neighbour.node, ReplicaState(request.origin, after, upto))
 
     def record_link(self, neighbour: str, log_origin: str) -> None:
-        """A neighbour has a log with this origin now: that of another may have been its own."""
+        """Record the origin of a linked neighbour. Other origins of the same node are replaced."""
         for origin, address in list(self._origin_nodes.items()):
             if address.node == neighbour and origin != log_origin:
                 del self._origin_nodes[origin]
@@ -77,16 +76,17 @@ class ReplicaStore:
         self.replaced_origins &= self._log.kept.keys()
 
     def append_replica(self, neighbour: Address, data: bytes) -> None:
-        """Events of a neighbour. Raises `ProtocolError` if it has not asked, or they are none."""
+        """Store events of a neighbour. Raises `ProtocolError` without a request, or for a malformed
+        message."""
         origin = self._origins.get(neighbour.node)
         if origin is None:
-            raise ProtocolError("KEEP of a node that has not asked for a keeper")
+            raise ProtocolError("REPLICA_EVENTS without a ReplicaRequest")
         batch = attrs.evolve(decode_replica_events(data, origin), owner=str(neighbour))
         if origin not in self._received_upto or self._received_upto[origin] not in (
             None,
             batch.after,
         ):
-            # Something before it could not be written: its owner will ask what is here.
+            # An earlier batch was not written: the node will send a request again.
             return
         self._received_upto[origin] = batch.upto
 
@@ -103,5 +103,4 @@ class ReplicaStore:
             self._received_upto.pop(origin, None)
 
     def remove_neighbour(self, neighbour: str) -> None:
-        """The link is down: it has to ask anew."""
         self._origins.pop(neighbour, None)

@@ -1,8 +1,10 @@
-"""The flooding of tables within units: a sans-I/O core (Mspaces G5, G7; see protocols/tables.md).
+"""Flooding of tables within units: a sans-I/O core (Mspaces G5, G7; see protocols/tables.md).
 
-A node publishes tables; everybody in their scope holds a copy, as long as the author is heard of.
-Links are FIFO and lose nothing while they are up. What a call returns is done before the next call:
-then this node's cut is asked (`cut`) only after it has done with what changed before.
+A node publishes tables. Each node in their scope has a copy while the author is alive. Links are
+FIFO and lose nothing while they are up.
+
+The caller applies the effects of a call before the next call. So `cut` returns this node's place
+only after it has applied earlier changes.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ _TIMES, _LIMITS = TableTimes(), TableLimits()
 
 
 class Tables:
-    """All tables that a node holds: its own and the others'.
+    """All tables at a node: its own and the copies.
 
-    `counts` tells what happened: `updates`, `stale` ones, `asked` where something lacked, `aged`
-    out, `refused`, own `waves` and those that were `broken`, `above` where it had lost its memory.
+    `counts` has `updates`, `stale` ones, `asked` (requests for missing changes), `aged` out,
+    `refused`, own `waves`, `broken` ones, and `above` (incarnations raised). `beyond` counts
+    incarnations too high to exceed.
     """
 
     def __init__(
@@ -68,16 +71,16 @@ class Tables:
         self._serial = 0
         self._refresh_at: float | None = None
         self._highest_seen = 0
-        """The highest incarnation of this node's own tables that others have."""
+        """Highest incarnation of this node's own tables at other nodes."""
         self._raise_at: float | None = None
-        """When to go above that, where it was done a moment ago."""
+        """Time of the next raise, if the last one was too recent."""
         self._last_raise = (float("-inf"), 0.0)
-        """When that was last, and the pause before the next time."""
+        """Time of the last raise, and the pause after it."""
 
     # ------------------------------------------------------------------------- reading
 
     def get(self, key: TableKey) -> Mapping[str, Value]:
-        """The table's entries; nothing where there is no such table."""
+        """Empty if the table does not exist."""
         for depth in range(len(self.address.unit), -1, -1):
             group = self._replication.groups.get(GroupKey(key.author, self.address.unit[:depth]))
             if group is not None and key[:2] in group.tables:
@@ -85,19 +88,16 @@ class Tables:
         return {}
 
     def items(self, kind: str) -> Iterator[tuple[TableKey, Mapping[str, Value]]]:
-        """All tables of a kind, this node's own among them."""
         for group in self._replication.groups.values():
             for name, table in group.tables.items():
                 if name[0] == kind:
                     yield TableKey(*name, group.key.author), table
 
     def version_of(self, key: TableKey, scope: UnitPath) -> tuple[int, int]:
-        """Incarnation and version at which a table of this scope is held here."""
         group = self._replication.groups.get(GroupKey(key.author, scope))
         return (0, 0) if group is None else group.version
 
     def snapshot(self) -> TableSnapshot:
-        """How much is held here, this node's own tables among it."""
         groups = self._replication.groups.values()
         return TableSnapshot(
             authors=len({group.key.author for group in groups}),
@@ -106,7 +106,7 @@ class Tables:
             bytes=sum(group.bytes for group in groups),
         )
 
-    # ------------------------------------------------------------------------- this node's own
+    # ------------------------------------------------------------------------- own tables
 
     def publish(
         self,
@@ -118,13 +118,14 @@ class Tables:
         *,
         echo: bool = False,
     ) -> tuple[int, list[TablesEffect]]:
-        """Change entries of an own table; it begins with its first. The version that has them.
+        """Change entries of an own table, creating it if needed. Return its new version.
 
-        `ValueError` or `TypeError` if the scope does not contain this node or a value can not
-        travel; `Overloaded`, and no change, if the table would be too large.
+        With `echo` a wave proves later that all reachable nodes have it. Raises `ValueError` or
+        `TypeError` if the scope does not contain this node or a value can not be encoded. Raises
+        `Overloaded`, without a change, if the table would be too large.
         """
         if not is_within(self.address.unit, scope):
-            raise ValueError(f"{self.address} is outside of {'.'.join(scope)!r}")
+            raise ValueError(f"{self.address} is outside {'.'.join(scope)!r}")
         for value in changes.values():
             if value is not None:
                 check_value(value)
@@ -133,7 +134,7 @@ class Tables:
         change = effective_change(name, group.tables.get(name), changes)
         if change is None and not echo:
             return group.number, []
-        # An echo is always of a version of its own: what it proves was so after this call.
+        # An echo needs its own version: it proves a state after this call.
         effects = self._write_changes(group, () if change is None else (change,), now)
         if echo:
             self._echoes[group.key].request_echo(
@@ -143,7 +144,6 @@ class Tables:
         return group.number, effects
 
     def withdraw(self, kind: str, subject: str, now: float) -> list[TablesEffect]:
-        """An own table is over. Nothing if there is none."""
         name = (kind, subject)
         effects: list[TablesEffect] = []
         for key, echoes in self._echoes.items():
@@ -169,11 +169,11 @@ class Tables:
         try:
             group.apply_changes((self.incarnation, before + 1), before, changes, self._limits)
         except ProtocolError as error:
-            raise Overloaded(f"an own table would be too large: {error}") from None
+            raise Overloaded(f"the node's own table would be too large: {error}") from None
         return self._replication.flood_update(group, before, changes, now)
 
     def tables_updated(self, key: GroupKey) -> None:
-        """For replication: waves may have waited for these tables."""
+        """Called by replication: waves may have waited for these tables."""
         self._waves.tables_updated(key)
 
     def check_own_version(
@@ -183,11 +183,12 @@ class Tables:
         now: float,
         tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """For replication: others may know more of this node than it does, which lost its memory.
+        """Called by replication: another node has a version of this node's own tables.
 
-        Then it goes above that, and says again what holds: at once, but less and less often where
-        somebody else goes above it again, for then two nodes have one name. Above what is said to
-        be the highest there is nothing: that has to age out where it is.
+        If it is newer, this process has lost its state, or another process uses its name. Then the
+        node publishes its tables under a higher incarnation. If two processes alternate, the pause
+        between raises doubles. The highest possible incarnation can not be exceeded; it has to age
+        out.
         """
         group = self._replication.groups.get(key)
         if version <= ((self.incarnation, 0) if group is None else group.version):
@@ -227,7 +228,7 @@ class Tables:
     # ------------------------------------------------------------------------- neighbours
 
     def add_neighbour(self, name: str, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """A link is up: tell what is here of what both may know."""
+        """Start a link: send a digest of the tables in the common scopes."""
         effects = self.remove_neighbour(name, now) if name in self._links.neighbours else []
         self._links.neighbours[name] = LinkState(unit, Reassembly(self._limits))
         self._start_refreshing(now)
@@ -239,15 +240,15 @@ class Tables:
         return [*effects, *(Send(name, part) for part in split_digest(stands, all=True))]
 
     def remove_neighbour(self, name: str, now: float) -> list[TablesEffect]:
-        """A link broke. Nothing if it was not up."""
         if self._links.neighbours.pop(name, None) is None:
             return []
         return self._apply_wave_effects(self._waves.remove_neighbour(name), now)
 
     def receive_message(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
-        """A neighbour sent this. `ProtocolError` if it must not: nothing has changed then.
+        """Handle a neighbour's message. Raises `ProtocolError`, without a change, for an invalid
+        one.
 
-        What comes late, over a link that is down, is passed over.
+        Messages of a link that is down are ignored.
         """
         if neighbour not in self._links.neighbours:
             return []
@@ -290,7 +291,7 @@ class Tables:
                 )
             case Proof():
                 return self._apply_wave_effects(self._waves.receive_proof(neighbour, message), now)
-        raise ProtocolError(f"{type(message).__name__} is no message of tables")
+        raise ProtocolError(f"{type(message).__name__} is not a message of tables")
 
     # ------------------------------------------------------------------------- waves
 
@@ -329,7 +330,6 @@ class Tables:
             self._refresh_at = now + self._times.refresh
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` must be called."""
         times = [
             self._refresh_at,
             self._raise_at,
@@ -339,7 +339,6 @@ class Tables:
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TablesEffect]:
-        """Refresh, age out, answer and repeat waves, whatever is due."""
         effects: list[TablesEffect] = []
         if self._raise_at is not None and self._raise_at <= now:
             effects += self._raise_incarnation(now)

@@ -1,4 +1,4 @@
-"""Which versions of the own tables are to be echoed, and the waves that find out."""
+"""Echoes of own table versions: proof by waves that all reachable nodes have them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from broker.cluster.tables.effects import TableEchoed
 from broker.cluster.tables.table import GroupKey, TableKey, TableTimes
 from broker.cluster.tables.waves import MAX_OWN_WAVES, Wave
 
-#: Versions of one table that are told each; of more, later ones stand for the earliest.
+#: Awaited versions of one table. Beyond it, a later version's echo replaces the earliest.
 _MAX_VERSIONS = 64
 
 
 @attrs.define(eq=False)
 class Echoes:
-    """What is asked for one scope."""
-
     key: GroupKey
     _times: TableTimes
     _awaited: dict[TableKey, list[int]] = attrs.field(factory=dict)
     _probed_version: int = 0
-    """The version that the newest wave asks for."""
+    """Version in the newest wave's probes."""
     _backoff: float = 0.0
     retry_at: float | None = None
-    """When a wave is to be sent again."""
+    """Time of the next wave after a broken one."""
 
     def request_echo(self, table: TableKey, version: int) -> None:
-        """This version is to be echoed."""
         versions = self._awaited.setdefault(table, [])
         if version not in versions:
             versions.append(version)
@@ -34,22 +31,19 @@ class Echoes:
             del versions[0]
 
     def remove_table(self, table: TableKey) -> None:
-        """The table is withdrawn."""
         self._awaited.pop(table, None)
 
     def needs_wave(self, under_way: int) -> bool:
-        """Whether a wave is to be sent now."""
         newest = max((versions[-1] for versions in self._awaited.values()), default=0)
         if not newest or under_way >= MAX_OWN_WAVES or self.retry_at is not None:
             return False
         return newest > self._probed_version or not under_way
 
     def mark_sent(self, number: int) -> None:
-        """A wave for this version is under way."""
         self._probed_version, self.retry_at = number, None
 
     def finish_wave(self, wave: Wave, now: float) -> list[TableEchoed]:
-        """A wave is over: what it proved, if it is whole."""
+        """Return the echoes that a complete wave proves, or schedule another wave."""
         if not wave.is_whole:
             self._probed_version = 0
             if self.retry_at is None:
@@ -66,7 +60,7 @@ class Echoes:
         ]
 
     def reset_request(self) -> None:
-        """The tables got a higher version in which the earlier ones are contained."""
+        """Reset after an incarnation was raised: its version contains the earlier ones."""
         self._probed_version = 0
         self.retry_at = None
 

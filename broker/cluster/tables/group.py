@@ -1,4 +1,4 @@
-"""All tables of one author and scope, as this node holds them."""
+"""All tables of one author and scope, as stored at this node."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from broker.cluster.messages import CHANGED, REMOVED, REPLACED, TableChange, Val
 from broker.cluster.tables.table import GroupKey, TableLimits, TableName
 from broker.errors import ProtocolError
 
-#: Changes that are kept for those that lack only these; others get everything.
+#: Stored changes, for nodes that lack only these. Others get all tables.
 _MAX_HISTORY = 64
-#: Changes of so many bytes are sent even where everything would be less.
+#: Changes may exceed the size of all tables by so many bytes and are still sent.
 _SMALL_BYTES = 4096
 
-#: What became of a table: changed entries (None: gone), and whether the table is gone.
+#: Changed entries (None: removed), and whether the table was removed.
 TableDifference = tuple[Mapping[str, Value | None], bool]
 
 
 @attrs.define(eq=False)
 class Group:
-    """Number 0 is nothing at all; each change by the author raises it."""
+    """Tables under one version number. 0 is empty; each change by the author increments it."""
 
     key: GroupKey
     unit: UnitPath
@@ -32,23 +32,23 @@ class Group:
     incarnation: int = 0
     number: int = 0
     author_seen_at: float = float("-inf")
-    """When the author was known to live, in the core's time."""
+    """Time at which the author was last known to be alive."""
     newest_refresh: tuple[int, int] = (0, 0)
     """Incarnation and serial of the newest refresh."""
     tables: dict[TableName, dict[str, Value]] = attrs.field(factory=dict)
     _sizes: dict[TableName, int] = attrs.field(factory=dict)
     _history: deque[tuple[int, tuple[TableChange, ...]]] = attrs.field(factory=deque)
-    """(number before, changes), without holes up to `number`."""
+    """(number before, changes), consecutive up to `number`."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """(incarnation, number): the greater is the newer."""
+        """(incarnation, number). Versions compare by age."""
         return (self.incarnation, self.number)
 
     def changes_since(self, incarnation: int, number: int) -> tuple[int, tuple[TableChange, ...]]:
-        """What one who has this version lacks: (base, changes); base 0: everything."""
+        """Return (base, changes) after this version; base 0: all tables."""
         if incarnation == self.incarnation and self._history and self._history[0][0] <= number:
-            # A change that is applied twice in its order does no harm: the last word counts.
+            # Applying changes twice in their order does no harm: the last one counts.
             start = max(before for before, _ in self._history if before <= number)
             changes = tuple(
                 each for before, group in self._history if before >= start for each in group
@@ -62,7 +62,7 @@ class Group:
 
     @property
     def bytes(self) -> int:
-        """What all entries take in messages."""
+        """Of all packed entries."""
         return sum(self._sizes.values())
 
     def apply_changes(
@@ -72,7 +72,8 @@ class Group:
         changes: tuple[TableChange, ...],
         limits: TableLimits,
     ) -> dict[TableName, TableDifference]:
-        """Become `stand`; what is different then. `ProtocolError`, and nothing, if too large."""
+        """Apply changes and return the differences. Raises `ProtocolError`, without a change, over
+        the limits."""
         tables, sizes = _copy_changed(
             self.tables if base else {}, self._sizes if base else {}, changes
         )
@@ -91,7 +92,7 @@ class Group:
         return differences
 
     def raise_version(self, incarnation: int, number: int) -> None:
-        """The author's own: the same content under a higher version."""
+        """Give the own tables a higher version without a change."""
         self.incarnation, self.number = incarnation, number
         self._history.clear()
 
@@ -113,7 +114,7 @@ def _copy_changed(
     sizes: Mapping[TableName, int],
     changes: Iterable[TableChange],
 ) -> tuple[dict[TableName, dict[str, Value]], dict[TableName, int]]:
-    """Copies with the changes made; tables that are not touched are shared."""
+    """Return copies with the changes applied. Tables without changes are shared."""
     after, sizes_after = dict(tables), dict(sizes)
     copied: set[TableName] = set()
     for kind, subject, how, entries in changes:
@@ -135,7 +136,7 @@ def _copy_changed(
 def _set_entries(
     table: dict[str, Value], size: int, entries: Iterable[tuple[str, Value | None]]
 ) -> int:
-    """Set the entries, and return the table's new size."""
+    """Set the entries and return the table's new size."""
     for key, value in entries:
         if key in table:
             size -= packed_size(key, table[key])
@@ -148,7 +149,6 @@ def _set_entries(
 
 
 def packed_size(key: str, value: Value | None) -> int:
-    """What an entry takes in a message, in bytes."""
     return len(msgpack.packb((key, value)))
 
 
@@ -158,12 +158,12 @@ def _check_limits(
     limits: TableLimits,
 ) -> None:
     if len(tables) > limits.tables:
-        raise ProtocolError(f"{len(tables)} tables of one author, over {limits.tables}")
+        raise ProtocolError(f"an author with {len(tables)} tables, over {limits.tables}")
     longest = max(map(len, tables.values()), default=0)
     if longest > limits.entries:
         raise ProtocolError(f"a table of {longest} entries, over {limits.entries}")
     if sum(sizes.values()) > limits.bytes:
-        raise ProtocolError(f"{sum(sizes.values())} bytes of one author, over {limits.bytes}")
+        raise ProtocolError(f"an author with {sum(sizes.values())} bytes, over {limits.bytes}")
 
 
 def _diff_table(
@@ -182,7 +182,7 @@ def _diff_table(
 def effective_change(
     name: TableName, table: Mapping[str, Value] | None, changes: Mapping[str, Value | None]
 ) -> TableChange | None:
-    """What of these changes is any: None if nothing."""
+    """Return the changes that differ from the table; None without any."""
     if table is None:
         entries = tuple((key, value) for key, value in changes.items() if value is not None)
         return (*name, REPLACED, entries)

@@ -1,4 +1,4 @@
-"""The links to neighbours, as tables see them: who is in which unit, and what goes to whom."""
+"""Links to neighbours and their scopes, for flooding."""
 
 from __future__ import annotations
 
@@ -12,39 +12,35 @@ from broker.cluster.tables.effects import Send, TablesEffect
 from broker.cluster.tables.message_parts import Reassembly
 from broker.errors import ProtocolError
 
-#: An incarnation leaves room to go above it.
+#: Highest incarnation: it leaves room for higher ones.
 MAX_INCARNATION = 1 << 62
 
 
 @attrs.define(eq=False)
 class LinkState:
-    """A node to which a link is up."""
-
     unit: UnitPath
     reassembly: Reassembly
     is_synchronised: bool = False
-    """Whether its digest came. Before, no change is sent: the answer to that holds everything."""
+    """True if its digest has arrived. Before that no change is sent: the answer to the digest has
+    all."""
     has_answered: bool = False
-    """Whether it has answered this node's: all that it knew then has come."""
+    """True if the answer to this node's digest is complete."""
 
 
 class Links:
-    """All links that are up."""
-
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
         self.neighbours: dict[str, LinkState] = {}
 
     def check_scope(self, neighbour: str, scope: UnitPath, incarnation: int) -> None:
-        """`ProtocolError` if a neighbour must not send what is of this scope."""
+        """Raise `ProtocolError` if a neighbour must not send tables of this scope."""
         unit = self.neighbours[neighbour].unit
         if not (is_within(self._unit, scope) and is_within(unit, scope)):
-            raise ProtocolError(f"tables of {unit_text(scope)!r} are not for both of us")
+            raise ProtocolError(f"the link does not share tables of {unit_text(scope)!r}")
         if incarnation > MAX_INCARNATION:
-            raise ProtocolError(f"incarnation {incarnation}")
+            raise ProtocolError(f"incarnation {incarnation} is over {MAX_INCARNATION}")
 
     def in_scope(self, scope: UnitPath, except_for: str = "") -> list[str]:
-        """The neighbours in a unit, without one of them."""
         return [
             name
             for name, link in self.neighbours.items()
@@ -54,7 +50,7 @@ class Links:
     def flood(
         self, scope: UnitPath, messages: Iterable[Message], except_for: str = ""
     ) -> list[TablesEffect]:
-        """Send messages in order to all who are in scope and synchronised."""
+        """Send messages in order to all synchronised neighbours in scope."""
         parts = list(messages)
         return [
             Send(name, part)

@@ -1,4 +1,4 @@
-"""What is too large for one message, in parts that follow each other on a link."""
+"""Split large updates and digests into consecutive messages, and reassemble them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from broker.cluster.tables.group import packed_size
 from broker.cluster.tables.table import TableLimits
 from broker.errors import ProtocolError
 
-#: A part is closed when it holds so many bytes of entries: events share the link with it.
+#: Entry bytes after which a part ends: events share the link.
 PART_BYTES = 64 * 1024
-#: Stands in one part of a digest: of the longest names it stays below `MAX_CONTROL`.
+#: Versions in one part of a digest. With the longest names it stays below `MAX_CONTROL`.
 PART_STANDS = 1000
 
 
 def split_update(update: Update) -> list[Update]:
-    """The update as it is sent."""
     groups = list(_split_tables(update.tables)) or [()]
     last = len(groups) - 1
     if not last and not update.more:
@@ -48,7 +47,6 @@ def _split_tables(changes: tuple[TableChange, ...]) -> Iterator[tuple[TableChang
 
 
 def split_digest(versions: tuple[GroupVersion, ...], *, all: bool) -> list[Digest]:
-    """A digest as it is sent."""
     starts = range(0, len(versions), PART_STANDS) or (0,)
     return [
         Digest(versions[i : i + PART_STANDS], all, i + PART_STANDS < len(versions)) for i in starts
@@ -56,7 +54,7 @@ def split_digest(versions: tuple[GroupVersion, ...], *, all: bool) -> list[Diges
 
 
 class Reassembly:
-    """The parts that came from one neighbour, until the last one is there. Bounded."""
+    """Parts of one neighbour's message until the last one, up to the table limits."""
 
     def __init__(self, limits: TableLimits) -> None:
         self._limits = limits
@@ -66,42 +64,41 @@ class Reassembly:
         self._digest: list[GroupVersion] | None = None
 
     def add_update_part(self, part: Update) -> Update | None:
-        """The whole update, when this is its last part."""
+        """Add a part. Return the update if it was the last."""
         if self._digest is not None:
-            raise ProtocolError("an update within a digest")
+            raise ProtocolError("an update before the end of a digest")
         if self._update is None:
             self._update, self._tables = part, []
             self._room = self._limits.bytes * 2
         elif attrs.evolve(part, tables=(), more=True, age=0) != attrs.evolve(
             self._update, tables=(), more=True, age=0
         ):
-            raise ProtocolError("an update within another one")
+            raise ProtocolError("an update before the end of another")
         self._room -= sum(
             packed_size(key, value) for *_, entries in part.tables for key, value in entries
         )
         self._tables += part.tables
         if self._room < 0 or len(self._tables) > self._limits.entries:
-            raise ProtocolError("an update without an end")
+            raise ProtocolError("an update exceeds the limits of a table")
         if part.more:
             return None
-        # Most come whole: what was checked is not checked again.
+        # Most updates have one part, which was checked already.
         alone = self._update is part
         whole = part if alone else attrs.evolve(part, tables=tuple(self._tables))
         self._update, self._tables = None, []
         return whole
 
     def add_digest_part(self, part: Digest) -> Digest | None:
-        """The whole digest, when this is its last part."""
         self.check_complete("a digest")
         versions = self._digest = (self._digest or []) + list(part.versions)
         if len(versions) > self._limits.groups:
-            raise ProtocolError(f"a digest of {len(versions)} stands")
+            raise ProtocolError(f"a digest of {len(versions)} groups, over {self._limits.groups}")
         if part.more:
             return None
         self._digest = None
         return attrs.evolve(part, versions=tuple(versions))
 
     def check_complete(self, description: str) -> None:
-        """`ProtocolError` if a part of an update is still to come."""
+        """Raise `ProtocolError` if an update is incomplete."""
         if self._update is not None:
-            raise ProtocolError(f"{description} within an update")
+            raise ProtocolError(f"{description} before the end of an update")

@@ -1,4 +1,4 @@
-"""How copies of tables become equal: updates, digests, refreshes and ageing."""
+"""Replication of tables: updates, digests, refreshes and ageing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from broker.cluster.tables.table import (
 )
 from broker.errors import ProtocolError
 
-#: What ends the answer to a digest of all: it asks for nothing.
+#: Ends the answer to a digest of all tables. It requests nothing.
 DIGEST_END = Digest((), all=False, more=False)
 
 
 class ReplicationListener(Protocol):
-    """Who must know what replication came across."""
-
     def check_own_version(
         self,
         key: GroupKey,
@@ -35,14 +33,14 @@ class ReplicationListener(Protocol):
         now: float,
         tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """Somebody has this version of this node's own tables, and sent these of them."""
+        """Another node has this version of this node's own tables, and sent `tables` of them."""
 
     def tables_updated(self, key: GroupKey) -> None:
-        """Another's tables are newer now."""
+        """Another node's tables are newer now."""
 
 
 class Replication:
-    """The copies of all tables that this node holds, its own among them."""
+    """Copies of all tables at this node, and its own ones."""
 
     def __init__(
         self,
@@ -60,10 +58,9 @@ class Replication:
     # ------------------------------------------------------------------------- updates
 
     def receive_update(self, neighbour: str, update: Update, now: float) -> list[TablesEffect]:
-        """A neighbour sent what it learnt: take it, and pass it on, if it is new."""
         key, version = GroupKey(update.author, update.scope), (update.incarnation, update.number)
         if not is_within(update.unit, update.scope) or not update.base < update.number:
-            raise ProtocolError(f"an update of {update.author} that contradicts itself")
+            raise ProtocolError(f"inconsistent update of {update.author}")
         group = self.groups.get(key)
         if update.author == self._address.node:
             return self._listener.check_own_version(key, version, now, update.tables)
@@ -95,7 +92,6 @@ class Replication:
         return group.incarnation == update.incarnation and update.base <= group.number
 
     def groups_of(self, author: str) -> list[Group]:
-        """What is held of an author: each node sees its own scopes only."""
         unit = self._address.unit
         keys = (GroupKey(author, unit[:depth]) for depth in range(len(unit), -1, -1))
         return [self.groups[key] for key in keys if key in self.groups]
@@ -106,7 +102,6 @@ class Replication:
         return Group(key, unit)
 
     def _drop_older_incarnations(self, group: Group) -> list[TablesEffect]:
-        """A higher incarnation replaces all tables of the author."""
         effects: list[TablesEffect] = []
         for other in self.groups_of(group.key.author):
             if 0 < other.incarnation < group.incarnation:
@@ -128,10 +123,10 @@ class Replication:
     # ------------------------------------------------------------------------- refreshes
 
     def receive_refresh(self, neighbour: str, refresh: Refresh, now: float) -> list[TablesEffect]:
-        """An author lives; ask the neighbour for what is lacking."""
+        """Record that an author is alive. Request missing changes from the neighbour."""
         key, serial = GroupKey(refresh.author, refresh.scope), (refresh.incarnation, refresh.serial)
         if not is_within(refresh.unit, refresh.scope):
-            raise ProtocolError(f"a refresh of {refresh.author} that contradicts itself")
+            raise ProtocolError(f"inconsistent refresh of {refresh.author}")
         if refresh.author == self._address.node:
             return self._listener.check_own_version(key, (refresh.incarnation, refresh.number), now)
         group = self.groups.get(key)
@@ -151,7 +146,6 @@ class Replication:
         return effects
 
     def remove_silent_authors(self, now: float) -> list[TablesEffect]:
-        """Drop the tables of authors that were not heard of."""
         effects: list[TablesEffect] = []
         for group in list(self.groups.values()):
             own = group.key.author == self._address.node
@@ -170,7 +164,7 @@ class Replication:
         return [Send(neighbour, Digest(((*key, *version),), False, False))]
 
     def receive_digest(self, neighbour: str, digest: Digest, now: float) -> list[TablesEffect]:
-        """Send what the neighbour lacks."""
+        """Send the changes that the neighbour lacks."""
         peer = self._links.neighbours[neighbour]
         theirs = {GroupKey(*version[:2]): version[2:] for version in digest.versions}
         effects: list[TablesEffect] = []
@@ -202,7 +196,6 @@ class Replication:
         now: float,
         except_for: str = "",
     ) -> list[TablesEffect]:
-        """Send changes to all neighbours in scope but the one that sent them."""
         update = self._make_update(group, base, changes, now)
         return self._links.flood(group.key.scope, split_update(update), except_for)
 
@@ -215,7 +208,7 @@ class Replication:
         )
 
     def make_refresh(self, group: Group, now: float) -> Refresh:
-        """What says that the group's author lives, as far as is known here."""
+        """Return the newest known refresh of the group's author."""
         return Refresh(
             *(group.key.author, group.unit, group.key.scope, group.incarnation, group.number),
             *(group.newest_refresh[1], self._age(group, now)),

@@ -1,11 +1,14 @@
-"""Waves: how an author learns that all who are reachable have its tables (PIF).
+"""Waves: proof for an author that all reachable nodes have its tables (PIF, propagation of
+information with feedback).
 
-A probe runs over every link of the scope. Who gets it first from a neighbour passes it on to all
-others, and answers that neighbour when it has the version itself and all those have answered; who
-had the probe already answers at once. So the probes' first ways make a tree, and the answers run up
-in it with the cuts. If a link breaks while an answer is awaited on it, what is behind that link is
-not known: the answer says so (`whole` is false), and the author sends another wave after a pause.
-So `whole` means: every node that was linked to the author throughout, over whatever ways, has it.
+The author sends a probe on each link of the scope. At its first probe a node records the sender as
+its parent, and forwards the probe on all other links. It answers its parent once it has the version
+and all those links have answered. Any further probe is answered at once. So the first probes form a
+tree, and the answers carry the cuts up the tree.
+
+If a link breaks before its answer, the nodes behind it are unknown. Then the answer has `whole`
+false, and the author sends another wave after a pause. So `whole` means: all nodes that were
+connected to the author throughout, by any route, have the version.
 """
 
 from __future__ import annotations
@@ -19,42 +22,39 @@ from broker.cluster.messages import Probe, Proof
 from broker.cluster.tables.effects import Send
 from broker.cluster.tables.table import Cuts, GroupKey, TableTimes
 
-#: Waves that one author may have under way for one scope; more are made one.
+#: Concurrent waves of one author and scope; later ones are combined.
 MAX_OWN_WAVES = 4
-#: Those that a node takes part in: of one author and scope, and altogether. The oldest is given up.
+#: Waves that a node takes part in: for one author and scope, and in all. Over it, the oldest is
+#: given up.
 _MAX_OF_AUTHOR = 2 * MAX_OWN_WAVES
 _MAX_WAVES = 4096
-#: Waves of one author and scope that are known again; older ones are answered as not whole.
+#: Past waves stored for one author and scope. Older ones are answered as not whole.
 _MAX_KNOWN = 32
 
 WaveKey = tuple[GroupKey, int, int]
 """Author and scope, incarnation, wave."""
 CutSource = Callable[[], tuple[str, int, int]]
-"""Gives this node's origin, epoch and offset: its newest place."""
+"""Returns this node's origin, epoch and offset: its newest place."""
 
 
 @attrs.define(eq=False)
 class Wave:
-    """A wave that this node takes part in."""
-
     key: WaveKey
     number: int
-    """The version that it asks for."""
+    """The version in its probes."""
     started_at: float
     parent: str | None
-    """Who sent the probe first; None at the author."""
+    """Sender of the first probe; None at the author."""
     awaited: set[str]
-    """Neighbours that have not answered."""
+    """Neighbours without an answer."""
     cuts: Cuts = attrs.field(factory=dict)
     is_whole: bool = True
     is_installed: bool = False
-    """Whether this node has the version and its own cut is in `cuts`."""
+    """True if this node has the version, and its cut is in `cuts`."""
 
 
 @attrs.frozen
 class WaveEnded:
-    """One of this node's own waves is over."""
-
     wave: Wave
 
 
@@ -64,8 +64,8 @@ WaveEffect = Send | WaveEnded
 class Waves:
     """All waves that a node takes part in; a core of its own.
 
-    The cut is asked in `probe` and `due` only, and at the author in `begin`: not while tables
-    change, so what the node does with the changes of a call is done when the cut is taken.
+    The cut is read in `start_wave`, `receive_probe` and `handle_timeout` only, never while tables
+    change. So the caller has applied the changes of a call before the cut is read.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class Waves:
     def start_wave(
         self, key: GroupKey, version: tuple[int, int], neighbours: Iterable[str], now: float
     ) -> list[WaveEffect]:
-        """Send a wave for this node's own tables."""
         self._next_wave += 1
         wave = Wave((key, version[0], self._next_wave), version[1], now, None, set(neighbours))
         self._record(wave.key)
@@ -92,18 +91,17 @@ class Waves:
         return [*self._probes(wave), *self._answer_if_done(wave)]
 
     def own_count(self, key: GroupKey) -> int:
-        """How many of this node's own waves are under way for a scope."""
         return sum(1 for wave in self._running.values() if wave.key[0] == key)
 
     def cancel_own(self, key: GroupKey) -> None:
-        """Forget this node's own waves for a scope: its tables begin anew."""
+        """Drop this node's own waves for a scope: its tables start anew."""
         for wave in self._waves_of(key):
             del self._running[wave.key]
 
     def receive_probe(
         self, neighbour: str, probe: Probe, others: Iterable[str], now: float
     ) -> list[WaveEffect]:
-        """A neighbour sent a probe; `others` are the other neighbours in its scope."""
+        """Handle a probe; `others` are the other neighbours in its scope."""
         key = (GroupKey(probe.author, probe.scope), probe.incarnation, probe.wave)
         known = self._known.get(key[0], ())
         if key[1:] in known:
@@ -122,7 +120,7 @@ class Waves:
         return effects + self._answer_if_done(wave)
 
     def receive_proof(self, neighbour: str, proof: Proof) -> list[WaveEffect]:
-        """A neighbour answered. What nobody waits for any more is passed over."""
+        """Handle an answer. Answers that no wave awaits are ignored."""
         key = (GroupKey(proof.author, proof.scope), proof.incarnation, proof.wave)
         wave = self._running.get(key)
         if wave is None or neighbour not in wave.awaited:
@@ -134,7 +132,7 @@ class Waves:
         return self._answer_if_done(wave)
 
     def remove_neighbour(self, neighbour: str) -> list[WaveEffect]:
-        """A link broke."""
+        """End a link: its subtrees are unknown."""
         effects: list[WaveEffect] = []
         for wave in list(self._running.values()):
             if wave.parent == neighbour:
@@ -146,20 +144,20 @@ class Waves:
         return effects
 
     def tables_updated(self, key: GroupKey) -> None:
-        """Tables came: waves may have waited for them."""
+        """Check at the next timeout if waves waited for these tables."""
         self._may_install = self._may_install or any(
             not w.is_installed for w in self._waves_of(key)
         )
 
     def next_timeout(self) -> float | None:
-        """When `due` must be called; at once if tables came for which a wave waits."""
+        """0 if a wave's tables may have arrived."""
         if self._may_install:
             return 0.0
         begun = next(iter(self._running.values()), None)
         return None if begun is None else begun.started_at + self._times.wave
 
     def handle_timeout(self, now: float) -> list[WaveEffect]:
-        """Answer for tables that came, and give up what takes too long."""
+        """Answer waves that have their tables, and give up old ones."""
         effects: list[WaveEffect] = []
         self._may_install = False
         for wave in list(self._running.values()):

@@ -1,1 +1,1 @@
-"""Events between nodes: what each origin sends to whom, and what each node has of each origin."""
+"""Event frames between nodes: sending, forwarding and receiving them."""

@@ -1,6 +1,6 @@
-"""Frames and routed messages as they come to, begin at, and pass through a node: a sans-I/O core.
+"""Frames and routed messages that start at, arrive at or cross a node: a sans-I/O core.
 
-What costs time is left to who drives it: matching what enters a unit, and reading pages of the log.
+The driver does the slow work: matching events that enter a unit, and reading pages of the log.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark, NamedHistory
 
-#: Seconds for which nothing is said of an origin that this node is asked for and does not have: its
-#: disk may come back, or somebody who keeps copies may say so.
+#: Seconds without a frame of a requested unknown origin before it is reported lost. Its disk may
+#: return, or a node with a replica may announce it.
 LOST_REPORT_DELAY = 30.0
 
 
 class Traffic:
-    """One node's. `covered` says how far its log has an origin."""
-
     def __init__(
         self,
         state: NetworkState,
@@ -56,10 +54,10 @@ class Traffic:
         own_history: Callable[[], NamedHistory | None] = lambda: None,
         histories: KnownHistories | None = None,
     ) -> None:
-        """`newest` is the place of the newest own event, durable or not. With `compress` bodies
-        that begin here are. `patience`, `begins` and `histories` are those of `Receiver`. `group`
-        has the neighbours that can be reached together, with events of a security level's rank.
-        `history` is the one in which this node logs."""
+        """`newest_own_mark` returns the newest own place, durable or not. `log_coverage`,
+        `patience`, `start_of` and `histories` are those of `Receiver`. `compress` applies to frames
+        that start here. `group_members` returns the neighbours that the multicast group reaches
+        with events of a rank. `own_history` returns the history that this node logs in."""
         self._state = state
         self._own = state.address
         self._newest_own_mark = newest_own_mark
@@ -78,12 +76,11 @@ class Traffic:
 
     @property
     def denied(self) -> int:
-        """Events that were wanted where no way is cleared for them."""
+        """Events without a cleared route to an interested destination."""
         entering = sum(each.denied for each in self._ingress)
         return self._sender.denied + entering + self.counts.denied
 
     def snapshot(self) -> TrafficSnapshot:
-        """How much is remembered of what goes where."""
         entering = [len(each.destinations) for each in self._ingress]
         return TrafficSnapshot(
             destinations=len(self._sender.destinations) + sum(entering),
@@ -100,12 +97,12 @@ class Traffic:
         upto: Mark,
         events: Sequence[OutgoingEvent],
     ) -> list[TrafficEffect]:
-        """Own events have become durable: all those of (after, upto], with who wants them."""
+        """Send own durable events, all of (after, upto], to their destinations."""
         frame = self._sender.event_frame(after, upto, events, self._is_cleared)
         return [] if frame is None else self._send_frame(frame)
 
     def send_progress(self, now: float) -> list[TrafficEffect]:
-        """Tell everybody how far own events have got: to be called each second."""
+        """Send positions to idle destinations. Call once a second."""
         effects: list[TrafficEffect] = []
         own = self._sender.progress_frame()
         if own is not None:
@@ -113,12 +110,12 @@ class Traffic:
         for each in self._ingress:
             frame = each.progress_frame()
             if frame is not None:
-                # This node may be one of those inside.
+                # This node may be one of the destinations.
                 effects += self._forward(frame, False, now)
         return effects
 
     def update_destinations(self, now: float) -> None:
-        """Who is there may be others now, or the same anew."""
+        """Update all destinations: the map changed, or nodes restarted."""
         if self._started_at is None:
             self._started_at = now
         restarted = self._restarted_members()
@@ -129,13 +126,13 @@ class Traffic:
         self.receiver.request_now(now)
 
     def pause_receiving(self) -> None:
-        """What this node wants does not flow yet: nothing is taken before `open`."""
+        """Hold received ranges until `resume_receiving`: own interest is not active yet."""
         self.receiver.pause()
 
     def record_cuts(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
-        """Something that this node wants flows: all of it comes that lies behind the cuts."""
+        """Record the cuts of active interest: all its events behind them are sent here."""
         if cuts == self._newest_cuts:
-            # All that came to flow together has the same.
+            # Interest that became active together has equal cuts.
             return []
         self._newest_cuts = dict(cuts)
         own = self._sender.origin
@@ -148,8 +145,11 @@ class Traffic:
         ]
 
     def unreached_cuts(self) -> dict[str, Mark]:
-        """The cuts that the node has not reached. What is wanted from now on, and covered by what
-        flows, flows behind these; of other origins from where the log stands."""
+        """Return the cuts ahead of this node's position.
+
+        New interest that active interest covers becomes active behind them, in other origins at the
+        log's position.
+        """
         for origin in list(self._cuts):
             stands_at = self.receiver.position_of(origin)
             if stands_at is not None and stands_at >= self._cuts[origin]:
@@ -157,23 +157,22 @@ class Traffic:
         return dict(self._cuts)
 
     def resume_receiving(self, now: float) -> list[TrafficEffect]:
-        """All flows that this node wanted when it was closed."""
+        """Append held ranges: all interest from before the pause is active."""
         return self._as_traffic_effects(self.receiver.resume(now))
 
     def restart_destination(self, destination: Address) -> None:
-        """A destination of which nothing was known wants something."""
+        """Restart a destination after its first interest arrived."""
         self._sender.restart_destination(destination, self._newest_own_mark())
 
-    # ------------------------------------------------------------------ what comes
+    # ------------------------------------------------------------------ receiving
 
     def receive_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
-        """A neighbour sent this."""
         return self._forward(frame, self._ingress.is_holding(frame.origin), now)
 
     def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
         division = self._route(frame)
         effects: list[TrafficEffect] = []
-        # Of its own events a node is told nothing by others.
+        # Ignore ranges of the own origin.
         for index in division.local if frame.origin != self._sender.origin else ():
             received = ReceivedRange(frame.ranges[index], frame, index)
             effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
@@ -198,7 +197,7 @@ class Traffic:
         return enter
 
     def receive_group_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
-        """A member of the group sent this to all: what is for this node is taken."""
+        """Take this node's range from a multicast frame. Multicast frames are not forwarded."""
         effects: list[TrafficEffect] = []
         for index, span in enumerate(frame.ranges):
             if span.destination == self._own and frame.origin != self._sender.origin:
@@ -209,8 +208,8 @@ class Traffic:
     def send_into_unit(
         self, enter: EnterUnit, events: Sequence[OutgoingEvent], now: float
     ) -> list[TrafficEffect]:
-        """What entered a unit here was matched: on to who is inside, this node among them, and
-        beside it what goes on."""
+        """Send matched events to the destinations in the unit, merged with the held onward
+        frames."""
         assert enter.received is not None
         span = enter.received.range
         inside = self._ingress.sender_for(enter.received).event_frame(
@@ -229,13 +228,12 @@ class Traffic:
         return [*(SendFrame(hop, part) for hop, part in onward.items()), *merged_effects]
 
     def release_onward(self, enter: EnterUnit) -> list[TrafficEffect]:
-        """What goes on beside what entered is not to wait any longer."""
+        """Send the onward frames without waiting for the match."""
         if not self._ingress.release_onward(enter):
             return []
         return [SendFrame(hop, part) for hop, part in enter.onward.items()]
 
     def receive_message(self, message: RoutedMessage, now: float) -> list[TrafficEffect]:
-        """A routed message, of a neighbour or of this node itself."""
         if message.target != self._own:
             return self._send_message(message)
         if isinstance(message, PageRequest):
@@ -249,7 +247,7 @@ class Traffic:
     def send_page(
         self, resume: PageRequest, page: Range, frame_events: Sequence[FrameEvent], now: float
     ) -> list[TrafficEffect]:
-        """A page was read: everything that its reader wants of the range."""
+        """Send a page that was read: all matching events of its range."""
         reader = self._readers.get(resume.source)
         destination = self._state.destination_of(resume.source)
         if reader is None or destination not in self._sender.destinations:
@@ -267,7 +265,7 @@ class Traffic:
         return self._send_frame(self._sender.make_frame([page], frame_events, levels, runs))
 
     def _answer_unknown_origin(self, resume: PageRequest, now: float) -> list[TrafficEffect]:
-        """Of this node, before it lost its disk; or of one that it was said to keep."""
+        """Report that this node does not have the origin: it lost its disk, or a replica."""
         self.counts.unknown += 1
         last_received = max(
             self._started_at or now,
@@ -288,7 +286,6 @@ class Traffic:
     def skip_lost_range(
         self, origin: str, after: Mark, upto: Mark, now: float
     ) -> list[TrafficEffect]:
-        """No node has what lies behind a place of an origin, and up to another."""
         span = Range(self._own, after, upto, unavailable_upto=upto)
         received = ReceivedRange(span, self._empty_frame(origin, self._own, span), 0, is_lost=True)
         return self._as_traffic_effects(self.receiver.receive_range(received, now))
@@ -299,8 +296,11 @@ class Traffic:
     def _on_common_route(
         self, frame_events: Sequence[FrameEvent], reader: Address
     ) -> list[FrameEvent]:
-        """The events that go the way of those that everybody may see: one that is cleared for more
-        may lead in circles, where a unit is not connected inside for that level."""
+        """Return the events that share the route of the lowest level.
+
+        The reader repeats its request in vain. A route for a higher level can loop where a unit is
+        not connected for that level.
+        """
         common = self._state.next_hop(reader, 0)
         passing = [
             each for each in frame_events if self._state.next_hop(reader, each.level) == common
@@ -321,16 +321,14 @@ class Traffic:
     # ------------------------------------------------------------------ time
 
     def confirm_durable(self, origin: str, now: float) -> list[TrafficEffect]:
-        """Events of an origin have become durable here."""
         return self._as_traffic_effects(self.receiver.confirm_durable(origin, now))
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is wanted."""
         times = (self.receiver.next_timeout(), self._readers.next_timeout())
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
-        """Ask for what is missing, or go on without it; forget who reads no more."""
+        """Request missing ranges or skip expired ones, and remove expired readers."""
         for address in self._readers.remove_expired(now):
             self._sender.finish_reading(address)
         effects: list[TrafficEffect] = []
@@ -346,7 +344,7 @@ class Traffic:
         return self._state.next_hop(destination, rank) is not None
 
     def _restarted_members(self) -> frozenset[Address]:
-        """Nodes of the own cluster that are other processes than they were."""
+        """Nodes of the own cluster with a changed incarnation."""
         unit = self._own.unit
         members = self._state.map.members()
         now = {name: node.incarnation for name, node in members.items()}
@@ -370,7 +368,7 @@ class Traffic:
             frame, self._route(frame).by_hop, self._group_members(frame.highest_rank)
         )
         if self._compress:
-            # Those that want all the same share one body.
+            # Equal bodies are compressed once.
             bodies: dict[int, Frame] = {}
             for hop, part in onward.items():
                 compressed = bodies.setdefault(id(part.body), part.compressed())

@@ -1,4 +1,4 @@
-"""What the core of a node's traffic wants done, in order; and what it counts."""
+"""Effects that the core of a node's traffic returns, in order, and its counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.event.place import Mark
 
 @attrs.frozen
 class SendFrame:
-    """Send a frame to a neighbour, or to the `GROUP`."""
+    """To all members of the multicast group if the neighbour is `GROUP`."""
 
     neighbour: str
     frame: Frame
@@ -23,43 +23,40 @@ class SendFrame:
 
 @attrs.frozen
 class SendMessage:
-    """Send a routed message to a neighbour."""
-
     neighbour: str
     message: RoutedMessage
 
 
 @attrs.frozen(eq=False)
 class EnterUnit:
-    """Match these events against what is inside the unit, in their order, and call `entered`.
+    """Match these events against the interest inside a unit, in order, then call `send_into_unit`.
 
-    What goes `onward` waits for that. Where it would wait for long, or in vain, call `late`.
+    The onward frames wait for the match. Call `release_onward` where the match fails or is slow.
     """
 
     frame: Frame
     received: ReceivedRange | None
-    """None: nothing enters, it only stays behind what did before; then call `late`."""
+    """None: nothing enters. The onward frames only wait for earlier matches; then call
+    `release_onward`."""
     onward: Mapping[str, Frame]
-    """By neighbour: the parts of the frame that are for others."""
+    """By neighbour: the parts of the frame for other destinations."""
 
 
 @attrs.frozen
 class ReadPage:
-    """Read a page of the own log for this message, and call `served`."""
+    """Read a page of this node's log for the request, then call `send_page`."""
 
     request: PageRequest
 
 
 @attrs.frozen
 class DeliverMessage:
-    """A routed message for this node."""
-
     message: RoutedMessage
 
 
 @attrs.frozen
 class CoverOrigin:
-    """Log that of an origin that is new to the log nothing is wanted up to `upto`."""
+    """Log that this node needs no event of a new origin up to `upto`."""
 
     origin: str
     upto: Mark
@@ -79,31 +76,30 @@ TrafficEffect: TypeAlias = (
 
 @attrs.define
 class TrafficCounts:
-    """Since the start."""
+    """Counters since the start."""
 
     begun: int = 0
-    """Frames of this node's own events."""
+    """Frames with own events."""
     transit: int = 0
-    """Frames of others that were passed on."""
+    """Forwarded frames."""
     stuck: int = 0
-    """Destinations of frames, and messages, to which there was no way."""
+    """Destinations and messages without a route."""
     served: int = 0
-    """Pages of the log that others asked for."""
+    """Requested log pages."""
     unknown: int = 0
-    """Times that somebody asked for a page whose wants are not known here."""
+    """Rejected page requests."""
     denied: int = 0
-    """Destinations that got less than they wanted, as no way there is cleared for all of it."""
+    """Events that no route to their destination is cleared for."""
 
 
 @attrs.frozen
 class TrafficSnapshot:
-    """How much is remembered."""
+    """Sizes of the stored state."""
 
     destinations: int
-    """Destinations, each counted once for every origin whose events it is sent from here."""
+    """Counted once for each origin."""
     unit_entries: int
-    """Origins, by the units that they enter here."""
+    """Pairs of an origin and a unit that it enters here."""
     readers: int
-    """Nodes that read pages of the own log."""
     incomplete_origins: int
-    """Origins of which something is missing here."""
+    """Origins with missing ranges."""

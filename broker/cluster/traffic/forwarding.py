@@ -1,4 +1,4 @@
-"""Where the parts of a frame go: here, into the unit that begins here, or on to neighbours."""
+"""Routes for the parts of a frame: to this node, into its unit, or to neighbours."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import attrs
 from broker.cluster.address import Address, is_within
 from broker.cluster.traffic.frame import Frame
 
-#: The neighbour to which what is for a destination goes, on a way that is cleared for a rank.
+#: Return the neighbour towards a destination, by a route that is cleared for a rank.
 NextHop: TypeAlias = Callable[[Address, int], str | None]
 
 
-#: Stands for all members of the group in the place of a neighbour's name.
+#: Stands for all members of the multicast group in place of a neighbour's name.
 GROUP = ""
 
 
 @attrs.frozen
 class FrameRoutes:
-    """The indices of a frame's destinations, by what is to be done."""
+    """Indices of a frame's ranges, by route."""
 
     local: tuple[int, ...]
-    """For this node."""
     entering: tuple[int, ...]
-    """For a unit that this node is in: to be matched again, against what is inside."""
+    """Ranges for a unit of this node: its events are matched against the interest inside."""
     by_hop: dict[str, dict[int, int]]
-    """By neighbour: each with the highest security level for which there is a way."""
+    """By neighbour: each index with the highest rank that its route is cleared for."""
     unroutable: int
-    """How many there is no way to, or that have come around too many corners."""
+    """Ranges without a route, or over the hop limit."""
     denied: int
-    """Events of destinations to which the way is cleared for lower levels only."""
+    """Events above the clearance of their route."""
 
 
 def route_frame(frame: Frame, own: Address, next_hop: NextHop) -> FrameRoutes:
-    """Where each of the frame's destinations is.
+    """Return the routes of a frame's ranges.
 
-    What is cleared for all of the frame goes one way. A destination to which there is no such way
-    goes the way of its own events; if some of those may not go there, it gets the others.
+    A range prefers the route that is cleared for the whole frame. Without one it takes a route for
+    its own events. Without that it takes the route with the highest clearance, and loses the events
+    above.
     """
     local: list[int] = []
     entering: list[int] = []
@@ -70,7 +70,7 @@ def route_frame(frame: Frame, own: Address, next_hop: NextHop) -> FrameRoutes:
 def _best_cleared_hop(
     destination: Address, needed: int, next_hop: NextHop
 ) -> tuple[int, str | None]:
-    """The way for the highest level, not over the one that is needed, for which there is one."""
+    """Return the highest rank up to `needed` that has a route, and its next hop."""
     for level in range(needed, -1, -1):
         hop = next_hop(destination, level)
         if hop is not None:
@@ -81,10 +81,10 @@ def _best_cleared_hop(
 def frames_by_hop(
     frame: Frame, by_hop: dict[str, dict[int, int]], group: Collection[str] = ()
 ) -> dict[str, Frame]:
-    """What goes to each neighbour: each event at most once.
+    """Return the frame for each neighbour, with each event at most once.
 
-    Under `GROUP` stands what goes to several neighbours of an IP multicast `group` at once: they
-    are its destinations, no others take it from there.
+    The frame under `GROUP` is for several neighbours in the multicast group. They are its
+    destinations; no node forwards it.
     """
     rank = frame.highest_rank
     if group:
@@ -101,7 +101,7 @@ def frames_by_hop(
 def _gather_for_group(
     frame: Frame, by_hop: dict[str, dict[int, int]], group: Collection[str], rank: int
 ) -> dict[str, dict[int, int]]:
-    """The same with what is for members of the group together, where that saves half at least."""
+    """Move ranges of group members to `GROUP`, if that saves at least half of the events sent."""
     shared = {
         index: cap
         for hop in by_hop.keys() & group

@@ -1,14 +1,13 @@
-"""A frame: events of one origin on their way to several destinations (DESIGN 4; M18, G8, D30).
+"""A frame: events of one origin for several destinations (DESIGN 4; M18, G8, D30).
 
-The header tells all that a hop needs; records and documents are passed on as they came. For each
-destination it says from which place on, and up to which, all events are in here that are for it:
-`after` and `upto` are the place and the previous place of a batch, so what was filtered is told
-from what was lost.
+The header holds all that a hop needs. Records and documents are forwarded unchanged. For each
+destination the frame names a range (after, upto] of places. All events of the range that match the
+destination's interest are in the frame. So a receiver can tell filtered events from lost ones.
 
 `0x60 | header length u32 | records length u32 | header | records | body`, integers big-endian. The
-header is a msgpack array of the fields of `Frame` up to `document_lengths`, in their order; records
-are msgpack arrays as in a session's DELIVER; the body is all documents, or one zstd frame of them.
-`docs/protocols/flows.md` shows it.
+header is a msgpack array of the fields of `Frame` up to `document_lengths`, in order. Records are
+msgpack arrays as in a session's DELIVER. The body holds all documents, or one zstd frame of them.
+See `docs/protocols/flows.md`.
 """
 
 from __future__ import annotations
@@ -30,51 +29,50 @@ from broker.event.place import Mark, NamedHistory
 from broker.wire import fields
 
 KIND = 0x60
-#: More events, or destinations, no frame carries.
+#: Limits of one frame.
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
-#: As many links a frame passes at most: a longer way is a circle.
+#: Links that a frame crosses at most. A longer route is a loop.
 MAX_HOPS = 128
-#: More bytes of documents no frame carries: what a compressed body may become.
+#: Document bytes of one frame, decompressed.
 MAX_BODY_BYTES = 64 << 20
 PLAIN, ZSTD = 0, 1
-#: Shorter bodies are not compressed: what a link carries is not counted in packets of so few bytes.
+#: Shorter bodies are not compressed: it would save less than one packet.
 MIN_COMPRESSED_BYTES = 512
-#: The quickest level: a hop is not to wait for it.
+#: The fastest level, since each hop waits for it.
 _compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
-#: Of the header in version 1; in version 2 the history may follow.
+#: Header fields in version 1. In version 2 the history may follow.
 _VERSION_1_FIELDS = 10
 
-#: So many neighbouring events for the same destinations, told by their indices.
+#: Consecutive events with equal recipients: (count, indices of the ranges).
 RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
-#: Events with neighbouring places: (epoch, first offset, count).
+#: Events with consecutive places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]
-#: So many neighbouring events with the same rank of their security level: (rank, count).
+#: Consecutive events with an equal rank of the security level: (rank, count).
 LevelRun: TypeAlias = tuple[int, int]
 
 
 class Range(NamedTuple):
-    """What a frame tells one destination: what it wants of (after, upto] of the origin is in it."""
+    """The places (after, upto] of an origin for one destination. The frame has all matching events
+    of it."""
 
     destination: Address
-    """A node; or with an empty name all that is in a unit."""
+    """A node, or with an empty node name all nodes of a unit."""
     after: Mark
     upto: Mark
     unavailable_upto: Mark | None = None
-    """What lies up to here is in no log any more: of it nothing is in the frame."""
+    """Events up to this place are in no log any more and not in the frame."""
     has_more: bool = False
-    """It was asked for, and there is more: ask again."""
+    """The range answers a page request, and the reader can request the next page."""
     first_after: Mark | None = None
-    """Who has nothing of this origin yet begins here; None: at `after`."""
+    """A node without events of this origin starts here; None: at `after`."""
     is_unfiltered: bool = False
-    """All events of the origin are in it, wanted or not: so it was asked for."""
+    """The frame has all events of the range, also those outside the destination's interest."""
 
 
 class FrameEvent(NamedTuple):
-    """One event in a frame."""
-
     mark: Mark
     record: bytes
     document: bytes
@@ -84,15 +82,13 @@ class FrameEvent(NamedTuple):
 
 @attrs.define(eq=False)
 class Frame:
-    """Decoded as far as a hop needs it."""
-
     origin: str
     origin_node: Address
-    """The node whose log that is: ask it for what is missing."""
+    """The node that serves missing events: the origin node or, in its absence, one with a
+    replica."""
     level_runs: Sequence[LevelRun]
-    """The events' security levels."""
     hops: int
-    """How many links it may still pass."""
+    """Links that the frame may still cross."""
     ranges: Sequence[Range]
     mark_runs: Sequence[MarkRun]
     recipient_runs: Sequence[RecipientRun]
@@ -102,31 +98,27 @@ class Frame:
     records: bytes
     body: bytes
     history: NamedHistory | None = None
-    """In which history the home logs now; None if that is not known."""
+    """History that the origin node logs in; None if unknown."""
 
     @property
     def event_count(self) -> int:
-        """How many events it carries."""
         return len(self.document_lengths)
 
     @property
     def highest_rank(self) -> int:
-        """The highest of the events' security levels."""
         return max([rank for rank, _ in self.level_runs], default=0)
 
     def highest_rank_for(self, index: int) -> int:
-        """The highest security level among the events for the destination with this index."""
+        """Of the events for the range with this index."""
         if len(self.level_runs) <= 1:
             return self.highest_rank
         levels = self.event_ranks()
         return max([levels[i] for i in self.event_indices_for(index)], default=0)
 
     def event_ranks(self) -> list[int]:
-        """The rank of each event's security level."""
         return [rank for rank, count in self.level_runs for _ in range(count)]
 
     def marks(self) -> list[Mark]:
-        """The place of each event."""
         return [
             (epoch, offset)
             for epoch, first, count in self.mark_runs
@@ -134,7 +126,7 @@ class Frame:
         ]
 
     def event_indices_for(self, index: int) -> list[int]:
-        """Which events are for the destination with this index."""
+        """Of the events for the range with this index."""
         found: list[int] = []
         start = 0
         for count, indices in self.recipient_runs:
@@ -144,11 +136,10 @@ class Frame:
         return found
 
     def documents(self) -> list[bytes]:
-        """The events' documents; `ProtocolError` if the body is not what it should be."""
+        """Raises `ProtocolError` for a malformed body."""
         return _split_bytes(self._plain_body(), self.document_lengths)
 
     def events_at(self, chosen: Sequence[int]) -> list[FrameEvent]:
-        """The events at these indices."""
         if not chosen:
             return []
         marks, documents, levels = self.marks(), self.documents(), self.event_ranks()
@@ -156,9 +147,10 @@ class Frame:
         return [FrameEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
     def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
-        """The frame for some of its destinations, each with the highest level that it may have.
+        """Return the frame for some of its destinations.
 
-        Events that none of them wants, or may have, are not in it.
+        `max_ranks` maps the index of each to the highest rank that it may get. Events without a
+        recipient are dropped.
         """
         renumbered = {old: new for new, old in enumerate(max_ranks)}
         lowest_cap = min(max_ranks.values(), default=0)
@@ -180,7 +172,6 @@ class Frame:
         return self._with_subset(chosen, ranges, runs)
 
     def with_only_events(self, chosen: Sequence[int]) -> Frame:
-        """The same with no events but those at these indices."""
         indices = [indices for count, indices in self.recipient_runs for _ in range(count)]
         runs = [
             (len(list(group)), indices)
@@ -189,7 +180,6 @@ class Frame:
         return self._with_subset(chosen, self.ranges, runs)
 
     def replace_documents(self, documents: Mapping[int, bytes]) -> Frame:
-        """The same with other documents at these indices."""
         if not documents:
             return self
         updated = self.documents()
@@ -224,7 +214,8 @@ class Frame:
         )
 
     def _runs_by_rank(self, lowest_cap: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
-        """(rank, count, indices) of the runs; of an event's rank only where it is over `least`."""
+        """Return (rank, count, indices) of all runs, split by rank where ranks exceed
+        `lowest_cap`."""
         if self.highest_rank <= lowest_cap:
             return [(0, count, indices) for count, indices in self.recipient_runs]
         levels = iter(self.event_ranks())
@@ -235,7 +226,7 @@ class Frame:
         ]
 
     def compressed(self) -> Frame:
-        """The same with a zstd body, where that is worth it."""
+        """Return the frame with a zstd body, if that is shorter."""
         if self.encoding != PLAIN or len(self.body) < MIN_COMPRESSED_BYTES:
             return self
         body = _compressor.compress(self.body)
@@ -244,11 +235,10 @@ class Frame:
         return attrs.evolve(self, encoding=ZSTD, body=body)
 
     def uncompressed(self) -> Frame:
-        """The same with a plain body, for a link that knows no other."""
         return attrs.evolve(self, encoding=PLAIN, body=self._plain_body())
 
     def encode(self, version: int = 2) -> bytes:
-        """The bytes for a link of this version of the protocol between nodes."""
+        """`version` is that of the link's node protocol."""
         history_fields = (self.history,) if self.history is not None and version >= 2 else ()
         header = msgpack.packb(
             (
@@ -273,25 +263,25 @@ class Frame:
             return self.body
         length = sum(self.document_lengths)
         try:
-            # What the body says of itself would go before `max_output_size`.
+            # `decompress` trusts the size in the body over `max_output_size`.
             if zstandard.frame_content_size(self.body) not in (-1, length):
-                raise ProtocolError("the body of a frame says another length than its header")
+                raise ProtocolError("the length in the body of a frame differs from its header")
             body = zstandard.ZstdDecompressor().decompress(
                 self.body, max_output_size=max(length, 1), allow_extra_data=False
             )
         except zstandard.ZstdError as error:
-            raise ProtocolError(f"the body of a frame can not be read: {error}") from None
+            raise ProtocolError(f"the body of a frame can not be decompressed: {error}") from None
         if len(body) != length:
-            raise ProtocolError("the body of a frame has another length than its header says")
+            raise ProtocolError("the body of a frame has another length than its header states")
         return body
 
 
 def decode_frame(data: bytes) -> Frame:
-    """The frame that these bytes are; `ProtocolError` if they are none."""
+    """Raises `ProtocolError` for malformed bytes."""
     try:
         kind, header_length, records_length = _HEAD.unpack_from(data)
         if kind != KIND:
-            raise ValueError("another kind of message")
+            raise ValueError("not a frame")
         records_at = _HEAD.size + header_length
         body_at = records_at + records_length
         header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
@@ -304,7 +294,7 @@ def decode_frame(data: bytes) -> Frame:
         )  # type: ignore[call-arg]
         frame.origin_node = _check_address(frame.origin_node)
         if not frame.origin_node.node:
-            raise ValueError("a home that is no node")
+            raise ValueError("the origin node has no node name")
         frame.ranges = [_check_range(each) for each in frame.ranges]
         _check_frame(frame, len(data) - body_at)
         return frame
@@ -313,7 +303,6 @@ def decode_frame(data: bytes) -> Frame:
 
 
 def encode_mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
-    """Neighbouring places together."""
     runs: list[MarkRun] = []
     for epoch, offset in marks:
         if runs and runs[-1][0] == epoch and sum(runs[-1][1:]) == offset:
@@ -325,7 +314,6 @@ def encode_mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
 
 
 def encode_level_runs(levels: Iterable[int]) -> list[LevelRun]:
-    """Neighbouring events of one level together."""
     return [(level, len(list(group))) for level, group in itertools.groupby(levels)]
 
 
@@ -334,22 +322,22 @@ def _check_frame(frame: Frame, body_length: int) -> None:
     if len(frame.ranges) > MAX_DESTINATIONS or any(len(each) > MAX_EVENTS for each in lengths):
         raise ValueError("too much for one frame")
     if frame.hops > MAX_HOPS:
-        raise ValueError("more links than a frame may pass")
+        raise ValueError("too many hops")
     if (
         type(frame.origin) is not str
         or not 0 < len(frame.origin.encode()) <= 64
         or "\0" in frame.origin
     ):
-        raise ValueError("an origin")
+        raise ValueError("invalid origin")
     for number in itertools.chain((frame.hops,), *lengths, *frame.mark_runs, *frame.level_runs):
         if type(number) is not int or not 0 <= number < 1 << 63:
-            raise ValueError("a number")
+            raise ValueError("invalid number")
     counts = {len(each) for each in lengths}
     counts.add(sum([count for _, _, count in frame.mark_runs]))
     counts.add(sum([count for count, _ in frame.recipient_runs]))
     counts.add(sum([count for rank, count in frame.level_runs if check_rank(rank) >= 0]))
     if len(counts) > 1 or sum(frame.record_lengths) != len(frame.records):
-        raise ValueError("the counts differ")
+        raise ValueError("event counts differ")
     if sum(frame.document_lengths) > MAX_BODY_BYTES:
         raise ValueError("too many bytes for one frame")
     if not all(
@@ -358,18 +346,18 @@ def _check_frame(frame: Frame, body_length: int) -> None:
         and all(type(i) is int and 0 <= i < len(frame.ranges) for i in indices)
         for count, indices in frame.recipient_runs
     ):
-        raise ValueError("a run")
+        raise ValueError("invalid run")
     if any(count < 1 for *_, count in (*frame.mark_runs, *frame.level_runs)):
-        raise ValueError("a run of nothing")
+        raise ValueError("empty run")
     ends = [((e, first), (e, first + count - 1)) for e, first, count in frame.mark_runs]
     for epoch, first, count in frame.mark_runs:
         _check_mark((epoch, first + count))
     if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
-        raise ValueError("places do not rise")
+        raise ValueError("places do not ascend")
     if frame.encoding not in (PLAIN, ZSTD):
-        raise ValueError("an encoding that was not agreed on")
+        raise ValueError("unknown encoding")
     if frame.encoding == PLAIN and sum(frame.document_lengths) != body_length:
-        raise ValueError("the lengths do not add up")
+        raise ValueError("lengths do not add up")
 
 
 def _check_range(value: Any) -> Range:
@@ -384,9 +372,9 @@ def _check_range(value: Any) -> Range:
         fields.flag(is_unfiltered),
     )
     if span.upto < span.after or (span.first_after or span.after) > span.after:
-        raise ValueError("a range that ends before it begins")
+        raise ValueError("range ends before it begins")
     if span.unavailable_upto is not None and span.unavailable_upto > span.upto:
-        raise ValueError("more is gone than was told of")
+        raise ValueError("unavailable places exceed the range")
     return span
 
 

@@ -1,4 +1,4 @@
-"""Two parts of a frame that go to one neighbour as one, so that an event crosses a link once."""
+"""Merge two parts of a frame for one neighbour, so that each event crosses the link once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from broker.event.place import Mark
 
 
 def merge_frames(one: Frame, other: Frame) -> Frame | None:
-    """Both, each event once; None where that is too much for one frame.
+    """Return one frame with the ranges and events of both, or None if it would be too large.
 
-    They are of one origin. A body that has all events goes on as it is.
+    Both are of one origin. A body that holds all events is reused.
     """
     if len(one.ranges) + len(other.ranges) > MAX_DESTINATIONS:
         return None

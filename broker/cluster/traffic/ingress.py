@@ -1,4 +1,4 @@
-"""What enters units by this node: how far it was sent on inside, and what passes by beside it."""
+"""Events that enter units through this node, and the onward frames that wait for them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,26 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender
 from broker.event.place import Mark
 
-#: Origins, by the units that they enter here, of which it is remembered how far they were sent on;
-#: of another one that begins anew.
+#: Stored pairs of an origin and a unit. A removed one starts anew.
 MAX_ENTRIES = 4_096
 
 
 @attrs.define
 class _Entry:
-    """What enters a unit here of one origin."""
+    """State of one origin in one unit."""
 
     sender: OriginSender
     upto: Mark
-    """Of all ranges that came, whether they are matched yet or not."""
+    """Highest end of the received ranges, matched or not."""
 
 
 class Ingress:
-    """Of all origins."""
-
     def __init__(self, destinations_inside: Callable[[UnitPath], Sequence[Address]]) -> None:
-        """`inside` says among whom is divided what enters a unit."""
+        """`destinations_inside` returns the destinations for events that enter a unit."""
         self._destinations_inside = destinations_inside
         self._entries: OrderedDict[tuple[str, UnitPath], _Entry] = OrderedDict()
         self._holding: dict[str, set[EnterUnit]] = {}
-        """By origin what is matched now, and has not let pass what goes on beside it."""
+        """By origin: matches with waiting onward frames."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -44,12 +41,10 @@ class Ingress:
         return iter([each.sender for each in self._entries.values()])
 
     def update_destinations(self, restarted: Collection[Address]) -> None:
-        """Who is inside may be others now; those of `anew` are other processes than before."""
         for (_, unit), each in self._entries.items():
             each.sender.set_destinations(self._destinations_inside(unit), each.upto, restarted)
 
     def sender_for(self, received: ReceivedRange) -> OriginSender:
-        """By which a range goes on inside."""
         frame, span = received.frame, received.range
         unit = span.destination.unit
         entry = self._entries.pop((frame.origin, unit), None)
@@ -67,18 +62,17 @@ class Ingress:
         self._entries[frame.origin, unit] = entry
         return entry.sender
 
-    # ------------------------------------------------------------------ what passes by
+    # ------------------------------------------------------------------ onward frames
 
     def is_holding(self, origin: str) -> bool:
-        """Whether what passes by has to stay behind what enters."""
         return origin in self._holding
 
     def hold_onward(self, enter: EnterUnit) -> None:
-        """What goes on beside this waits for what is inside: so each event goes once."""
+        """Hold the onward frames until the match, so that each event crosses a link once."""
         self._holding.setdefault(enter.frame.origin, set()).add(enter)
 
     def release_onward(self, enter: EnterUnit) -> bool:
-        """It waits no more; whether it did."""
+        """Release the onward frames. Return False if they were released before."""
         waiting = self._holding.get(enter.frame.origin, set())
         if enter not in waiting:
             return False

@@ -1,8 +1,8 @@
-"""The newest histories of each origin that frames have named (`broker.log.histories`).
+"""Newest histories of each origin, as named by frames (`broker.log.histories`).
 
-Two processes on copies of one log may give places in one epoch: they were started within 250 ms, or
-by clocks that are behind. A place alone does not tell which of them gave it. The id of the history
-does. The branch places tell the home where a place of another process leaves its own log.
+Two processes on copies of one log can assign places in one epoch. They started within 250 ms, or
+with clocks that are behind. The history id tells them apart. By the branch places the origin node
+finds where a place left its own log.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 from broker.event.place import Mark, NamedHistory
 from broker.wire import fields
 
-#: Histories of an origin that a node stores: the newest ones.
+#: Stored histories of an origin, the newest ones.
 MAX_HISTORIES = 8
 
 
 def check_history(value: Any) -> NamedHistory:
-    """The history that these plain values name. Raises `ValueError` or `TypeError`."""
+    """Raises `ValueError` or `TypeError`."""
     epoch, id, branch = value
     return (*fields.mark((epoch, id)), fields.mark(branch))
 
 
 def check_path(value: Any) -> tuple[NamedHistory, ...]:
-    """At most `MAX_HISTORIES` histories, rising. Raises `ValueError` or `TypeError`."""
+    """Return at most `MAX_HISTORIES` ascending histories. Raises `ValueError` or `TypeError`."""
     path = tuple(map(check_history, value))
     if len(path) > MAX_HISTORIES or sorted(set(path)) != list(path):
-        raise ValueError("no path of histories")
+        raise ValueError("histories do not ascend, or are too many")
     return path
 
 
@@ -36,23 +36,21 @@ def _no_histories(_: str) -> tuple[NamedHistory, ...]:
 
 
 class KnownHistories:
-    """One node's."""
-
     def __init__(self, stored: Callable[[str], tuple[NamedHistory, ...]] = _no_histories) -> None:
-        """`stored` returns what an earlier process of this node has noted."""
+        """`stored` returns the histories that earlier processes of this node stored."""
         self._stored = stored
         self._known: dict[str, tuple[NamedHistory, ...]] = {}
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
-        """The histories of an origin that frames have named, the newest one last."""
+        """The newest last."""
         if origin not in self._known:
             self._known[origin] = self._stored(origin)
         return self._known[origin]
 
     def contradicts(self, origin: str, history: NamedHistory | None, at: Mark | None) -> bool:
-        """Whether a frame is of another process than the places that this node has.
+        """Return True if a frame is of another process than this node's places.
 
-        `at` is where the node stands. Before it has got into that epoch it may follow either one.
+        `at` is the node's position. Before it enters the epoch, the node may follow either process.
         """
         known = self.histories_of(origin)
         if history is None or not known or at is None:
@@ -61,7 +59,7 @@ class KnownHistories:
         return history[0] == epoch == at[0] and history[1] != id
 
     def record_history(self, origin: str, history: NamedHistory) -> bool:
-        """A frame that does not contradict named this one; whether it is the newest from now on."""
+        """Return True if it is the newest from now on."""
         known = self.histories_of(origin)
         if known and (history[:2] == known[-1][:2] or history[0] < known[-1][0]):
             return False
@@ -70,10 +68,10 @@ class KnownHistories:
         return True
 
     def path_to(self, origin: str, mark: Mark) -> tuple[NamedHistory, ...]:
-        """The histories that led to a place, up to its own; nothing if that is not known."""
+        """Return the histories up to a place, ending with its own; empty if unknown."""
         found = tuple([each for each in self.histories_of(origin) if each[0] <= mark[0]])
         return found if found and found[-1][0] == mark[0] else ()
 
     def forget_origin(self, origin: str) -> None:
-        """Follow whoever speaks next."""
+        """Forget the histories of an origin: follow the next frame's process."""
         self._known[origin] = ()

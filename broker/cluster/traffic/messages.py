@@ -1,4 +1,4 @@
-"""Messages that are passed on to the node that they are for, beside frames (0x61 to 0x6F, 0x70)."""
+"""Messages routed to one node over several hops (0x61 to 0x6F, 0x70)."""
 
 from __future__ import annotations
 
@@ -24,51 +24,50 @@ def _optional_mark(value: Any) -> Mark | None:
 
 @attrs.frozen
 class RoutedMessage(Message):
-    """Base of what is for one node, wherever it is."""
+    """Base of messages to one node anywhere in the network."""
 
     least_version: ClassVar[int] = 1
-    """Of the protocol between nodes: the message passes no neighbour of a lower version."""
+    """Lowest version of the node protocol; links of a lower version do not carry the message."""
 
     target: Address = attrs.field(converter=_address)
     source: Address = attrs.field(converter=_address)
-    """Who said it, and where an answer goes."""
     hops: int = attrs.field(converter=fields.count)
-    """How many links it may still pass."""
+    """Links that the message may still cross."""
 
     @property
     def level(self) -> int:
-        """The rank that links on its way have to be cleared for (X12)."""
+        """Rank that each link of the route must be cleared for (X12)."""
         return 0
 
     def at_version(self, version: int) -> RoutedMessage:
-        """The message as a link of this version of the protocol between nodes takes it."""
+        """Return the form of the message for a link of this version."""
         return self
 
 
 @register(0x61)
 @attrs.frozen
 class PageRequest(RoutedMessage):
-    """To the home of an origin: send what comes behind `after`, as much as makes a page."""
+    """Request the events behind `after` from an origin node."""
 
     omits_empty_last = True
 
     origin: str = attrs.field(converter=fields.text)
     after: Mark = attrs.field(converter=fields.mark)
     is_unfiltered: bool = attrs.field(converter=fields.flag, default=False)
-    """Whether what the reader is known to want says too little: send all that there is."""
+    """Send all events: the stored interest of the reader may be too narrow."""
     path: tuple[NamedHistory, ...] = attrs.field(converter=check_path, default=())
-    """The histories that led there, the last one that of `after`; nothing: that is not known, or
-    the link is of version 1."""
+    """Histories up to `after`, ending with its own; empty if unknown or over a link of version
+    1."""
 
     def at_version(self, version: int) -> PageRequest:
-        """See `RoutedMessage`."""
+        """Drop the path for links of version 1."""
         return self if version >= 2 else attrs.evolve(self, path=())
 
 
 @register(0x62)
 @attrs.frozen
 class ReplicaAck(RoutedMessage):
-    """To the home of an origin: everything up to `upto` is durable here."""
+    """To an origin node: everything up to `upto` is durable in the sender's replica."""
 
     origin: str = attrs.field(converter=fields.text)
     upto: Mark = attrs.field(converter=fields.mark)
@@ -77,8 +76,7 @@ class ReplicaAck(RoutedMessage):
 @register(0x66)
 @attrs.frozen
 class LogLost(RoutedMessage):
-    """To who asks for what is in no log any more: of the origin, all up to `upto` is lost; None:
-    all that has not been sent yet."""
+    """Answer to a page request: events up to `upto` are lost; None: all that were not sent."""
 
     origin: str = attrs.field(converter=fields.text)
     upto: Mark | None = attrs.field(converter=_optional_mark)
@@ -87,8 +85,6 @@ class LogLost(RoutedMessage):
 @register(0x70)
 @attrs.frozen
 class DtdRequest(RoutedMessage):
-    """Send the DTD of this type and version."""
-
     type: str = attrs.field(converter=fields.text)
     version: str = attrs.field(converter=fields.text)
 
@@ -96,7 +92,7 @@ class DtdRequest(RoutedMessage):
 @register(0x71)
 @attrs.frozen
 class DtdAnswer(RoutedMessage):
-    """The DTD, self-contained; or why there is none, where the error's code is not empty."""
+    """A self-contained DTD, or an error with a non-empty code."""
 
     type: str = attrs.field(converter=fields.text)
     version: str = attrs.field(converter=fields.text)

@@ -1,4 +1,4 @@
-"""Data classes of `arrivals`: a range that arrived, the actions on it, and counters."""
+"""A received range, the receiver's effects on it, and its counters."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from broker.event.place import Mark, NamedHistory
 
 @attrs.frozen(eq=False)
 class ReceivedRange:
-    """A range and the frame that it came in."""
-
     range: Range
     frame: Frame
     index: int
     """Of the range in the frame."""
     is_lost: bool = False
-    """Whether what is gone of the range is at no node, and not only behind a log's retention."""
+    """True if no node has the unavailable events."""
 
 
 @attrs.frozen
 class AppendRange:
-    """Log what is for this node in it, as far as it lies behind `cursor`."""
+    """Log the events of the range behind `cursor`."""
 
     received: ReceivedRange
     cursor: Mark
@@ -31,20 +29,20 @@ class AppendRange:
 
 @attrs.frozen
 class RequestPage:
-    """Ask the home of an origin to go on behind `after`."""
+    """Request the events behind `after` from `target`."""
 
     target: Address
     origin: str
     after: Mark
     is_unfiltered: bool = False
-    """All of it: others may have forgotten what this node wants."""
+    """Request all events, since other nodes may have dropped this node's interest."""
     path: tuple[NamedHistory, ...] = ()
-    """The histories that led there; the last one is that of `after`, if that is known."""
+    """Histories up to `after`, ending with its own; empty if unknown."""
 
 
 @attrs.frozen
 class StoreHistories:
-    """Store the newest histories of an origin, with the events that follow."""
+    """Store the newest histories of an origin, together with the events that follow."""
 
     origin: str
     histories: tuple[NamedHistory, ...]
@@ -55,19 +53,17 @@ ReceiverEffect = AppendRange | RequestPage | StoreHistories
 
 @attrs.define
 class ReceiverCounts:
-    """Since the start."""
+    """Counters since the start."""
 
     taken: int = 0
     duplicate: int = 0
-    """Ranges of which everything was here."""
     holes: int = 0
-    """Times that something was found to be missing."""
+    """Missing ranges."""
     asked: int = 0
     dropped: int = 0
-    """Ranges behind a hole for which there was no room."""
+    """Ranges behind a missing range, over the limits."""
     gone: int = 0
-    """Ranges that said that something is in no log any more."""
+    """Ranges with events that are in no log any more."""
     failed: int = 0
-    """Times that what was taken could not be logged."""
     given_up: int = 0
-    """Holes that nobody has answered for."""
+    """Missing ranges skipped without an answer."""

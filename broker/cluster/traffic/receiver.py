@@ -1,11 +1,12 @@
-"""What a node has of each origin, and what it is missing (DCP D30, D42-D45; N1).
+"""Receiving side: the node's position in each origin, and its missing ranges (DCP D30, D42-D45;
+N1).
 
-A range that begins where the node stands, or before, is taken. One that begins later shows a hole:
-it is held for a moment, since it may have come by a quicker way than what belongs before it; then
-the origin's home is asked to go on from where the node stands, again and again until it answers.
+A range that starts at or before the position is appended. A range that starts later reveals a
+missing range. It is held for `REORDER_SECONDS`, since frames on different routes overtake each
+other. Then the node requests a page from the origin node, with backoff until an answer arrives.
 
-While what the node wants does not flow, nothing is taken: a range says that it has all that is
-wanted, and that is true of what others know of it.
+While this node's interest is not active everywhere, all ranges are held. A range claims to hold all
+matching events. That is only true for the interest that the sender had received.
 """
 
 from __future__ import annotations
@@ -28,49 +29,46 @@ from broker.cluster.traffic.received_range import (
 )
 from broker.event.place import Mark
 
-#: Seconds that a range waits for what belongs before it.
+#: Seconds that a range waits for earlier ones.
 REORDER_SECONDS = 0.1
-#: Seconds until the home is asked again, at first and at most; each time twice as long.
+#: First and longest pause between requests; each is twice the last.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
-#: Seconds without a word of an origin, after which a hole may come of this node having been cut off
-#: for so long that others have forgotten what it wants (`tables.table.TableTimes`).
+#: Seconds without a frame of an origin node after which missing ranges are requested unfiltered.
+#: This node may have been cut off until others dropped its interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
-#: Ranges of an origin, and bytes of them, that are held behind a hole; more are dropped, since
-#: they come again when the home is asked.
+#: Ranges, and bytes, held for one origin. Dropped ones arrive again with the requested pages.
 MAX_HELD_RANGES = 64
 MAX_HELD_BYTES = 4 << 20
-#: Origins of which something came since the start, and those that somebody names and nothing came
-#: of; more that are new to the node are not taken.
+#: Known origins, and separately start marks without events. Further new origins are ignored.
 MAX_ORIGINS = 16_384
-#: Nodes that answer for an origin, of which it is remembered when they did.
+#: Nodes stored for one origin: its own and those with replicas.
 MAX_ORIGIN_NODES = 4
-#: Origins of which something is held or asked; of further ones what shows a hole is dropped, and
-#: shows it again with the next range.
+#: Origins with missing ranges. Later ranges of further ones reveal their missing ranges again.
 MAX_INCOMPLETE_ORIGINS = 1_024
 
 
 @attrs.define
 class _MissingRange:
-    """An origin with a hole."""
+    """Request state of one origin with a missing range."""
 
     target: Address
     request_at: float
     since: float
-    """When it was found, or the node got further in it."""
+    """Time at which the range was found missing, or the position last advanced."""
     is_unfiltered: bool = False
-    """What this node wants may have been forgotten meanwhile."""
+    """True if other nodes may have dropped this node's interest."""
     backoff: float = RETRY_SECONDS
     is_page_pending: bool = False
-    """A page has come, and is to be asked for the next when it is durable."""
+    """True if a page was received; the next is requested when it is durable."""
     requests: Counter[Address] = attrs.field(factory=Counter)
-    """Who was asked how often since something came of it."""
+    """Requests to each node since the position last advanced."""
     held: list[ReceivedRange] = attrs.field(factory=list)
     held_bytes: int = 0
 
 
 class Receiver:
-    """Where the node stands in each origin, with what is on its way into the log."""
+    """Position and missing ranges of one node in every origin."""
 
     def __init__(
         self,
@@ -79,41 +77,38 @@ class Receiver:
         start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         histories: KnownHistories | None = None,
     ) -> None:
-        """`covered` says how far the log itself has an origin; None if it is new to it. After
-        `patience` seconds without an answer a hole is hopeless. `begins` says of an origin that is
-        new to the node where that begins with it, given the mark from which on all comes that is
-        wanted now: before that where something has waited for longer."""
+        """`log_coverage` returns the logged position in an origin, None for a new one. After
+        `patience` seconds without an answer a missing range expires. `start_of` returns the start
+        mark of a new origin. Its argument is the mark behind which all events of the present
+        interest are sent. The result is lower where an older subscription needs earlier events."""
         self._log_coverage = log_coverage
         self._patience = patience
         self._start_of = start_of
         self._histories = histories or KnownHistories()
         self._cursors: dict[str, Mark] = {}
-        """Where they are further than the log: it is on its way."""
+        """Positions ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
-        """Where the node begins with origins of which its log has nothing."""
+        """Start marks of origins without logged events."""
         self._missing: dict[str, _MissingRange] = {}
         self._last_received: dict[str, dict[Address, float]] = {}
-        """When something came of an origin last: of its home, and of who answers in its place."""
+        """By origin: when each of its nodes last sent a frame, oldest first."""
         self._history_sent_at: dict[str, float] = {}
-        """When a home in an earlier epoch was asked last."""
         self._is_paused = False
         self.counts = ReceiverCounts()
 
     @property
     def incomplete_origins(self) -> int:
-        """Origins of which something is missing now."""
         return len(self._missing)
 
     def position_of(self, origin: str) -> Mark | None:
-        """How far the node has got, with what is on its way into the log; None for a new origin."""
+        """Return the position, including events being committed; None for a new origin."""
         return (
             self._cursors.get(origin) or self._log_coverage(origin) or self._start_marks.get(origin)
         )
 
     @property
     def pending_upto(self) -> dict[str, Mark]:
-        """Up to where it was chosen already what comes of an origin: it is on its way into the log,
-        or held behind a hole."""
+        """By origin: upper end of the ranges that are held or being committed."""
         held = {
             origin: max(each.range.upto for each in missing.held)
             for origin, missing in self._missing.items()
@@ -122,11 +117,11 @@ class Receiver:
         return {**held, **{o: max(mark, held.get(o, mark)) for o, mark in self._cursors.items()}}
 
     def pause(self) -> None:
-        """Others may not know what this node wants: take nothing."""
+        """Hold all ranges: other nodes may not have this node's interest."""
         self._is_paused = True
 
     def resume(self, now: float) -> list[ReceiverEffect]:
-        """What this node wants flows: take what was held, and ask for what is missing."""
+        """Append the held ranges and request missing ones: this node's interest is active."""
         if not self._is_paused:
             return []
         self._is_paused = False
@@ -138,13 +133,15 @@ class Receiver:
 
     @property
     def start_marks(self) -> Mapping[str, Mark]:
-        """Where the node begins with origins of which it has logged nothing."""
+        """Of origins without logged events."""
         return self._start_marks
 
     def start_origin(self, origin: str, mark: Mark) -> bool:
-        """Something is wanted that lies behind `mark`, of an origin of which nothing has come yet;
-        whether the node begins with it there. It does not where it knows it already, or where
-        something else wants more."""
+        """Set the start mark of an origin without events, for interest in events behind `mark`.
+
+        Return True if that became the start mark. Return False for a known origin, or where other
+        interest needs a lower mark.
+        """
         position = self.position_of(origin)
         if position is None and len(self._start_marks) >= MAX_ORIGINS:
             return False
@@ -154,13 +151,12 @@ class Receiver:
         return position is None and lowest == mark
 
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
-        """A range for this node has come."""
         origin, history = received.frame.origin, received.frame.history
         if self._is_over_limit(origin):
             self.counts.dropped += 1
             return []
         if self._is_contradicting(received):
-            # Another process has given the places that this node has: the home must know.
+            # Another process assigned this node's places: the origin node must learn that.
             return self._hold(received, now, ask=not self._is_paused)
         if history is None or not self._histories.record_history(origin, history):
             return self._accept_range(received, now)
@@ -206,10 +202,10 @@ class Receiver:
     def skip_lost_range(
         self, origin: str, upto: Mark | None, node: Address, empty_frame: Frame, now: float
     ) -> list[ReceiverEffect]:
-        """Who was asked says that what is missing is in no log any more, to `upto` or altogether.
+        """Advance over events that are in no log any more, up to `upto`, or without it to the next
+        held range.
 
-        The node goes on behind it, at most to where something has come: `empty` is a frame of the
-        origin with a range for this node and nothing in it.
+        `node` reported the loss. `empty_frame` has one range for this node and no events.
         """
         missing, cursor = self._missing.get(origin), self.position_of(origin)
         if missing is None or cursor is None or self._is_paused:
@@ -224,15 +220,14 @@ class Receiver:
         return self.receive_range(ReceivedRange(span, empty_frame, 0, is_lost=True), now)
 
     def last_received_at(self, origin: str) -> float | None:
-        """When something came of an origin last, of whoever answers for it."""
         return max(self._last_received.get(origin, {}).values(), default=None)
 
     def nodes_of(self, origin: str) -> list[Address]:
-        """Who has answered for an origin, the last one first."""
+        """The latest sender first."""
         return list(reversed(self._last_received.get(origin, {})))
 
     def confirm_durable(self, origin: str, now: float) -> list[ReceiverEffect]:
-        """Something has become durable: where that is all, the next page may be asked for."""
+        """Request the next page if all appended events of the origin are durable."""
         cursor = self._cursors.get(origin)
         log_coverage = self._log_coverage(origin)
         if cursor is not None and log_coverage is not None and log_coverage >= cursor:
@@ -252,7 +247,7 @@ class Receiver:
         return [self._request(origin, missing)]
 
     def retry_after_failure(self, origin: str, node: Address, now: float) -> None:
-        """What was taken could not be logged: after a pause go on from where the log stands."""
+        """Restart from the log's position after a pause: an append failed."""
         self.counts.failed += 1
         self._cursors.pop(origin, None)
         if origin not in self._missing:
@@ -260,7 +255,6 @@ class Receiver:
         self._missing[origin].is_page_pending = False
 
     def handle_timeout(self, now: float) -> list[ReceiverEffect]:
-        """Ask for what is missing."""
         effects: list[ReceiverEffect] = []
         if self._is_paused:
             return effects
@@ -272,7 +266,8 @@ class Receiver:
         return effects
 
     def expired_requests(self, now: float) -> list[tuple[str, Address]]:
-        """Origins with holes that nobody has answered for, and who was asked: `lost` goes on."""
+        """Return (origin, requested node) of missing ranges without an answer for `patience`
+        seconds."""
         if self._is_paused:
             return []
         found = [
@@ -286,13 +281,12 @@ class Receiver:
         return found
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is wanted."""
         if self._is_paused:
             return None
         return min((missing.request_at for missing in self._missing.values()), default=None)
 
     def request_now(self, now: float) -> None:
-        """There may be a way where there was none: whoever waits asks at once."""
+        """Make all requests due: a route may exist now."""
         for missing in self._missing.values():
             missing.request_at = min(missing.request_at, now)
             missing.backoff = RETRY_SECONDS
@@ -302,8 +296,10 @@ class Receiver:
     def _send_history(
         self, origin: str, node: Address, cursor: Mark, now: float
     ) -> list[ReceiverEffect]:
-        """A home is in an earlier epoch than this node has seen: it may have been started from an
-        older copy of its log, by a clock that is behind. Show it what this node has."""
+        """Send this node's position to an origin node that is in an earlier epoch.
+
+        It may run on an older copy of its log, started by a clock that is behind.
+        """
         if now - self._history_sent_at.get(origin, float("-inf")) < MAX_RETRY_SECONDS / 6:
             return []
         self._history_sent_at[origin] = now
@@ -317,7 +313,6 @@ class Receiver:
         )
 
     def _start_with(self, received: ReceivedRange) -> Mark:
-        """The first range of an origin has come: where the node begins with it."""
         origin, span = received.frame.origin, received.range
         mark = self._start_marks[origin] = self._start_of(origin, span.first_after or span.after)
         return mark
@@ -353,7 +348,7 @@ class Receiver:
     def _release(
         self, origin: str, now: float, *, has_advanced: bool = False, has_more: bool = False
     ) -> list[ReceiverEffect]:
-        """There may be way for what is held now, and that may not be all."""
+        """Append held ranges that fit the position now, and update the request state."""
         missing = self._missing.get(origin)
         if missing is None:
             return []
@@ -383,7 +378,7 @@ class Receiver:
 
     def _request(self, origin: str, missing: _MissingRange) -> RequestPage:
         self.counts.asked += 1
-        # Who spoke of it last may have less than another one: a keeper, of a node that is back.
+        # The last sender may have less than others: a replica, while the origin node is back.
         nodes = (missing.target, *self._last_received.get(origin, ()))
         node = min(nodes, key=lambda each: missing.requests[each])
         missing.requests[node] += 1

@@ -1,8 +1,8 @@
-"""What a node sends of one origin, and how far each destination has been sent it.
+"""Sending side: the events of one origin, and the position of each destination.
 
-For its own events that is a node as their origin; for those of others it is the node by which they
-enter a unit. What is remembered is soft: who finds that something is missing asks the origin, and
-where the sender does not know what it has sent, it begins anew and says so by `after`.
+A node has one sender for its own origin, and one for each origin and unit that enters here. The
+state is not durable. A destination that misses events requests them from the origin node. A sender
+without state starts anew, and its ranges say so by `after`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,21 @@ from broker.cluster.traffic.frame import (
 )
 from broker.event.place import Mark, NamedHistory
 
-#: Whether events of a security level's rank may go to a destination, on the way that there is.
+#: True if the route to a destination is cleared for events of this rank.
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
-#: A destination that is sent nothing more is told where it has to stand once more after so many
-#: calls of `progress`, and then each time after as many as the last: if frames were lost, it learns
-#: so. The last time is later than it takes to notice that a silent link is down.
+#: An idle destination gets its position again after so many calls of `progress_frame`, then each
+#: time after as many as the last number. So it notices lost frames. The last is longer than the
+#: detection of a dead link takes.
 PROGRESS_REPEATS = (1, 2, 4, 8, 16, 32, 64)
-#: Who lacks at most so many places is sent new events while it reads those: it can hold them.
+#: A reader that lags at most so many places also gets new frames: it can hold them.
 MAX_LIVE_LAG = 256
-#: Of so many frames that came last it is remembered from which home they came.
+#: Number of last frames, of which the origin nodes are stored.
 RECENT_FRAMES = 8
 
 
 @attrs.frozen(slots=True)
 class OutgoingEvent:
-    """An event that is to be sent, and to whom."""
-
     event: FrameEvent
     level: int
     """Rank of its security level."""
@@ -53,64 +51,61 @@ class OutgoingEvent:
 
 @attrs.define(slots=True, eq=False)
 class _Destination:
-    """How far one destination has been sent the events."""
-
     sent: Mark
     joined: Mark
-    """Up to here events may have been matched without it."""
+    """Events up to here may have been matched without its interest."""
     is_reading: bool = False
-    """It reads from the log, and is sent nothing beside."""
+    """True if it reads pages of the log and gets no new frames."""
 
 
 class OriginSender:
-    """The state of one origin's events on their way from here."""
-
     def __init__(self, origin: str, node: Address, upto: Mark) -> None:
-        """`home` is the node whose log the origin is, or who answers for it; `upto` the newest
-        place that it has given."""
+        """`node` has the origin's log, or serves it in place of that node. `upto` is the newest
+        place."""
         self.origin = origin
         self._origin_nodes = deque([node], maxlen=RECENT_FRAMES)
         self._rotation = 0
         self._sent_upto = upto
         self._destinations: dict[Address, _Destination] = {}
         self._repeats: dict[Address, int] = {}
-        """Whom to tell again, and how often `progress` was called since it was sent something."""
-        # Not those of all origins at once: together they may be too much for a link.
+        """By idle destination: calls of `progress_frame` since its last range."""
+        # Spread the repeats of different origins: together they could overload a link.
         stagger = zlib.crc32(origin.encode())
         self._repeat_at = [time - stagger % (1 + time // 4) for time in PROGRESS_REPEATS]
         self._calls = stagger % PROGRESS_REPEATS[-1]
         self._progress_upto = upto
-        """Where `progress` was called last."""
+        """Newest place at the last call of `progress_frame`."""
         self.history: NamedHistory | None = None
-        """In which history the home logs, as far as it is known."""
+        """Of the origin node, if known."""
         self.denied = 0
-        """Events that a destination wanted, and to which no way is cleared for them."""
+        """Events without a cleared route to an interested destination."""
 
     def record_origin_node(self, node: Address) -> None:
-        """A frame of the origin came from there: while its node is gone others answer for it, and
-        one of them may have less than another."""
+        """Record the origin node of a frame. While that node is gone, nodes with replicas
+        alternate."""
         self._origin_nodes.append(node)
 
     @property
     def destinations(self) -> Collection[Address]:
-        """Who is sent something."""
         return self._destinations.keys()
 
     @property
     def sent_upto(self) -> Mark:
-        """The newest place up to which events were sent."""
         return self._sent_upto
 
     @property
     def repeating(self) -> int:
-        """How many are still told where they have to stand."""
+        """Destinations with pending repeats."""
         return len(self._repeats)
 
     def set_destinations(
         self, destinations: Iterable[Address], newest: Mark, restarted: Collection[Address] = ()
     ) -> None:
-        """These are all that there are. New ones, and those that are there `anew`, are sent what
-        comes behind `newest`, the newest event that may have been matched without them."""
+        """Replace the destinations.
+
+        New and `restarted` ones get the events behind `newest`: earlier events may have been
+        matched without their interest.
+        """
         current = set(destinations)
         for each in self._destinations.keys() - current:
             del self._destinations[each]
@@ -121,13 +116,16 @@ class OriginSender:
                 self._repeats[each] = 0
 
     def restart_destination(self, destination: Address, newest: Mark) -> None:
-        """Events up to `newest` may have been matched without what it wants, if it is there."""
+        """Restart one destination behind `newest`, as in `set_destinations`."""
         if destination in self._destinations:
             self._destinations[destination] = self._new_destination(newest)
             self._repeats[destination] = 0
 
     def start_reading(self, destination: Address, after: Mark) -> None:
-        """It reads what is behind `after` from the log: if that is much, then all that comes."""
+        """Record that a destination reads the log behind `after`.
+
+        It gets no new frames until `finish_reading` if it lags more than `MAX_LIVE_LAG` places.
+        """
         state = self._destinations.get(destination)
         if state is not None:
             epoch, offset = self._sent_upto
@@ -137,12 +135,10 @@ class OriginSender:
                 self._repeats[destination] = 0
 
     def is_reading(self, destination: Address) -> bool:
-        """Whether it is sent nothing beside what it reads."""
         state = self._destinations.get(destination)
         return state is not None and state.is_reading
 
     def finish_reading(self, destination: Address) -> None:
-        """It has read all that there is, or reads no more: it is sent what comes from here on."""
         state = self._destinations.get(destination)
         if state is not None and state.is_reading:
             state.is_reading = False
@@ -156,9 +152,10 @@ class OriginSender:
         events: Sequence[OutgoingEvent],
         is_cleared: IsCleared,
     ) -> Frame | None:
-        """The events of (after, upto] for whom they are; None if they are for nobody.
+        """Return a frame with the events of (after, upto]; None without recipients.
 
-        Where `after` is not where the last ones ended, something was missed on the way here.
+        Where `after` is not the end of the last call, this node missed events. Then all ranges
+        start at `after`, so that destinations find the missing range.
         """
         if upto < after:
             return None
@@ -181,7 +178,7 @@ class OriginSender:
         all_recipients = sorted(frozenset().union(*destinations))
         order = all_recipients[:MAX_DESTINATIONS]
         for each in all_recipients[MAX_DESTINATIONS:]:
-            # They find a hole, and ask.
+            # These destinations find a missing range and request it.
             self._destinations[each].sent = upto
             self._repeats[each] = 0
         index = {destination: i for i, destination in enumerate(order)}
@@ -198,7 +195,7 @@ class OriginSender:
         return self.make_frame(ranges, frame_events, levels, runs)
 
     def progress_frame(self) -> Frame | None:
-        """What there is to tell those who were sent nothing lately; None if that is nothing."""
+        """Return empty ranges for idle destinations, None if none are due. Call once a second."""
         if self._sent_upto != self._progress_upto:
             self._progress_upto = self._sent_upto
             for each, state in self._destinations.items():
@@ -246,7 +243,7 @@ class OriginSender:
         runs: Sequence[tuple[int, tuple[int, ...]]],
         node: Address | None = None,
     ) -> Frame:
-        """A frame of this origin; of the home that spoke last, if it does not matter of which."""
+        """Return a frame of this origin, by default from the last origin node."""
         return Frame(
             origin=self.origin,
             origin_node=node or self._origin_nodes[-1],

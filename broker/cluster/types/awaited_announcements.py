@@ -1,8 +1,8 @@
-"""Let events wait until their origin has announced which DTD text it uses for their type.
+"""Delay events until their origin has announced the DTD text of their type.
 
-An event may come before the table that announces its type, since tables pass leaders. Events of the
-type then wait for a moment, once for each origin and type. Nodes of earlier versions announce
-nothing: their events are judged by the text that this node has.
+Tables pass through leaders, so an event may arrive before the announcement. Events of a new type
+wait once for each origin. Nodes of earlier versions announce nothing: after the wait their events
+are validated by the text here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 from broker.transport.clock import IClock
 
-#: Seconds that events wait.
 WAIT_SECONDS: Final = 1.0
-#: Origins that are remembered, and types of each; beyond that they are looked up again.
+#: Cached origins, and types of each; beyond them the cache is cleared.
 _MAX_ORIGINS: Final = 10_000
 _MAX_TYPES: Final = 1_000
 _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
@@ -35,20 +34,17 @@ class _Wait:
 
 
 class AwaitedAnnouncements:
-    """Knows which types of origins are announced, and calls back those that wait for others."""
-
     def __init__(
         self, clock: IClock, may_differ: Callable[[DtdReference, str, Address], bool]
     ) -> None:
-        """`is_open` says whether the origin of a log at a node may use another text than the one
-        that is here."""
+        """`may_differ` returns True if an origin may use another text than the one here."""
         self._clock = clock
         self._may_differ = may_differ
         self._known: dict[str, set[tuple[str, str]]] = {}
-        """By origin the types, by name and version, of which nothing is to be waited for."""
+        """By origin: types (name, version) that need no wait."""
         self._waits: list[_Wait] = []
         self.given_up = 0
-        """Types of origins that were not announced in time."""
+        """Types that were not announced in time."""
 
     def wait_for(
         self,
@@ -57,8 +53,10 @@ class AwaitedAnnouncements:
         types: Set[tuple[str, str]],
         call_back: Callable[[], object],
     ) -> bool:
-        """Whether `go_on` is called when types of an origin, by name and version, are announced, or
-        after a moment."""
+        """Wait for announcements of an origin's types (name, version).
+
+        Return True if `call_back` will be called: when all are announced, or after `WAIT_SECONDS`.
+        """
         if types <= self._known.get(origin, _NONE):
             return False
         wait = _Wait(origin, origin_node, set(types), call_back)
@@ -69,7 +67,7 @@ class AwaitedAnnouncements:
         return True
 
     def recheck(self) -> None:
-        """Tables of other nodes have changed."""
+        """Call back complete waits: tables of other nodes have changed."""
         for wait in [each for each in self._waits if self._is_complete(each)]:
             self._waits.remove(wait)
             wait.call_back()
@@ -84,7 +82,7 @@ class AwaitedAnnouncements:
     def _is_settled(self, wait: _Wait, types: tuple[str, str]) -> bool:
         with contextlib.suppress(BadName):
             return not self._may_differ(DtdReference(*types), wait.origin, wait.origin_node)
-        # What a refused event is said to be is no type.
+        # The name in a refused event may be no type.
         return True
 
     def _record_settled(self, origin: str, types: Set[tuple[str, str]]) -> None:

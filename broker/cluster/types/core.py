@@ -1,7 +1,7 @@
 """Announcements of event types in tables: a sans-I/O core.
 
 A node announces its types to its cluster. The leader of a unit announces the union to the unit
-above, so every node learns all types of the network. Old nodes pass these tables on untouched.
+above. So each node learns all types of the network. Old nodes forward these tables unchanged.
 """
 
 from __future__ import annotations
@@ -42,22 +42,21 @@ from broker.cluster.types.announcement import (
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
 
-#: Seconds in which changes of a unit's types are gathered.
+#: Delay in which changes of a unit's types are gathered.
 GATHER_SECONDS = 0.1
 
 
 @attrs.frozen
 class TypeAnnounced:
-    """A node or a unit has announced a type that it had not announced before."""
+    """A node or unit has announced a new type."""
 
     announcement: Announcement
     author: str
-    """The node that wrote the table: of the unit, or its leader."""
     unit: UnitPath
-    """The cluster of the author, or the unit that it speaks for."""
+    """The author's cluster, or the unit that it leads."""
     is_of_unit: bool
     is_own: bool = False
-    """Whether it is the author's own text, in its own table."""
+    """True for the author's own text, in its own table."""
 
 
 TypesEffect: TypeAlias = TablesEffect | TypeAnnounced
@@ -69,11 +68,11 @@ class _AuthorTypes:
     is_of_unit: bool
     announcements: tuple[Announcement, ...]
     origins: tuple[str, ...] = ()
-    """Of a node's table: its log."""
+    """The origin in a node's table."""
 
 
 class TypeTables:
-    """The announcements that one node makes and receives."""
+    """Announcements that a node makes and receives."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -85,24 +84,23 @@ class TypeTables:
         self._led_units: frozenset[UnitPath] = frozenset()
         self._gather_at: float | None = None
         self.bad_entries = 0
-        """Entries of others that say nothing, or are more than count."""
+        """Malformed or excess entries of others."""
         self.left_out = 0
-        """Own types that are not announced, since there are too many."""
+        """Own types over the limit, which are not announced."""
 
     # ------------------------------------------------------------------ reading
 
     def announced_types(self) -> Iterator[TypeAnnounced]:
-        """Everything that others announce."""
+        """Of other nodes."""
         for key, source in self._sources.items():
             for each in source.announcements:
                 own = not source.is_of_unit and each.origins == source.origins
                 yield TypeAnnounced(each, key.author, source.unit, source.is_of_unit, own)
 
     def hash_of(self, reference: DtdReference, origin: str, origin_node: Address) -> str | None:
-        """The hash of the text that an origin uses under a name, as far as it is announced.
+        """Return the hash of the text that an origin uses under a name, if announced.
 
-        `home` is the node that has the origin's log: what it announces of itself counts more than
-        what others announce of it.
+        `origin_node` has the origin's log. Its own announcement counts more than those of others.
         """
         of_origin: set[str] = set()
         of_unit: set[str] = set()
@@ -128,8 +126,8 @@ class TypeTables:
     def announce_others(
         self, texts: Mapping[DtdReference, Sequence[str]], now: float
     ) -> list[TypesEffect]:
-        """Announce texts that other origins use, by variant: they may be gone, and their events
-        are not."""
+        """Announce texts of other origins, by variant: their nodes may be gone, but not their
+        events."""
         changes: dict[str, Value | None] = {}
         for variant, origins in texts.items():
             if (
@@ -145,7 +143,7 @@ class TypeTables:
     def announce(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
     ) -> list[TypesEffect]:
-        """Announce own types, by their content hashes, for the log `origin`."""
+        """Announce own types, by content hash, for the log `origin`."""
         changes: dict[str, Value | None] = {}
         if origin != self._origin:
             self._origin = changes[ORIGIN_KEY] = origin
@@ -179,7 +177,6 @@ class TypeTables:
     # ------------------------------------------------------------------ others' types
 
     def apply_change(self, effect: TableChanged, now: float) -> list[TypesEffect]:
-        """A table of another node has changed."""
         key = effect.key
         source = None if effect.is_removed else self._read_table(key, effect.scope)
         before = self._sources.pop(key, None)
@@ -206,7 +203,7 @@ class TypeTables:
             except BadName:
                 return None
             if not unit or unit[:-1] != scope or is_within(self._own.unit, unit):
-                # What the own unit announces to others is known here already.
+                # This node has the sources of the own unit's announcements.
                 return None
             announcements, bad = read_unit_table(table)
             origins = ()
@@ -215,10 +212,9 @@ class TypeTables:
         self.bad_entries += bad
         return _AuthorTypes(unit, key.kind == UNIT_TYPES, tuple(announcements), origins)
 
-    # ------------------------------------------------------------------ as a leader
+    # ------------------------------------------------------------------ leading units
 
     def set_led_units(self, units: frozenset[UnitPath], now: float) -> list[TypesEffect]:
-        """This node speaks for these units from now on."""
         effects: list[TypesEffect] = []
         for unit in self._led_units - units:
             effects += self._tables.withdraw(UNIT_TYPES, unit_text(unit), now)
@@ -227,16 +223,14 @@ class TypeTables:
         return effects
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` must be called."""
         return self._gather_at
 
     def handle_timeout(self, now: float) -> list[TypesEffect]:
-        """Announce what the led units have."""
         if self._gather_at is None or now < self._gather_at:
             return []
         self._gather_at = None
         effects: list[TypesEffect] = []
-        # The smallest unit first: what it announces is part of the larger ones.
+        # The smallest unit first: larger ones contain its types.
         for unit in enclosing_units(self._own.unit):
             if unit and unit in self._led_units:
                 wanted = dict(map(unit_entry, self._union(unit)))
@@ -253,7 +247,7 @@ class TypeTables:
             self._gather_at = now + GATHER_SECONDS
 
     def _union(self, unit: UnitPath) -> list[Announcement]:
-        """What the unit has: of each author as much as there is room for."""
+        """Return the unit's types, with an equal share of the limit for each author."""
         parts = list(self._texts_by_author(unit))
         everywhere = self._texts_everywhere()
         share = MAX_OF_UNIT // max(1, len(parts))
@@ -268,7 +262,7 @@ class TypeTables:
                     room -= 1
                 texts[each.content_hash].update(each.origins)
         return [
-            # Where all use one text, nothing more is to be told.
+            # If all origins use one text, none are listed.
             Announcement(
                 reference, text, tuple(sorted(users)) if len(everywhere[reference]) > 1 else ()
             )
@@ -277,7 +271,7 @@ class TypeTables:
         ]
 
     def _texts_everywhere(self) -> Mapping[DtdReference, set[str]]:
-        """By name all texts that are announced, of other units, too."""
+        """Announced texts by name, including other units."""
         found: dict[DtdReference, set[str]] = defaultdict(set)
         for reference, text in self._own_texts.items():
             found[reference].add(text)

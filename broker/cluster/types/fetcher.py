@@ -1,4 +1,4 @@
-"""DTDs that others announce, fetched before their events come (M13, M14, T25)."""
+"""Fetch announced DTDs before their events arrive (M13, M14, T25)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from broker.dtd.reference import DtdReference
 from broker.errors import TooManyTypes
 from broker.transport.clock import IClock, IDelayed
 
-#: Texts that are fetched at the same time, and that wait; a further one is dropped and counted.
+#: Concurrent fetches, and pending texts. Further ones are dropped and counted.
 MAX_FETCHES: Final = 4
 MAX_PENDING: Final = 8192
-#: Seconds after a failure, doubled up to the longest; attempts after which a text is given up.
+#: Pause after a failure in seconds, doubled up to the longest; then the attempts before giving up.
 BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 60.0
 MAX_ATTEMPTS: Final = 30
@@ -44,7 +44,7 @@ class TypeFetcher:
     def __init__(
         self, dtds: DtdCache, clock: IClock, report_conflict: Callable[[DtdReference], object]
     ) -> None:
-        """`conflict` is called with a reference for which another text counts here."""
+        """`report_conflict` is called for a name with another text at this node."""
         self._dtds = dtds
         self._clock = clock
         self._report_conflict = report_conflict
@@ -52,7 +52,7 @@ class TypeFetcher:
         self._in_flight: set[tuple[DtdReference, str]] = set()
         self._timer: IDelayed | None = None
         self._missing: set[tuple[DtdReference, str]] = set()
-        """Texts that are fetched by their events alone, if at all."""
+        """Texts that are only fetched for an event."""
         self.counts: Counter[str] = Counter()
         """Texts that were `fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
 
@@ -60,7 +60,6 @@ class TypeFetcher:
         return len(self._pending)
 
     def stop(self) -> None:
-        """Fetch nothing more."""
         self._pending.clear()
         self._missing.clear()
         if self._timer is not None and self._timer.active():
@@ -68,7 +67,7 @@ class TypeFetcher:
         self._timer = None
 
     def fetch_announced(self, announced: TypeAnnounced) -> None:
-        """Fetch a text unless it is known."""
+        """Schedule the fetch of a text that is not here."""
         reference = announced.announcement.reference
         content_hash = announced.announcement.content_hash
         key = (reference, content_hash)
@@ -88,7 +87,7 @@ class TypeFetcher:
         self._schedule(0.0)
 
     def fetch_now(self, reference: DtdReference) -> Deferred[IDtd] | None:
-        """The DTD of a text that is wanted, fetched at once; None if it is not."""
+        """Return the DTD of a pending text, fetched now; None if it is not pending."""
         flight = self._dtds.join_fetch(reference)
         if flight is not None:
             return flight
@@ -98,14 +97,13 @@ class TypeFetcher:
         return None
 
     def retry_now(self) -> None:
-        """There may be a way to a source now."""
+        """Retry all pending texts: a source may be reachable now."""
         for pending in self._pending.values():
             pending.due = 0.0
         if self._pending:
             self._schedule(0.0)
 
     def is_complete(self) -> bool:
-        """Whether every announced text is here."""
         if self._pending or self._in_flight:
             return False
         self._missing = {key for key in self._missing if not self._is_known(*key)}
@@ -164,7 +162,7 @@ class TypeFetcher:
         self._in_flight.discard(key)
         self.counts["fetched"] += 1
         if not self._is_known(pending.reference, pending.content_hash):
-            # Another text came first under the name.
+            # Another text arrived first under the name.
             self._pending[key] = pending
         self._schedule(0.0)
 

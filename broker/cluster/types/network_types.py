@@ -1,4 +1,4 @@
-"""Event types of the network at one node: announced, fetched ahead, told apart by their origin."""
+"""Event types of the network at one node: announced, fetched in advance, told apart by origin."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from broker.dtd.reference import DtdReference
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.transport.clock import IClock
 
-#: Origins and homes for which the variants are remembered.
+#: Cached origins with their nodes.
 _MAX_CACHED = 10_000
 
 
 class NetworkTypes:
-    """Kept while the node changes clusters; `knowledge` is what is known in the present one."""
+    """Event types across changes of cluster. The network state is that of the present one."""
 
     def __init__(
         self,
@@ -52,20 +52,18 @@ class NetworkTypes:
     def start(
         self, knowledge: NetworkState, run_effects: Callable[[Sequence[Any]], object]
     ) -> None:
-        """The node is in a cluster: announce what it has announced before. `do` does effects."""
+        """Announce all earlier types in a new cluster. `run_effects` applies effects."""
         self._knowledge, self._run_effects = knowledge, run_effects
         self._checked.clear()
         self._announce(self._own_texts)
         self._announce_others(self.texts.origins_by_text())
 
     def stop(self) -> None:
-        """The node is in no cluster."""
         self._knowledge = None
         self._run_effects = lambda _: None
         self.fetcher.stop()
 
     def receive_announcement(self, announced: TypeAnnounced) -> None:
-        """Another node, or a unit, has announced a type."""
         self._checked.clear()
         self.fetcher.fetch_announced(announced)
         self.announcements.recheck()
@@ -73,7 +71,6 @@ class NetworkTypes:
     # ------------------------------------------------------------------ own types
 
     def announce(self, reference: DtdReference, content_hash: str) -> None:
-        """Events of this type are, or may be, published here."""
         if self._own_texts.get(reference) != content_hash:
             self._own_texts[reference] = content_hash
             self._announce({reference: content_hash})
@@ -88,12 +85,12 @@ class NetworkTypes:
             now = float(self._clock.seconds())
             self._run_effects(self._knowledge.announce_variants(texts, now))
 
-    # ------------------------------------------------------------------ which text counts
+    # ------------------------------------------------------------------ texts of origins
 
     def variants_of(self, origin: str, origin_node: Address | None = None) -> Variants:
-        """The texts of an origin that are others than those that count here.
+        """Return the texts of an origin that differ from those that count here.
 
-        `home` answers for the origin now; without it the last node counts that did.
+        `origin_node` serves the origin now; by default the last one counts.
         """
         if origin == self._origin:
             return NO_VARIANTS
@@ -128,8 +125,10 @@ class NetworkTypes:
             self._announce_others({each: users[each] for each in noted if each in users})
 
     def _may_differ(self, reference: DtdReference, origin: str, origin_node: Address) -> bool:
-        """Whether it is not known which text an origin uses, and one is here. Those that come with
-        us are taken for the same everywhere until another one is announced."""
+        """Return True if a text is here, and the origin's text is not announced.
+
+        Shipped types count as equal everywhere until another text is announced.
+        """
         knowledge = self._knowledge
         if knowledge is None or self._dtds.is_shipped(reference):
             return False
@@ -142,7 +141,7 @@ class NetworkTypes:
         self._checked.clear()
 
     def conflicts(self) -> list[dict[str, Any]]:
-        """Names under which several texts are announced, and by whom: for people."""
+        """Return the names with several announced texts and their users, for the status."""
         if self._knowledge is None:
             return []
         everything = list(self._knowledge.types.announced_types()) if self._conflicts else []
@@ -164,7 +163,8 @@ class NetworkTypes:
     # ------------------------------------------------------------------ for neighbours
 
     def held_dtds(self, reference: DtdReference) -> list[IDtd]:
-        """The DTDs under a type and version: the one that counts here, then variants."""
+        """Return the DTDs under a type and version: first the one that counts here, then
+        variants."""
         found = self._dtds.variants_of(reference)
         if not found and reference in self._own_texts:
             own = self._in_folders(reference)
@@ -172,14 +172,14 @@ class NetworkTypes:
         return found
 
     def has_all_types(self) -> bool:
-        """Whether every announced type is here, so that nothing unknown may match a query."""
+        """Return True if all announced types are here. Then no unknown type can match a query."""
         return self._knowledge is not None and self.fetcher.is_complete()
 
 
 def _users(
     announced: Iterable[TypeAnnounced], own: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[str]]:
-    """By content hash the users of a text: a node's address, its log's name, or a unit."""
+    """Return the users of each text: a node's address, an origin, or a unit."""
     texts: dict[str, dict[str, str]] = {text: dict(users) for text, users in own.items()}
     for each in announced:
         announcement = each.announcement

@@ -1,7 +1,7 @@
-"""Texts that single origins use under a name for which there are several (T26).
+"""DTD texts that single origins use, where a name has several texts (T26).
 
-Kept on disk: events of such an origin are judged by its text after a restart, too, when nobody
-announces it any more.
+They are stored on disk. After a restart the origin's events are validated by its text, also if no
+node announces it any more.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 from broker.matching.contract import NO_VARIANTS, Variants
 
-#: Origins that are kept, and texts of each; the origin noted longest ago goes first.
+#: Stored origins, and texts of each. The least recently changed origin is dropped first.
 MAX_ORIGINS: Final = 1024
 MAX_TEXTS: Final = 256
 
 
 @attrs.define
 class _Texts:
-    """Of one origin, by name: those that count here, and others."""
+    """Texts of one origin, by name: those that this node uses, and variants."""
 
     counting: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
     variants: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
@@ -37,14 +37,13 @@ class _Texts:
         return len(self.counting) + len(self.variants)
 
     def record_text(self, reference: DtdReference, text: DtdReference, *, counts: bool) -> None:
-        """Note which text the origin uses under a name."""
         here, other = (self.counting, self.variants) if counts else (self.variants, self.counting)
         other.pop(reference, None)
         here[reference] = text
 
 
 class OriginTexts:
-    """One file with the content hashes by origin and type."""
+    """One file with content hashes by origin and type."""
 
     _log = Logger()
 
@@ -60,7 +59,7 @@ class OriginTexts:
         return bool(self._origins)
 
     def snapshot(self) -> dict[str, list[str]]:
-        """By origin its texts that do not count here, for people."""
+        """The variants of each origin."""
         return {
             origin: sorted(map(str, texts.variants.values()))
             for origin, texts in self._origins.items()
@@ -68,12 +67,10 @@ class OriginTexts:
         }
 
     def variants_of(self, origin: str) -> Variants:
-        """The variants of an origin; nothing for nearly all."""
         texts = self._origins.get(origin)
         return NO_VARIANTS if texts is None else texts.variants or NO_VARIANTS
 
     def origins_by_text(self) -> dict[DtdReference, list[str]]:
-        """By text, with its hash as variant, the origins that use it."""
         found: dict[DtdReference, list[str]] = {}
         for origin, texts in self._origins.items():
             for text in (*texts.counting.values(), *texts.variants.values()):
@@ -81,8 +78,10 @@ class OriginTexts:
         return found
 
     def record_text(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
-        """From now on events of this origin are judged by the text with this hash, which `counts`
-        here or is a variant. Whether that is new."""
+        """Record the text for this origin's events: the one that `counts` here, or a variant.
+
+        Return True if that is new.
+        """
         reference = DtdReference(text.type, text.version)
         texts = self._origins.setdefault(origin, _Texts())
         known = texts.counting if counts else texts.variants
@@ -106,7 +105,7 @@ class OriginTexts:
         }
 
     def _load(self) -> None:
-        """What a damaged file had is announced again by nodes that are there."""
+        """Load the file. Nodes announce the content of a damaged one again."""
         try:
             for origin, kind, version, content_hash, counts in self._rows():
                 text = DtdReference(kind, version, content_hash)
@@ -116,9 +115,9 @@ class OriginTexts:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 
     def _rows(self) -> Iterator[tuple[str, str, str, str, bool]]:
-        """Origin, type, version, hash, and whether that counts here.
+        """Yield origin, type, version, hash, and whether the text counts here.
 
-        The previous version wrote only those that do not, and no checksum.
+        The previous version wrote only variants, and no checksum.
         """
         with contextlib.suppress(FileNotFoundError):
             if (data := self._path.read_bytes()).startswith(b"{"):
@@ -135,4 +134,4 @@ class OriginTexts:
         try:
             write_checksummed(self._path, data, sync=self._sync)
         except OSError as error:
-            self._log.error("{path} is not written: {error}", path=str(self._path), error=error)
+            self._log.error("{path} can not be written: {error}", path=str(self._path), error=error)
