@@ -18,7 +18,6 @@ ORDER: dict[str, Callable[[float, float], bool]] = {
 
 
 def is_true_of(atom: Atom, value: str) -> bool:
-    """True if the comparison is true of a string."""
     constant = atom.constant
     if atom.operator == "starts-with":
         return value.startswith(str(constant))
@@ -30,7 +29,6 @@ def is_true_of(atom: Atom, value: str) -> bool:
 
 
 def compare_numbers(sign: str, value: float, constant: float) -> bool:
-    """Return the result of `value sign constant`."""
     if sign in ORDER:
         return ORDER[sign](value, constant)
     return (value == constant) == (sign == "=")

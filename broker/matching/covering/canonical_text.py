@@ -55,7 +55,6 @@ def canonical_text(expression: Expression, namespaces: Mapping[str, str]) -> str
 
 
 def canonical_step(step: Step, namespaces: Mapping[str, str]) -> str:
-    """Return the canonical text of a step."""
     predicates = "".join(f"[{canonical_text(each, namespaces)}]" for each in step.predicates)
     return f"{step.axis.value}::{_test_text(step.test, namespaces)}{predicates}"
 

@@ -52,7 +52,6 @@ def offered_bounds(formula: Formula) -> Bounds:
 
 
 def bounds_may_follow(offered: Bounds, required: Bounds) -> bool:
-    """True if each required bound may follow from the offered ones."""
     for place, (low, high) in required.items():
         lowest, highest = offered.get(place, _NONE)
         if low > lowest or high < highest:

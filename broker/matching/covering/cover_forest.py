@@ -53,7 +53,6 @@ class CoverForest:
         return found
 
     def add(self, interest: StreamInterest) -> None:
-        """Add an interest that is not in the forest."""
         node = self._nodes[interest] = CoverNode(interest)
         self._place_node(node)
 

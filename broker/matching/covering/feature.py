@@ -81,17 +81,14 @@ def offered_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
 
 
 def required_atoms(formula: Formula) -> tuple[Atom, ...]:
-    """Return comparisons that must each follow from one of `offered_atoms`."""
     return tuple({atom for _, atom in required_comparisons(formula)})
 
 
 def offered_atoms(formula: Formula) -> tuple[Atom, ...]:
-    """Return all comparisons except negated ones."""
     return tuple({atom for _, atom in offered_comparisons(formula)})
 
 
 def atoms_may_follow(offered: tuple[Atom, ...], required: tuple[Atom, ...]) -> bool:
-    """True if each required comparison follows from some offered one."""
     for atom in required:
         for other in offered:
             if atom_implies(other, atom):

@@ -52,8 +52,6 @@ class Opaque:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Not:
-    """Negation."""
-
     operand: Formula
 
 
@@ -114,7 +112,6 @@ def combine(operator: str, operands: list[Formula]) -> Formula:
 
 
 def conjuncts(formula: Formula) -> tuple[Formula, ...]:
-    """Return the operands of an `and`, or the formula alone."""
     if isinstance(formula, Connective) and formula.operator == "and":
         return formula.operands
     return () if formula == TRUE else (formula,)

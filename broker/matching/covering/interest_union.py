@@ -47,7 +47,6 @@ class InterestUnion:
 
     @property
     def announced(self) -> frozenset[StreamInterest]:
-        """The interest announced now."""
         return frozenset(self._forest.roots) if self._widened is None else self._widened
 
     @property

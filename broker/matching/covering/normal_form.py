@@ -126,7 +126,6 @@ class _Normaliser:
         constant: str | float,
         outermost: bool,
     ) -> Formula:
-        """Normalise the comparison of a string or number with a constant."""
         while isinstance(subject, FunctionCall) and subject.name == "string" and subject.arguments:
             subject = subject.arguments[0]
         if isinstance(subject, FunctionCall) and subject.name == "string":

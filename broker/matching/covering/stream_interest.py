@@ -77,6 +77,5 @@ class CoverNode:
         )
 
     def add_child(self, other: CoverNode) -> None:
-        """Add a child, which this node must cover."""
         other.parent = self
         self.children[other] = None

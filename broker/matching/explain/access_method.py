@@ -35,7 +35,6 @@ NOTHING: Final = "nothing"
 
 
 def access_method(parameters: Sequence[Parameter]) -> str:
-    """Return the access method that the index chooses for these parameters."""
     if not parameters:
         return NOTHING
     chosen = build_index(parameters)
@@ -69,10 +68,8 @@ def format_literal(literal: Literal) -> str:
 
 
 def format_operator(operator: Operator) -> str:
-    """Format an operator as in XPath."""
     return operator.value.removeprefix("text ")
 
 
 def truncate(text: str) -> str:
-    """Truncate a text to `MAX_SHOWN` characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

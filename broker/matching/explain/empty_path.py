@@ -15,8 +15,6 @@ from broker.matching.query.tree import PathStart
 
 @attrs.frozen
 class RejectedNodes:
-    """Nodes rejected by a predicate: a node-set and its size."""
-
     nodes: tree.Expression
     count: int
     condition: tree.Expression
@@ -24,8 +22,6 @@ class RejectedNodes:
 
 @attrs.frozen
 class EmptyReason:
-    """Reason why a node-set is empty."""
-
     note: str
     rejected: RejectedNodes | None = None
 
@@ -147,7 +143,6 @@ class EmptyPathAnalysis:
 def _with_predicates(
     path: tree.Path, place: int, predicates: tuple[tree.Expression, ...]
 ) -> tree.Path:
-    """Return the path up to a step, with these predicates."""
     step = attrs.evolve(path.steps[place], predicates=predicates)
     return attrs.evolve(path, steps=(*path.steps[:place], step))
 

@@ -188,7 +188,6 @@ class EventFindings:
         return Finding("", holds, values=tuple(members), more=max(0, more), parts=tuple(parts))
 
     def _explain_empty(self, reason: EmptyReason, finding: Finding) -> Finding:
-        """Explain an empty node-set: the missing step, or the predicate that rejects its nodes."""
         parts: tuple[Finding, ...] = ()
         rejected = reason.rejected
         if rejected is not None:

@@ -56,8 +56,6 @@ class Alternative:
 
 @attrs.frozen
 class AlternativeAnswer:
-    """Answer of an alternative on some shapes."""
-
     how: AnswerMethod
     access: str
     """As in `Alternative`, for the part that the shape leaves undecided. Empty for `NEVER` and
@@ -121,7 +119,6 @@ class Finding:
     literal: str = ""
     values: tuple[FoundValue, ...] = ()
     more: int = 0
-    """Number of omitted values."""
     note: str = ""
     """The most important fact: the condition that failed, or the node that the event has not."""
     parts: tuple[Finding, ...] = ()
@@ -171,7 +168,6 @@ class Explanation:
     event: EventExplanation | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the explanation as dicts, tuples, texts and numbers."""
         content: dict[str, Any] = attrs.asdict(self, value_serializer=_plain)
         return content
 

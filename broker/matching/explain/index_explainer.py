@@ -51,7 +51,6 @@ class IndexExplainer:
         self._clock = clock
 
     def explain_alternatives(self, query: Query) -> tuple[Alternative, ...]:
-        """Explain the templates of the query."""
         return tuple(
             Alternative(
                 text=text,
@@ -140,7 +139,6 @@ class IndexExplainer:
 
 
 def _alternative_texts(query: Query) -> list[str]:
-    """Return the alternatives as XPath."""
     expression, count = query.expression, len(extract_templates(query))
     writer = XPathWriter(query.text, for_lxml=False)
     if count > 1 and isinstance(expression, Chain):

@@ -33,7 +33,6 @@ class PathFormatter:
         self._prefixes = bound
 
     def format_shape_node(self, node: Node) -> str:
-        """Return the path of a node of a shape's tree."""
         parts = []
         while node.parent is not None:
             parts.append(self._step(node))
@@ -47,7 +46,6 @@ class PathFormatter:
         return self.format_shape_node(parent if alone and parent is not None else node)
 
     def format_element(self, element: etree._Element) -> str:
-        """Return the path of an element, comment or processing instruction of a parsed event."""
         parts = []
         at: etree._Element | None = element
         while at is not None:

@@ -62,7 +62,6 @@ class Probe:
         return int(self._run(nodes, f"count({self._writer.write(nodes)})"))
 
     def evaluate_string(self, expression: tree.Expression) -> str:
-        """Return the value converted to a string."""
         return str(self._run(expression, f"string({self._writer.write(expression)})"))
 
     def locate_node(self, node: tree.Expression) -> str:
@@ -96,7 +95,6 @@ class Probe:
     def _run(
         self, expression: tree.Expression, text: str, context: etree._Element | None = None
     ) -> Any:
-        """Evaluate an XPath text that contains the expression."""
         self._left -= 1
         if self._left < 0 or self._clock() > self._deadline:
             raise ProbeLimitExceeded
@@ -131,7 +129,6 @@ def _documents_of(nodes: tree.Expression) -> Iterator[PathStart]:
 
 
 def _value(node: Any) -> str:
-    """Return the string-value of a node from lxml."""
     if isinstance(node, etree._Element):
         whole = "".join(map(str, node.itertext())) if isinstance(node.tag, str) else node.text
         return truncate(whole or "")
@@ -144,7 +141,6 @@ def string_call(expression: tree.Expression) -> tree.Expression:
 
 
 def nth_node(nodes: tree.Expression, number: int) -> tree.Expression:
-    """Return the expression for one node of a node-set, in document order."""
     return tree.Filter(NO_POSITION, nodes, (tree.Number(NO_POSITION, float(number)),))
 
 

@@ -48,8 +48,6 @@ class ShapeAnswer:
 
 
 class ShapeExplainer:
-    """Explains one query on one shape."""
-
     def __init__(self, shape: Shape, query: Query) -> None:
         self._subjects = subjects_of(shape)
         self._labels = PathFormatter(query)
@@ -88,7 +86,6 @@ class ShapeExplainer:
         return found
 
     def _locate_slots(self) -> dict[int, str | Node]:
-        """Return the location of each slot: a variable of the query, else a node."""
         if self._slots is None:
             slots: dict[int, str | Node] = {}
             for name in sorted(self._variables):

@@ -27,7 +27,6 @@ class ShapeGroup:
     def __init__(
         self, reference: DtdReference, parts: tuple[TemplateInstance, ...], first: ShapeExplainer
     ) -> None:
-        """`first` explains the first of the shapes, and locates constants."""
         self.shapes = 0
         self._reference = reference
         self._parts = parts
@@ -36,7 +35,6 @@ class ShapeGroup:
         self._paths: list[dict[ComparisonKind, dict[str, None]]] = [{} for _ in parts]
 
     def add_shape(self, found: Sequence[ShapeAnswer]) -> None:
-        """Add a shape with its answers for each alternative."""
         if not self.shapes:
             self._first = found
             for part, answer, paths in zip(self._parts, found, self._paths, strict=True):
@@ -49,7 +47,6 @@ class ShapeGroup:
                 paths.setdefault(kind, {}).update(places)
 
     def to_explanation(self) -> ShapesExplanation:
-        """Return the explanation of the whole group."""
         alternatives = tuple(
             AlternativeAnswer(
                 how=answer.how,

@@ -20,7 +20,6 @@ class SlottedSubjects:
     """The subjects of a shape, with a location for each value."""
 
     def __init__(self, plain: EvaluationInput) -> None:
-        """Copy the subjects of a shape."""
         self._locations: list[str | Node] = []
         self._constants: dict[int, Any] = {}
         payload = self._copy(plain.payload)

@@ -48,7 +48,6 @@ class SubstitutedFormula:
 def substitute_literals(
     formula: Formula, instance: TemplateInstance, constants: Mapping[int, Any] | None = None
 ) -> SubstitutedFormula:
-    """Substitute literals in a formula. `constants` has the values of constant slots."""
     return _Substitution(instance, constants or {}).substitute(formula)
 
 
@@ -108,7 +107,6 @@ class _Substitution:
 
 
 def iterate_slots(source: Source) -> Iterator[int]:
-    """Yield the slots from which a value is computed."""
     match source:
         case Slot(number=number):
             yield number

@@ -127,7 +127,6 @@ class XPathWriter:
 
 
 def is_any_descendant(step: tree.Step) -> bool:
-    """True for the step that `//` abbreviates."""
     return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
 
 

@@ -103,7 +103,6 @@ class BitmapIndex:
         rows: int,
         _cache: dict[Any, Any] | None = None,
     ) -> list[tuple[int, list[Member]]]:
-        """Match the members on the parameters of this index alone; see `RowMatcher`."""
         prepared: dict[int, Sequence[Any]] = {
             position: columns[position] for position in self._parameters
         }
@@ -133,7 +132,6 @@ class BitmapIndex:
         return _concatenate(partition.full_bitmap for partition in self._partitions)
 
     def match_bitmap(self, position: int, value: Any) -> int:
-        """Return the bitmap of exactly the members that match a value at one parameter."""
         return _concatenate(
             partition.match_bitmap(position, value) for partition in self._partitions
         )

@@ -37,7 +37,6 @@ class BoundBlocks(CumulativeBitmaps):
         self._blocks: list[list[float]] = []
 
     def get_block(self, at: int) -> list[float]:
-        """Return the bounds of a block, ascending."""
         return self._blocks[at]
 
     def bitmap_below(self, at: int) -> int:
@@ -125,7 +124,6 @@ class BoundBlocks(CumulativeBitmaps):
             unions[: at + 1] = [union ^ bit for union in unions[: at + 1]]
 
     def _insert_block(self, at: int, bound: float) -> None:
-        """Insert a block of one bound, whose number is in no union yet."""
         self._blocks.insert(at, [bound])
         self.marks.insert(at, bound)
         self.unions.insert(at, self.unions[at])

@@ -29,7 +29,6 @@ Bucket: TypeAlias = tuple[Member, ...] | MemberIndex
 def build_member_index(
     parameters: Mapping[int, Parameter], members: Iterable[Member] = ()
 ) -> MemberIndex:
-    """Index many members: by intervals or a grid if there are windows, else by bitmaps."""
     match len(find_windows(parameters)):
         case 0:
             return BitmapIndex(parameters, members)
@@ -55,7 +54,6 @@ class Buckets:
 
     @property
     def version(self) -> int:
-        """Counter that rises when a lookup of `lookup_for` gets another matcher."""
         return self._lookups.version
 
     def add(self, key: Key, member: Member) -> None:
@@ -78,7 +76,6 @@ class Buckets:
         self._set_bucket(key, tuple([each for each in bucket if each is not member]))
 
     def lookup_for(self, key: Key) -> Lookup:
-        """Return the lookup of the members with this key."""
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = self._lookups.create_lookup(

@@ -39,7 +39,6 @@ _EXPRESSIONS = {
 
 
 def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
-    """Return the function that compares the parameters at these positions."""
     return _compile(tuple(operators))
 
 

@@ -34,7 +34,6 @@ class CumulativeBitmaps:
         self.unions: list[int] = [0]
 
     def load(self, marks: Sequence[float], bitmaps: Sequence[int]) -> None:
-        """Load groups, ascending by mark."""
         self.marks = list(marks)
         self.unions = [0]
         for bits in bitmaps if self.is_rising else reversed(bitmaps):

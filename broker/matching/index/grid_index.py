@@ -43,7 +43,6 @@ class _GridLevel:
         self.size = 0
 
     def fits(self, sizes: Sequence[float]) -> bool:
-        """True if windows that need cells of these sizes fit this level."""
         return all(
             need <= size <= need * _MAX_WIDTH_RATIO
             for need, size in zip(sizes, self.sizes, strict=True)
@@ -154,7 +153,6 @@ class GridIndex:
         return number
 
     def _widen_level(self, number: int, sizes: tuple[float, ...]) -> int:
-        """Replace a level by one with other cells, and move its members."""
         previous = self._levels[number]
         level = self._levels[number] = _GridLevel(sizes)
         for member in dict.fromkeys(each for cell in previous.by_key.values() for each in cell):

@@ -131,7 +131,6 @@ class IntervalIndex:
         return bisect_left(self._bounds, low) + 1, bisect_left(self._bounds, high) + 1
 
     def _add_bound(self, bound: float) -> None:
-        """Add a bound for one more window."""
         uses = self._use_counts.get(bound, 0)
         self._use_counts[bound] = uses + 1
         if uses:

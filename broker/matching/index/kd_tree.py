@@ -46,7 +46,6 @@ class KdTree:
         return node
 
     def split_position(self, partition: Partition) -> int:
-        """Return the parameter that splits a partition from its sibling, -1 without one."""
         parent = self._parents.get(partition)
         return parent.position if parent else -1
 

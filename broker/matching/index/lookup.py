@@ -68,7 +68,6 @@ class LookupTable(Generic[K]):
         return lookup
 
     def redirect(self, lookup: Lookup, matcher: RowMatcher | None) -> None:
-        """Give a lookup another matcher."""
         if lookup.matcher is not matcher:
             lookup.matcher = matcher
             self.version += 1

@@ -34,7 +34,6 @@ class Overflow:
         self._index.add(member)
 
     def discard(self, member: Member) -> bool:
-        """Remove a member; return False if it is not here."""
         if self._index is None or member not in self._members:
             return False
         del self._members[member]

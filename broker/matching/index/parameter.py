@@ -72,7 +72,6 @@ class Parameter:
 
     @property
     def is_threshold(self) -> bool:
-        """True for a comparison by order."""
         return self.operator in _THRESHOLDS
 
     @property
@@ -82,7 +81,6 @@ class Parameter:
 
     @property
     def test(self) -> Callable[[Any, Any], bool]:
-        """The comparison, called with a value and a literal."""
         return _TESTS[self.operator]
 
     def is_unsatisfiable(self, literal: Literal) -> bool:

@@ -52,11 +52,9 @@ class Partition:
 
     @property
     def is_full(self) -> bool:
-        """True if there is no room for a member."""
         return not self._free and len(self._slots) == PARTITION_SIZE
 
     def add(self, member: Member) -> None:
-        """Number and index a member. The partition must not be full."""
         self._assign_number(member)
         for position, index in self._indexes.items():
             index.add(member.number, member.literals[position])
@@ -103,7 +101,6 @@ class Partition:
         return None
 
     def match_bitmap(self, position: int, value: Any) -> int:
-        """Return the bitmap of exactly the members that match a value at one parameter."""
         return self._indexes[position].match_value(value)
 
     def select_members(self, bits: int) -> list[Member]:

@@ -30,8 +30,6 @@ class ParameterIndex(Protocol):
 
 
 class _LiteralIndex:
-    """Base class. Looks up equal values of a batch once."""
-
     __slots__ = ("_postings",)
 
     def __init__(self) -> None:

@@ -78,12 +78,10 @@ class HashIndex:
 
     @property
     def has_prefix(self) -> bool:
-        """True if the key includes a prefix."""
         return self._prefix is not None
 
     @property
     def version(self) -> int:
-        """Counter that rises when a lookup of `lookup_for` gets another matcher."""
         return self._buckets.version + self._partial_lookups.version
 
     def add(self, member: Member) -> None:
@@ -153,7 +151,6 @@ class HashIndex:
         return [(row, (*(part[row] for part in equal), prefix)) for row, prefix in beginnings]
 
     def _has_members(self, part: _PartialKey) -> bool:
-        """True if each of the literals belongs to some member."""
         return all(literal in self._count_uses(position) for position, literal in part)
 
     def _count_uses(self, position: int) -> Counter[Literal]:
@@ -184,5 +181,4 @@ class HashIndex:
 
 
 def _make_key(parts: Sequence[Literal]) -> Any:
-    """Make a key: the literal itself if there is only one."""
     return parts[0] if len(parts) == 1 else tuple(parts)

@@ -29,7 +29,6 @@ class PrefixIndex:
         self._nested: dict[bytes, tuple[bytes, ...]] = {}
 
     def add(self, prefix: bytes) -> None:
-        """Count one use of a prefix."""
         uses = self._uses.get(prefix, 0)
         self._uses[prefix] = uses + 1
         if not uses:
@@ -38,7 +37,6 @@ class PrefixIndex:
             self._nested.clear()
 
     def remove(self, prefix: bytes) -> None:
-        """Remove one use of a prefix."""
         self._uses[prefix] -= 1
         if not self._uses[prefix]:
             del self._uses[prefix], self._ordered[bisect_left(self._ordered, prefix)]

@@ -40,7 +40,6 @@ class SharedIndex:
 
     @property
     def version(self) -> int:
-        """Counter that rises when a lookup of `lookup_for` gets another matcher."""
         return self._index.version if isinstance(self._index, HashIndex) else 0
 
     def add(self, literals: tuple[Literal, ...], member: Member) -> Member:
@@ -52,7 +51,6 @@ class SharedIndex:
         return posting
 
     def remove(self, posting: Member) -> None:
-        """Remove a posting that `add` returned."""
         self.size -= 1
         if self._is_satisfiable(posting.literals):
             self._index.remove(posting)
@@ -86,14 +84,12 @@ class IndexPool:
         self._indexes: dict[Signature, SharedIndex] = {}
 
     def get_index(self, signature: Signature) -> SharedIndex:
-        """Return the index of a signature; create it if there is none."""
         known = self._indexes.get(signature)
         if known is None:
             known = self._indexes[signature] = SharedIndex(signature)
         return known
 
     def release_index(self, signature: Signature) -> None:
-        """Remove an index without members."""
         known = self._indexes.get(signature)
         if known is not None and not known.size:
             del self._indexes[signature]

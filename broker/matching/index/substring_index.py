@@ -43,7 +43,6 @@ class SubstringIndex:
         self._memo_size = 0
 
     def add(self, text: bytes) -> None:
-        """Count one use of a text."""
         known = self._texts.get(text)
         if known is not None:
             known.uses += 1
@@ -57,7 +56,6 @@ class SubstringIndex:
         self._clear_memo()
 
     def remove(self, text: bytes) -> None:
-        """Remove one use of a text."""
         known = self._texts[text]
         known.uses -= 1
         if known.uses:
@@ -73,11 +71,9 @@ class SubstringIndex:
         self._clear_memo()
 
     def search_column(self, values: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        """Return the stored texts in each value."""
         return [self.find_contained(value) for value in values]
 
     def find_contained(self, value: bytes) -> tuple[bytes, ...]:
-        """Return the stored texts in a value."""
         known = self._memo.get(value)
         if known is None:
             known = tuple(self._search(value))
@@ -91,7 +87,6 @@ class SubstringIndex:
 
     @property
     def memo_size(self) -> int:
-        """Bytes in the memo, at most `MEMO_BYTES`."""
         return self._memo_size
 
     def _clear_memo(self) -> None:

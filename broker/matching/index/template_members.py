@@ -27,7 +27,6 @@ class TemplateMembers:
     __slots__ = ("_by_literals", "_parameters", "_index", "_unnumbered", "owner")
 
     def __init__(self, parameters: Sequence[Parameter], owner: object = None) -> None:
-        """`owner` becomes the owner of all members."""
         self._parameters = tuple(parameters)
         self._by_literals = ShrinkingDict[tuple[Literal, ...], Member]()
         self.owner = owner
@@ -83,7 +82,6 @@ class TemplateMembers:
         return self._require_index().full_bitmap
 
     def match_bitmap(self, parameter: int, value: Literal) -> int:
-        """Return the bitmap of exactly the members that match a value at one parameter."""
         return self._require_index().match_bitmap(parameter, value)
 
     def select_members(self, bitmap: int) -> list[Member]:

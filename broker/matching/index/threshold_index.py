@@ -37,7 +37,6 @@ class ThresholdIndex:
         self._blocks.fill(sorted(bounds, key=itemgetter(0)))
 
     def match_value(self, value: float) -> int:
-        """Return the bitmap of exactly the numbers that match a value."""
         found = self.match_column((value,))
         self.refine(found, (value,))
         return found[0]

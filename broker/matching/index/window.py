@@ -47,7 +47,6 @@ class Window:
 
 
 def find_windows(parameters: Mapping[int, Parameter]) -> list[Window]:
-    """Return pairs of thresholds with one subject, in the order of their positions."""
     lower: dict[int, int] = {}
     upper: dict[int, int] = {}
     for position, parameter in parameters.items():

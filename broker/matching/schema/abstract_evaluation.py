@@ -72,7 +72,6 @@ class AbstractEvaluation:
     def __init__(
         self, query: Query, schema: Schema, scope: PayloadScope, reads: ReadLabels, work: int
     ) -> None:
-        """`work` limits the schema nodes visited."""
         self._query = query
         self._reference = schema.reference
         self._scope = scope

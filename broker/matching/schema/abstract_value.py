@@ -44,7 +44,6 @@ class Numbers:
 
     @property
     def point(self) -> float | None:
-        """The only possible number, if there is just one."""
         return self.low if self.low == self.high and not self.nan else None
 
 
@@ -78,7 +77,6 @@ Value: TypeAlias = Truth | Numbers | Strings | NodeSet
 
 
 def to_truth(value: Value) -> Truth:
-    """Convert as `boolean()` does."""
     match value:
         case Truth():
             return value
@@ -111,7 +109,6 @@ def to_strings(value: Value) -> Strings:
 
 
 def to_numbers(value: Value) -> Numbers:
-    """Convert as `number()` does."""
     match value:
         case Numbers():
             return value
@@ -123,7 +120,6 @@ def to_numbers(value: Value) -> Numbers:
 
 
 def number_range(texts: Iterable[str], cause: Cause | None = None) -> Numbers:
-    """Return the range of the numbers that these texts represent."""
     numbers = [parse_number(text) for text in texts]
     real = [number for number in numbers if not math.isnan(number)]
     low, high = min(real, default=math.inf), max(real, default=-math.inf)

@@ -98,7 +98,6 @@ class Unsatisfiable:
 
 
 def deeper_cause(one: Cause | None, other: Cause | None) -> Cause | None:
-    """Return the cause at the later position of the query."""
     if one is None or other is None:
         return one or other
     if isinstance(one, EmptyStep) and isinstance(other, EmptyStep) and one.step is other.step:
@@ -124,7 +123,6 @@ def closest_name(name: str, names: Iterable[str]) -> str:
 def _describe_empty_step(
     test: NodeTest, axis: Axis, starts: Collection[SchemaNode], document: DocumentGraph
 ) -> str:
-    """Describe why a step finds nothing from these schema nodes."""
     name = _format_test(test)
     where = _describe_starts(starts)
     if isinstance(test, KindTest) or test.local is None:

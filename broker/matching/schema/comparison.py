@@ -28,7 +28,6 @@ _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def compare(operator: str, left: Value, right: Value, position: int) -> Truth:
-    """Return the possible results of `left operator right`; `position` is the operator's."""
     truth = _compare(operator, left, right)
     if truth.can_be_true:
         return truth

@@ -33,11 +33,9 @@ class KnownTypes:
         self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Return all references, sorted."""
         return tuple(sorted({*self._dtds.references(), *self._folders}))
 
     def has_schema(self, reference: DtdReference) -> bool:
-        """True if the schema is cached."""
         return reference in self._schemas
 
     def get_schema(self, reference: DtdReference) -> Schema | None:

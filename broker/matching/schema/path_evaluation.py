@@ -48,7 +48,6 @@ class PathEvaluation:
         self._uris = {**dict(query.namespaces), **PREDEFINED_PREFIXES}
 
     def evaluate_path(self, path: Path, context: SchemaNode) -> NodeSet:
-        """Return the nodes that a path may find from a context node."""
         node_set = self._start(path.start, context)
         steps = path.steps
         at = 0
@@ -129,7 +128,6 @@ class PathEvaluation:
         return scope.document if inside else scope.envelope
 
     def apply_predicates(self, node_set: NodeSet, predicates: tuple[Expression, ...]) -> NodeSet:
-        """Return the nodes for which all predicates can be true."""
         for predicate in predicates:
             by_position = value_type(predicate) is ValueType.NUMBER
             kept, sure = set(), set()

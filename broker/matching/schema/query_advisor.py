@@ -92,7 +92,6 @@ class QueryAdvisor:
         return self._last_satisfied is not None and self._can_match(query, self._last_satisfied)
 
     def _can_match(self, query: Query, reference: DtdReference) -> bool:
-        """True if an event of the type can match; False if its schema is not available."""
         schema = self._types.get_schema(reference)
         return schema is not None and check_satisfiability(query, schema) is None
 
@@ -125,7 +124,6 @@ class QueryAdvisor:
     def _sort_likely_first(
         self, references: tuple[DtdReference, ...], names: frozenset[str]
     ) -> list[DtdReference]:
-        """Sort likely types first, since one match is enough."""
         newest = {reference.type: reference for reference in references}
         return sorted(
             references,

@@ -45,8 +45,6 @@ class PayloadScope:
 
 @attrs.frozen
 class LabelInfo:
-    """The properties of a label path."""
-
     kind: NodeKind
     values: frozenset[str] | None = None
     #: Of an attribute: the values listed in the DTD, None without a list.
@@ -87,7 +85,6 @@ class Schema:
             return False
 
     def labels(self) -> dict[str, LabelInfo]:
-        """Return every label path of the payload and the envelope."""
         found: dict[str, LabelInfo] = {}
         for scope in self.scopes:
             for document in {scope.document, scope.envelope}:

@@ -12,7 +12,6 @@ _LIVENESS = frozenset(liveness.value for liveness in Liveness)
 
 
 def possible_values(name: str, reference: DtdReference) -> Value:
-    """Return the possible values of `$name`."""
     match name:
         case "EventType":
             return _one_of(frozenset({reference.type}), name)
