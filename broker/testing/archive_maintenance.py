@@ -1,4 +1,5 @@
-"""The care of a simulated archive: merges and deletions by a process that may end at any step."""
+"""Maintenance of a simulated archive: merges and deletions by a process that may die at any
+step."""
 
 from __future__ import annotations
 
@@ -15,33 +16,30 @@ from broker.archive.manifest_journal import ManifestWriter
 from broker.errors import BrokerError
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 
-#: By so much (ms) the clock is ahead by which files are deleted: no reader is at any of them then.
+#: Lead (ms) of the clock that decides on deletions: no reader uses the files by then.
 _CLOCK_LEAD_MS: Final = 120_000
-#: Steps of a whole run, about: the process may end at any of them.
+#: Approximate steps of a whole run; the process may die at any of them.
 _STEPS: Final = 40
 _MERGES: Final = CompactionRules(min_files_in_open_hour=3)
 _RULES: Final = ExpiryRules(grace_ms=_CLOCK_LEAD_MS + 1_000, aside_ms=_CLOCK_LEAD_MS + 10_000)
 
 
 class SimulatedMaintenance:
-    """Of one archive."""
-
     def __init__(self, uri: str, wall_clock: Callable[[], int]) -> None:
         self._uri = uri
         self._wall_clock = wall_clock
         self._seen: dict[tuple[str, int], int] = {}
 
     def run(self, random: Random) -> str:
-        """Merge small files and delete what was replaced, as a process of its own; return what came
-        of it."""
+        """Merge small files and delete replaced ones, as a separate process; return a summary."""
         ends_at = random.randrange(2 * _STEPS)
         try:
             merged = self._merge(ends_at)
             return f"merge {merged} files, delete {self._delete(random.randrange(2 * _STEPS))}"
         except ProcessDied:
-            return "kill the process that cares for the archive"
+            return "kill the maintenance process of the archive"
         except BrokerError as error:
-            return f"care for nothing: {error}"
+            return f"maintain nothing: {error}"
 
     def _merge(self, ends_at: int) -> int:
         archive = self._open(ends_at, self._wall_clock)
@@ -63,7 +61,7 @@ class SimulatedMaintenance:
 
 
 class _MaintenanceDisk(DyingDisk):
-    """A disk on which a file was changed when it was seen first: in virtual time."""
+    """A disk whose files change when first seen: in virtual time."""
 
     def __init__(self, seen: dict[tuple[str, int], int], wall_clock: Callable[[], int]) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""A network of light nodes in virtual time: the real cores of what nodes know and send each other.
+"""Network of core nodes in virtual time: real cores of knowledge and traffic, no sockets.
 
-Each node is a `NetworkState` and a `Traffic` with a log in memory. Links are FIFO and lose nothing
-while they are up, but that they drop frames when many are under way. Events are numbers, wants are
-ranges of numbers (real queries to the cores). Everything that happens follows from the seed.
+Each node has a `Knowledge`, a `Traffic` and a log in memory. Links are FIFO and lossless while they
+are up, but drop frames when many are in transit. Events are numbers, interests are ranges of
+numbers (real queries to the cores). Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame import decode_frame as decode_frame
 from broker.testing.core_node import CoreNode
 
-#: Two nodes' names in order.
+#: Two node names in order.
 Pair = tuple[str, str]
 
 
@@ -33,16 +33,16 @@ class _Link:
     clearance: int
     generation: int
     last: dict[str, float] = attrs.field(factory=dict)
-    """When the newest thing sent by a node arrives."""
+    """Arrival time of each node's newest message."""
     frames: Counter[str] = attrs.field(factory=Counter)
-    """Under way, by who sent them."""
+    """In transit, by sender."""
 
 
 class CoreNetwork:
     """All nodes and links.
 
-    `slowest` is the longest that a link takes, `commit` the longest that a commit does, in seconds.
-    With `wire` everything is encoded and decoded on its way.
+    `slowest` is the longest link delay, `commit` the longest commit, in seconds. With `wire` all
+    messages are encoded and decoded.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class CoreNetwork:
         self.nodes: dict[str, CoreNode] = {}
         self.links: dict[Pair, _Link] = {}
         self.commit_failure_rate = 0.0
-        """The chance that a commit of other nodes' events fails."""
+        """Probability that a commit of other nodes' events fails."""
         self.late_entry_rate = 0.0
-        """The chance that what passes by does not wait for what enters a unit beside it."""
+        """Probability that transit traffic does not wait for local matching."""
         self.counts: Counter[str] = Counter()
-        """`control` messages, `frames`, `dropped` frames, and `bytes` where there is a wire."""
+        """`control` messages, `frames`, `dropped` frames, and `bytes` with `wire`."""
         self.on_frame: Callable[[str, str, Frame], None] = lambda sender, receiver, frame: None
         self._slowest, self._commit, self._capacity, self._wire = slowest, commit, capacity, wire
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -73,7 +73,7 @@ class CoreNetwork:
     # ------------------------------------------------------------------ what happens
 
     def add_node(self, name: str, unit: UnitPath, clearance: int = 2) -> CoreNode:
-        """A new node, which runs."""
+        """Add a node and start it."""
         node = NodeDescriptor(
             Address(unit, name), f"{len(self.nodes):016x}", 1, (1,), clearance=clearance
         )
@@ -84,7 +84,7 @@ class CoreNetwork:
     def link_nodes(
         self, one: str, other: str, clearance: int = 2, slowest: float | None = None
     ) -> None:
-        """Two running nodes are linked; nothing if they are already."""
+        """Link two running nodes; nothing if they are linked already."""
         pair = (min(one, other), max(one, other))
         nodes = [self.nodes[name] for name in pair]
         if pair in self.links or not all(node.is_alive for node in nodes):
@@ -95,7 +95,7 @@ class CoreNetwork:
             node.link_up(far.descriptor, clearance)
 
     def cut_link(self, one: str, other: str) -> None:
-        """The link breaks, and both ends know; what is under way is lost."""
+        """Break the link at both ends; messages in transit are lost."""
         pair = (min(one, other), max(one, other))
         if self.links.pop(pair, None) is None:
             return
@@ -104,7 +104,7 @@ class CoreNetwork:
                 self.nodes[name].link_down(peer)
 
     def kill_node(self, name: str) -> None:
-        """The end of a node's process: its links break, and its log keeps what is durable."""
+        """End a node's process: its links break, its log keeps durable events."""
         self.nodes[name].kill()
         for pair in [pair for pair in self.links if name in pair]:
             self.cut_link(*pair)
@@ -112,11 +112,10 @@ class CoreNetwork:
     # ------------------------------------------------------------------ time
 
     def call_at(self, time: float, call: Callable[..., None], *args: Any) -> None:
-        """Call it then."""
         heapq.heappush(self._queue, (time, next(self._order), call, args))
 
     def draw_commit_end(self) -> float:
-        """When a commit that begins now ends."""
+        """Draw the end of a commit that begins now."""
         return self.now + self.random.uniform(0.0, self._commit)
 
     def run(self, seconds: float) -> None:
@@ -132,7 +131,7 @@ class CoreNetwork:
     # ------------------------------------------------------------------ links
 
     def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
-        """What a node gives to a link; lost if that is down."""
+        """Send a message over a link; it is lost if the link is down."""
         pair = (min(sender, receiver), max(sender, receiver))
         link = self.links.get(pair)
         if link is None:

@@ -1,4 +1,4 @@
-"""One light node of a simulated network: it drives its cores as `broker.cluster.network` does."""
+"""One node of a core network: drives its cores as `broker.cluster.network` does."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from broker.matching.query.query import Query, parse_query
 from broker.testing.core_node_log import CoreNodeLog, NumberedEvent
 
 STREAM = StreamPattern.parse("s")
-#: Events that are looked at for one page.
+#: Events read for one page.
 PAGE = 32
 PROGRESS_EVERY = 1.0
 
-#: Numbers from the first to the last one.
+#: First and last of a range of numbers.
 Numbers: TypeAlias = tuple[int, int]
 _EVERYTHING: Numbers = (-(1 << 62), 1 << 62)
 _ONE = re.compile(r"/e\[k = (\d+)\]")
@@ -49,7 +49,7 @@ _RANGE = re.compile(r"/e\[k\[\. <= (\d+)(?:\.0)?\]\[\. >= (\d+)(?:\.0)?\]\]")
 
 @cache
 def make_query(numbers: Numbers) -> Query:
-    """The query for events whose number is one of these."""
+    """Return the query for events with these numbers."""
     low, high = numbers
     if low == high:
         return parse_query(f"/e[k = {low}]")
@@ -58,7 +58,7 @@ def make_query(numbers: Numbers) -> Query:
 
 @cache
 def parse_numbers(text: str) -> Numbers:
-    """Which numbers a query asks for; all of them where that can not be told."""
+    """Return the numbers that a query selects; all numbers for an unknown form of query."""
     if found := _ONE.fullmatch(text):
         return (int(found[1]), int(found[1]))
     if found := _RANGE.fullmatch(text):
@@ -67,7 +67,7 @@ def parse_numbers(text: str) -> Numbers:
 
 
 class NodeEnvironment(Protocol):
-    """What a node is in."""
+    """Environment of a core node."""
 
     now: float
     random: Random
@@ -75,26 +75,26 @@ class NodeEnvironment(Protocol):
     late_entry_rate: float
 
     def call_at(self, time: float, call: Callable[..., None], *args: Any) -> None:
-        """Call it then."""
+        """See `CoreNetwork.call_at`."""
 
     def draw_commit_end(self) -> float:
-        """When a commit that begins now ends."""
+        """See `CoreNetwork.draw_commit_end`."""
 
     def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
-        """What a node gives to a link."""
+        """See `CoreNetwork.send`."""
 
 
 @attrs.define
 class LocalInterest:
-    """What a client of the node wants, also after the node's restart."""
+    """Interest of a client of the node; it survives the node's restart."""
 
     numbers: Numbers
     cuts: dict[str, Mark] | None = None
-    """Behind these all of it is to come; None: it does not flow yet."""
+    """All matching events after these marks must arrive; None: not active yet."""
 
 
 class CoreNode:
-    """Its log and what its clients want live on when it is killed; all else does not."""
+    """Node whose log and client interests survive `kill`; all else is lost."""
 
     def __init__(self, nodes: NodeEnvironment, descriptor: NodeDescriptor) -> None:
         self.environment = nodes
@@ -108,13 +108,13 @@ class CoreNode:
 
     @property
     def remote_interest_count(self) -> int:
-        """How many wants of destinations it matches events against."""
+        """Number of remote interests that events are matched against."""
         return len(self._remote)
 
     # ------------------------------------------------------------------ the process
 
     def start(self) -> None:
-        """A new process."""
+        """Start a new process."""
         assert not self.is_alive
         self.is_alive = True
         self._wake_at = float("inf")
@@ -142,7 +142,7 @@ class CoreNode:
         self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
 
     def kill(self) -> None:
-        """The end of the process."""
+        """End the process."""
         self.is_alive = False
         self.log.crash()
         incarnation = self.descriptor.incarnation + 1
@@ -151,7 +151,7 @@ class CoreNode:
     # ------------------------------------------------------------------ what its clients do
 
     def announce_interest(self, key: int, numbers: Numbers) -> None:
-        """A client wants events with these numbers."""
+        """Announce a client's interest in these numbers."""
         self.interests[key] = LocalInterest(numbers)
         if self.is_alive:
             self._perform(
@@ -161,7 +161,7 @@ class CoreNode:
             )
 
     def withdraw_interest(self, key: int) -> None:
-        """It does not any more."""
+        """Withdraw a client's interest."""
         del self.interests[key]
         if self.is_alive:
             self._pending_interests.discard(key)
@@ -169,7 +169,7 @@ class CoreNode:
             self._open_when_active()
 
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
-        """A client publishes events: (number, rank of the security level)."""
+        """Publish events of (number, rank of the security level) for a client."""
         placed = self.log.assign_places(events)
         whom = [self._destinations(each.number) for each in placed]
         self._commit(self._finish_publish, placed, whom)
@@ -186,15 +186,12 @@ class CoreNode:
     # ------------------------------------------------------------------ links
 
     def link_up(self, far: NodeDescriptor, clearance: int) -> None:
-        """A link is up."""
         self._perform(self.knowledge.link_up(far, "tcp", 1, clearance, self.environment.now))
 
     def link_down(self, name: str) -> None:
-        """A link is down."""
         self._perform(self.knowledge.link_down(name, self.environment.now))
 
     def receive(self, neighbour: str, message: Message | Frame) -> None:
-        """From a link."""
         now = self.environment.now
         if isinstance(message, Frame):
             self._perform(self.traffic.receive_frame(message, now))
@@ -219,7 +216,7 @@ class CoreNode:
             self._perform(self.traffic.handle_timeout(self.environment.now))
 
     def _commit(self, call: object, *args: object) -> None:
-        """Commits end in their order, unless the process ends first."""
+        """Commits end in order, unless the process ends first."""
         end = self._last_commit = max(self._last_commit, self.environment.draw_commit_end())
         self.environment.call_at(end, self._end_commit, self.descriptor.incarnation, call, args)
 
@@ -270,7 +267,7 @@ class CoreNode:
                 self._found.clear()
             case InterestActive(key, cuts):
                 if cuts != self._cuts:
-                    # Those of a thousand origins are not kept for each want.
+                    # Share one dictionary: a thousand origins per interest would take much memory.
                     self._cuts = dict(cuts)
                 self._activate_interest(key, self._cuts)  # type: ignore[arg-type]
             case MapChanged():
@@ -287,8 +284,11 @@ class CoreNode:
         self._open_when_active()
 
     def _cuts_of_cover(self, key: int) -> dict[str, Mark]:
-        """Without cuts a want flows where what covers it does, and from where the log stands; of
-        origins that were not there when that came to flow nothing is promised."""
+        """Return the marks from which an interest without cuts is complete.
+
+        Such an interest is active where the interests that cover it are, from the log's present
+        end. Origins that were unknown when a covering interest became active are not promised.
+        """
         low, high = self.interests[key].numbers
         promised = [
             want.cuts.keys()
@@ -331,7 +331,7 @@ class CoreNode:
             home is not None
             and self.environment.random.random() < self.environment.commit_failure_rate
         )
-        # What was taken behind something that failed fails with it.
+        # Ranges behind a failed commit fail with it.
         if failed or (home is not None and failures != self._failed.get(origin, 0)):
             self._failed[origin] = self._failed.get(origin, 0) + failed
             self.traffic.receiver.retry_after_failure(origin, home, now)  # type: ignore[arg-type]
@@ -386,5 +386,5 @@ class CoreNode:
 
 
 def carried(event: NumberedEvent) -> FrameEvent:
-    """An event as frames carry it."""
+    """Return an event in the form of frames."""
     return FrameEvent(event.mark, b"r", str(event.number).encode(), event.level)

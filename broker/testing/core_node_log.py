@@ -1,4 +1,4 @@
-"""The event log of a simulated node: a list in which only what was committed survives a crash."""
+"""Event log of a core node: a list in which only committed events survive a crash."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class NumberedEvent(NamedTuple):
 
 
 class CoreNodeLog:
-    """Own events get places without holes; those of other origins keep theirs."""
+    """Own events get consecutive places; those of other origins keep theirs."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self.events: list[NumberedEvent] = []
-        """Durable, in the order in which they were committed."""
+        """Durable events in order of commit."""
         self.own_events: list[NumberedEvent] = []
-        """Of them those of this node."""
+        """Durable events of this node."""
         self.covered: dict[str, Mark] = {origin: (1, 0)}
         self._epoch = 1
         self._next = 1
 
     @property
     def newest_place(self) -> Mark:
-        """The newest place given, durable or not."""
+        """Newest place given, durable or not."""
         return (self._epoch, self._next - 1)
 
     def assign_places(self, numbers: Iterable[tuple[int, int]]) -> list[NumberedEvent]:
-        """Give places to events, which are (number, rank of the security level)."""
+        """Give places to events of (number, rank of the security level)."""
         placed = []
         for number, level in numbers:
             placed.append(NumberedEvent(self.origin, (self._epoch, self._next), number, level))
@@ -44,7 +44,6 @@ class CoreNodeLog:
         return placed
 
     def commit_own(self, events: list[NumberedEvent]) -> None:
-        """They are durable."""
         self.events += events
         self.own_events += events
         self.covered[self.origin] = events[-1].mark
@@ -52,8 +51,7 @@ class CoreNodeLog:
     def commit_relayed(
         self, origin: str, cursor: Mark, upto: Mark, events: list[NumberedEvent]
     ) -> bool:
-        """They are durable, and the origin is covered up to `upto`. Not if something before them
-        is missing."""
+        """Commit events, and cover the origin up to `upto`; false if earlier events are missing."""
         covered = self.covered.get(origin)
         if covered is not None and cursor > covered:
             return False
@@ -62,20 +60,21 @@ class CoreNodeLog:
         return True
 
     def crash(self) -> None:
-        """The process ends: places that were not durable are given again, in a new epoch."""
+        """End the process: places that were not durable are given again, in a new epoch."""
         self._next = self.covered[self.origin][1] + 1
         self._epoch += 1
 
     def read_page(self, after: Mark, most: int) -> tuple[list[NumberedEvent], Mark]:
-        """The next durable own events behind a mark, and up to where these are all."""
-        # Offsets have no holes, but after a crash some were given twice.
+        """Return the next durable own events after a mark, and the mark up to which they are
+        complete."""
+        # Offsets have no gaps, but after a crash some were given twice.
         start = min(after[1], len(self.own_events))
         while start and self.own_events[start - 1].mark > after:
             start -= 1
         found = self.own_events[start : start + most]
         if len(found) < most:
             covered = self.covered[self.origin]
-            # An epoch may have begun in which nothing is durable yet.
+            # The newest epoch may have no durable event yet.
             return found, max(
                 after, self.newest_place if self.newest_place[1] == covered[1] else covered
             )

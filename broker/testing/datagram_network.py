@@ -1,4 +1,4 @@
-"""A datagram network in memory and virtual time that loses, repeats, damages and reorders."""
+"""Datagram network in memory and virtual time with loss, duplication, damage and reordering."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ from twisted.internet.task import Clock
 Address: TypeAlias = tuple[str, int]
 OnDatagrams: TypeAlias = Callable[[Sequence[tuple[bytes, Address]]], None]
 
-#: Datagrams that arrive within so many seconds of each other are one read.
+#: Datagrams that arrive within so many seconds are one read.
 _READ = 0.0005
 
 
 @attrs.frozen(kw_only=True)
 class DatagramFaults:
-    """What happens to each datagram, each drawn on its own; delays in seconds."""
+    """Faults of each datagram, drawn independently; delays in seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
     corruption: float = 0.0
     delay: float = 0.001
-    #: Up to so much more, so that datagrams overtake each other.
+    #: Additional random delay, so that datagrams overtake each other.
     jitter: float = 0.0
 
 
 class MemoryDatagramSocket:
-    """One bound address. What it sends has its address as the source."""
+    """Socket of one bound address."""
 
-    def __init__(self, network: DatagramNetwork, address: Address, hears: OnDatagrams) -> None:
+    def __init__(
+        self, network: DatagramNetwork, address: Address, on_datagrams: OnDatagrams
+    ) -> None:
         self.address = address
-        #: What was sent from here, in datagrams and bytes.
+        #: Sent datagrams and bytes.
         self.sent = 0
         self.sent_bytes = 0
         self._network = network
-        self._on_datagrams = hears
+        self._on_datagrams = on_datagrams
         self._inbox: list[tuple[bytes, Address]] = []
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
@@ -48,7 +50,7 @@ class MemoryDatagramSocket:
             self._network.send_datagram(datagram, self.address, address)
 
     def receive_datagram(self, datagram: bytes, source: Address, clock: Clock) -> None:
-        """The network brings something."""
+        """Queue a datagram from the network."""
         self._inbox.append((datagram, source))
         if len(self._inbox) == 1:
             clock.callLater(_READ, self._read)
@@ -59,11 +61,11 @@ class MemoryDatagramSocket:
 
 
 class DatagramNetwork:
-    """Carries datagrams between addresses and to groups, all from one seed."""
+    """Carries datagrams between addresses and to groups, from one seed."""
 
     def __init__(self, clock: Clock, seed: int, faults: DatagramFaults | None = None) -> None:
         self.faults = faults or DatagramFaults()
-        #: Called with each datagram and its source and destination; says whether it may pass.
+        #: Called with each datagram, its source and its destination; false drops it.
         self.filter: Callable[[bytes, Address, Address], bool] = lambda *_: True
         self.lost = 0
         self._clock = clock
@@ -72,29 +74,28 @@ class DatagramNetwork:
         self._groups: dict[Address, dict[Address, None]] = {}
         self._cut: set[frozenset[Address]] = set()
 
-    def bind(self, address: Address, hears: OnDatagrams) -> MemoryDatagramSocket:
-        """Take an address; `hears` gets what arrives there."""
-        wire = self._sockets[address] = MemoryDatagramSocket(self, address, hears)
+    def bind(self, address: Address, on_datagrams: OnDatagrams) -> MemoryDatagramSocket:
+        """Bind an address; `on_datagrams` gets its datagrams."""
+        wire = self._sockets[address] = MemoryDatagramSocket(self, address, on_datagrams)
         return wire
 
     def unbind(self, address: Address) -> None:
-        """Nothing arrives at that address any more."""
         self._sockets.pop(address, None)
 
     def join(self, group: Address, address: Address) -> None:
-        """What is sent to `group` arrives at `address`, but for what that address sends itself."""
+        """Deliver datagrams for `group` to `address`, except its own."""
         self._groups.setdefault(group, {})[address] = None
 
     def cut(self, one: Address, other: Address) -> None:
-        """Let nothing pass between two addresses, until `heal`."""
+        """Drop all datagrams between two addresses, until `heal`."""
         self._cut.add(frozenset((one, other)))
 
     def heal(self) -> None:
-        """Take back all cuts."""
+        """Undo all cuts."""
         self._cut.clear()
 
     def send_datagram(self, datagram: bytes, source: Address, target: Address) -> None:
-        """One datagram, to whoever it is for."""
+        """Deliver one datagram to its address, or to its group."""
         for each in list(self._groups.get(target, {target: None})):
             if each != source or target not in self._groups:
                 self._send_one(datagram, source, each)
@@ -120,7 +121,7 @@ class DatagramNetwork:
 
 
 def _damage(datagram: bytes, random: Random) -> bytes:
-    """A datagram with a flipped bit, or cut short."""
+    """Return the datagram with a flipped bit, or cut short."""
     if random.random() < 0.2:
         return datagram[: random.randrange(len(datagram))]
     damaged = bytearray(datagram)

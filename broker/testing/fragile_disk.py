@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced, dies at a chosen step, and can be full."""
+"""Disk in memory that loses unsynced data, fails at a chosen step, and can be full."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.archive.disk import Disk
 
 
 class SimulatedCrash(BaseException):
-    """The process is dead: nothing that it would still do has an effect."""
+    """End of the simulated process: later calls have no effect."""
 
 
 @attrs.define(eq=False)
@@ -26,35 +26,35 @@ class _File:
 
 
 class FragileDisk(Disk):
-    """Every call that changes something is a step; `write` is three: begin, half, and synced.
+    """Each change is a step; `write` has three: begin, half, and synced.
 
-    Names are durable when their folder is synced. What was not is there after a loss of power, or
-    not, as chance has it; each change of a name by itself.
+    Names are durable when their folder is synced. After a loss of power each unsynced change of a
+    name is present or absent at random.
     """
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
-        """`wall_clock` gives ms since 1970."""
+        """`wall_clock` returns ms since 1970."""
         self._wall_clock = wall_clock
         self._folders: set[Path] = {Path("/")}
         self._files: dict[Path, _File] = {}
         self._durable: dict[Path, _File] = {}
         self._durable_folders: set[Path] = {Path("/")}
         self.step_count = 0
-        """Taken so far."""
+        """Steps so far."""
         self.crash_step: int | None = None
-        """The step that is not taken any more."""
+        """The first step that fails."""
         self.free_bytes: int | None = None
-        """Bytes that can be written before the disk is full; None for no end."""
+        """Bytes that can be written before the disk is full; None: unlimited."""
         self.is_dead = False
 
     # ------------------------------------------------------------------ after the end
 
     def disk_after_kill(self) -> FragileDisk:
-        """What the next process finds when the last one was killed: all that was done."""
+        """Return the disk of the next process after `kill -9`: with all changes."""
         return self._copy(dict(self._files), set(self._folders))
 
     def disk_after_power_loss(self, random: Random) -> FragileDisk:
-        """What the next process finds when the power went."""
+        """Return the disk of the next process after a loss of power."""
         folders = {
             each for each in self._folders if each in self._durable_folders or random.random() < 0.5
         }
@@ -67,7 +67,7 @@ class FragileDisk(Disk):
         return self._copy(files, folders)
 
     def with_files_of(self, disk: FragileDisk) -> FragileDisk:
-        """One with all that is on another disk, and with this one's clock."""
+        """Return a disk with another one's content and this one's clock."""
         return self._copy(dict(disk._files), set(disk._folders))
 
     def _copy(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:
@@ -82,7 +82,7 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ as a disk
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
-        """See `SimulatedDisk`."""
+        """See `Disk`."""
         self._step()
         if path in self._files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -101,14 +101,12 @@ class FragileDisk(Disk):
         file.synced = True
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `SimulatedDisk`."""
         self._step()
         self._check_folder(new.parent)
         self._files[new] = self._get_file(old)
         del self._files[old]
 
     def rename_new(self, old: Path, new: Path) -> None:
-        """See `SimulatedDisk`."""
         self._step()
         self._check_folder(new.parent)
         if new in self._files:
@@ -118,14 +116,12 @@ class FragileDisk(Disk):
         del self._files[old]
 
     def remove(self, path: Path) -> None:
-        """See `SimulatedDisk`."""
         self._step()
         file = self._files.pop(path, None)
         if file is not None and self.free_bytes is not None:
             self.free_bytes += len(file.data)
 
     def remove_folder(self, path: Path) -> None:
-        """See `SimulatedDisk`."""
         self._step()
         self._check_folder(path)
         if any(path in each.parents for each in (*self._files, *self._folders)):
@@ -134,13 +130,11 @@ class FragileDisk(Disk):
         self._durable_folders.discard(path)
 
     def make_folder(self, path: Path) -> None:
-        """See `SimulatedDisk`."""
         self._step()
         self._check_folder(path.parent)
         self._folders.add(path)
 
     def sync_folder(self, path: Path) -> None:
-        """See `SimulatedDisk`."""
         self._step()
         self._check_folder(path)
         # As strings: `Path.parent` makes an object for each file of a large archive.
@@ -154,20 +148,16 @@ class FragileDisk(Disk):
         self._durable_folders |= {each for each in self._folders if each.parent == path}
 
     def read(self, path: Path) -> bytes:
-        """See `SimulatedDisk`."""
         return self._get_file(path).data
 
     def open(self, path: Path) -> pa.NativeFile:
-        """See `SimulatedDisk`."""
         return pa.BufferReader(self._get_file(path).data)
 
     def is_folder(self, path: Path) -> bool:
-        """See `SimulatedDisk`."""
         self._check_alive()
         return path in self._folders
 
     def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
-        """See `SimulatedDisk`."""
         self._check_alive()
         above = f"{folder}/"
         for path, file in list(self._files.items()):
@@ -178,7 +168,7 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ damage
 
     def damage_file(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
-        """Damage the bytes of a file behind everybody's back."""
+        """Damage the bytes of a file without a step."""
         self._files[path].data = damage(self._files[path].data)
 
     # ------------------------------------------------------------------ steps

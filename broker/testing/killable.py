@@ -1,4 +1,4 @@
-"""Time, network and threads of processes that may be killed, in virtual time."""
+"""Clock, loop and threads of processes that can be killed, in virtual time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ from broker.transport.socket import ISocketChannel
 
 
 class KillableClock:
-    """A clock for what may die: after `die` it makes no call any more."""
+    """Clock of a process; it makes no more calls after `kill`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.is_alive = True
 
     def seconds(self) -> float:
-        """Now."""
         return float(self._clock.seconds())
 
     def callLater(self, delay: float, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """As `IReactorTime`."""
+        """See `IReactorTime`."""
 
         return KillableCall(self, self._clock.callLater(delay, self._call, call, args, named))
 
     def kill(self) -> None:
-        """Make no call from now on. The dead may cancel them still, also when their time is over:
-        they did not see that."""
+        """Make no more calls. Cancelling a call stays possible, even after its time."""
         self.is_alive = False
 
     def _call(self, call: Callable[..., Any], args: Any, named: Any) -> None:
@@ -43,14 +41,14 @@ class KillableClock:
 
 
 class KillableCall:
-    """As `IDelayedCall`; `call` is that of the clock itself."""
+    """See `IDelayedCall`; `call` belongs to the underlying clock."""
 
     def __init__(self, life: KillableClock, call: Any) -> None:
         self._process_clock = life
         self.call = call
 
     def cancel(self) -> None:
-        """Do not make it."""
+        """See `IDelayedCall`."""
         if self._process_clock.is_alive or self.call.active():
             self.call.cancel()
 
@@ -59,7 +57,7 @@ class KillableCall:
 
 
 class KillableLoop(SimulatedLoop):
-    """The loop of a client that may die: then nobody answers what it dialled."""
+    """Loop of a client that can be killed: its connection attempts then end."""
 
     def __init__(self, clock: KillableClock, network: MemoryNetwork) -> None:
         super().__init__(clock, network)
@@ -87,10 +85,10 @@ class KillableLoop(SimulatedLoop):
 
 
 class DelayedThreads:
-    """Threads whose calls take time: each one's calls in order, and so their results.
+    """Threads whose calls take time. Each thread's calls and results keep their order.
 
-    A call runs up to `delay` seconds after it was made and its result comes up to `delay` later,
-    so that there is a time in which something has happened and the node does not know of it.
+    A call runs up to `delay` seconds after it was made, and its result arrives up to `delay` later.
+    So in between it has taken effect and the node does not have the result.
     """
 
     def __init__(self, clock: KillableClock, random: Random, delay: float) -> None:
@@ -112,10 +110,10 @@ class DelayedThreads:
         return self._run("others", call, args)
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
     def _run(self, thread: str, call: Callable[..., Any], args: tuple[Any, ...]) -> Deferred[Any]:
         done: Deferred[Any] = Deferred()

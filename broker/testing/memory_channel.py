@@ -1,4 +1,4 @@
-"""A socket channel in memory: everything that TCP does to a channel, in virtual time."""
+"""Socket channel in memory: everything that TCP does to a channel, in virtual time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zope.interface import implementer
 from broker.errors import BrokerError, FrameTooLarge, NotConnected
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel, ISocketReceiver
 
-#: Bytes under way to one end at which the other is told to stop writing, and to go on.
+#: Bytes in transit to one end at which the other end becomes unwritable, and writable again.
 HIGH_WATER = 64 * 1024
 LOW_WATER = 16 * 1024
 
 
 @implementer(ISocketChannel)
 class MemoryChannel:
-    """One end of a connection in memory. `make_channel_pair` makes both."""
+    """One end of a connection in memory; `make_channel_pair` makes both."""
 
     secure = False
     certified_name = ""
@@ -43,19 +43,19 @@ class MemoryChannel:
         self._is_lost = False
         self._is_loss_reported = False
         self._error: BrokerError | None = None
-        # What is under way to this end, with the time it arrives; None is the end of the stream.
+        # Packets in transit to this end, with arrival times; None ends the stream.
         self._inbox: deque[tuple[float, bytes | None]] = deque()
         self._last_due = 0.0
         self._delivery: IDelayedCall | None = None
-        self._is_blocked = False  # this end has been told to stop writing
-        #: Bytes under way to this end, or waiting for it to read.
+        self._is_blocked = False  # this end must not write
+        #: Bytes in transit to this end, or waiting for it to read.
         self.pending_bytes = 0
 
     # ----------------------------------------------------------------- ISocketChannel
 
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Who is told what arrives; nothing is read while it is None."""
+        """Receiver of packets; without one nothing is read."""
         return self._receiver
 
     @receiver.setter
@@ -67,7 +67,7 @@ class MemoryChannel:
             self._schedule()
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Let the packets arrive at the other end, all at one time."""
+        """Deliver the packets to the other end, all at one time."""
         if not all(packets):
             raise ValueError("an empty packet can not be sent")
         if not self._is_open or not packets:
@@ -80,17 +80,17 @@ class MemoryChannel:
                 self._receiver.writable_changed(False)
 
     def close(self) -> None:
-        """Let everything arrive, then end the stream."""
+        """Deliver all packets, then end the stream."""
         if self._is_open:
             self._is_open = False
             if any(packet is None for _, packet in self._inbox):
-                # Both close at once: this end will not read that the other one has.
+                # Both ends close at once: this end will not read the other's end of stream.
                 self._clock.callLater(0, self._other._finish, None)
             self._discard_inbox()
             self._other._arrive([None])
 
     def abort(self, error: BrokerError) -> None:
-        """Drop what is under way both ways; the other end learns of it after the usual delay."""
+        """Drop packets in transit both ways; the other end gets the loss after the usual delay."""
         if self._is_lost or self._error is not None:
             return
         self._is_open = False
@@ -102,19 +102,19 @@ class MemoryChannel:
         self._clock.callLater(self._draw_delay(), self._other._finish, reset)
 
     def pause(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._is_reading = False
         self._cancel_delivery()
 
     def resume(self) -> None:
-        """Read again."""
+        """Continue reading."""
         self._is_reading = True
         self._schedule()
 
     # ----------------------------------------------------------------- for the network
 
     def break_connection(self) -> None:
-        """The network loses the connection and what is under way; both ends are told."""
+        """Lose the connection with all packets in transit; both ends get the loss."""
         for end in (self, self._other):
             end._is_open = False
             end._discard_inbox()
@@ -126,7 +126,7 @@ class MemoryChannel:
 
     def _arrive(self, packets: Sequence[bytes | None]) -> None:
         if not self._is_open:
-            # Nobody reads here any more, but the sender's flush is over.
+            # This end reads no more, but the sender's flush is complete.
             if None in packets:
                 self._clock.callLater(0, self._other._finish, None)
             return
@@ -210,7 +210,7 @@ def make_channel_pair(
     names: tuple[str, str],
     on_lost: Callable[[MemoryChannel], None],
 ) -> tuple[MemoryChannel, MemoryChannel]:
-    """Both ends of a new connection; `names` are what each end is called by the other."""
+    """Return both ends of a new connection; each name describes one end to the other."""
     first = MemoryChannel(clock, draw_delay, names[1], on_lost)
     second = MemoryChannel(clock, draw_delay, names[0], on_lost)
     first._other, second._other = second, first

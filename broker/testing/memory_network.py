@@ -1,4 +1,4 @@
-"""A network in memory and virtual time: addresses, latency, refusals and cuts, all from a seed."""
+"""Network in memory and virtual time: addresses, latency, refusals and cuts, from a seed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from broker.transport.socket.contract import ISocketChannel
 
 
 class MemoryPort:
-    """A listening address. Its connections live on when it stops."""
+    """A listening address. Its connections survive `stop_listening`."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
 
     def stop_listening(self) -> None:
-        """Accept no more connections; the address is free again."""
+        """Accept no more connections, and free the address."""
         self._stop()
 
 
 class MemoryNetwork:
     """Connects addresses, which are any strings.
 
-    Each packet takes `latency` seconds and up to `jitter` more, drawn from a generator seeded with
-    `seed`; packets of one direction of a connection keep their order.
+    Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`. Packets of one
+    direction of a connection keep their order.
     """
 
     def __init__(
@@ -42,17 +42,18 @@ class MemoryNetwork:
         self._delays: dict[str, tuple[float, float]] = {}
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
-        # Each connection's end at the listener; ordered, so that a seed always gives the same run.
+        # Listener ends of each address's connections; ordered, so that a seed always gives the same
+        # run.
         self._connections: dict[str, dict[MemoryChannel, None]] = {}
         self._count = 0
         self.describe: Callable[[str], tuple[str, str] | None] = lambda _: None
-        """Returns how the ends of a connection to an address are described: the listener's, the
-        other's. None: by the address."""
+        """Returns descriptions of the two ends of a connection to an address: the listener's, then
+        the other's. None: described by the address."""
 
     def listen(self, address: str, on_connect: Callable[[ISocketChannel], None]) -> MemoryPort:
         """Call `on_connect` with the channel of each connection to `address`.
 
-        Raises `CannotListenError` if somebody listens there already.
+        Raises `CannotListenError` if the address is in use.
         """
         if address in self._listening:
             taken = OSError("address already in use")
@@ -66,10 +67,10 @@ class MemoryNetwork:
         return MemoryPort(stop)
 
     def connect(self, address: str) -> Deferred[ISocketChannel]:
-        """A connection to `address`, there after one latency; its receiver should be set at once.
+        """Connect to `address` after one latency. Set the channel's receiver at once.
 
-        Fails with Twisted's `ConnectionRefusedError` where nobody listens, or `refuse` was said.
-        Can be cancelled.
+        Fails with Twisted's `ConnectionRefusedError` without a listener, or after `refuse`. Can be
+        cancelled.
         """
         call: IDelayedCall | None = None
 
@@ -82,24 +83,24 @@ class MemoryNetwork:
         return result
 
     def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
-        """From now on, what goes to or from `address` takes `latency` and up to `jitter` more."""
+        """Change the latency and jitter of all packets to or from `address`."""
         self._delays[address] = (latency, jitter)
 
     def cut(self, address: str) -> None:
-        """Break all connections to `address`; what is under way on them is lost."""
+        """Break all connections to `address`; packets in transit are lost."""
         for channel in list(self._connections.get(address, ())):
             channel.break_connection()
 
     def refuse(self, address: str) -> None:
-        """Let nobody connect to `address` until `heal`. Present connections live on."""
+        """Reject connections to `address` until `heal`. Existing connections stay."""
         self._refused.add(address)
 
     def heal(self, address: str) -> None:
-        """Take back `refuse`."""
+        """Undo `refuse`."""
         self._refused.discard(address)
 
     def connections(self, address: str) -> int:
-        """How many connections to `address` there are."""
+        """Return the number of connections to `address`."""
         return len(self._connections.get(address, ()))
 
     def _draw_delay(self, address: str) -> float:

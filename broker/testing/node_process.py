@@ -1,7 +1,7 @@
-"""A whole node on a real log, in virtual time: the processes that run on one folder.
+"""Processes of one whole node on a real log, in virtual time.
 
-A process can end as by `kill -9`, at any moment between two turns, and another one can be started
-on the same folder; the disk can be full.
+A process can end as by `kill -9`, at any moment between two reactor turns, and another one can
+start on the same folder. The disk can be full.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
 from broker.testing.memory_network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
 
-#: Where a node is given the connections of one address.
+#: Returns a node's handler of connections to one address.
 ConnectionAcceptor = Callable[[Node], Callable[[Any], None]]
 
 
 @attrs.define
 class SimulatedDisk:
-    """What a simulated log lies on."""
+    """Disk of a simulated log."""
 
     is_full: bool = False
-    """While it is, nothing can be written."""
+    """If true, writes fail."""
 
 
 class SimulatedLogFile(LogFile):
@@ -54,7 +54,7 @@ class SimulatedLogFile(LogFile):
 
 
 class NodeProcess:
-    """The newest process of one node. It listens at addresses of a network in memory."""
+    """Newest process of one node, listening at addresses of a memory network."""
 
     def __init__(
         self,
@@ -66,15 +66,14 @@ class NodeProcess:
         dialler: Callable[[KillableClock], Dialler] | None = None,
         archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
     ) -> None:
-        """`settings` say where the folder is; `thread_delay` is what a commit or a read of the log
-        takes, in seconds; `dialler` makes each process its way to other nodes, `archive` its
-        archive."""
+        """`settings` name the folder. `thread_delay` is the time of a log commit or read, in
+        seconds. `dialler` makes each process's dialler to other nodes, `archive` its archive
+        access."""
         self.settings = settings
         self.disk = SimulatedDisk()
         self.clock = KillableClock(time.clock)
-        """Of the newest process."""
+        """Clock of the newest process."""
         self.periodic_calls: list[LoopingCall] = []
-        """What it does regularly."""
         self._time = time
         self._network = network
         self._thread_delay = thread_delay
@@ -82,26 +81,25 @@ class NodeProcess:
         self._archive = archive
         self.log_file: LogFile
         self.clock_offset_ms = 0
-        """How far its machine's wall clock is off, in ms."""
+        """Deviation of the machine's wall clock, in ms."""
         self.is_stopping = False
-        """Whether the process ends in good order: its log may be closed already."""
+        """True during an orderly stop: the log may be closed already."""
         self._node: Node | None = None
         self._addresses: dict[str, ConnectionAcceptor] = {}
         self._ports: list[MemoryPort] = []
 
     @property
     def node(self) -> Node:
-        """The node that runs now."""
+        """The running node."""
         assert self._node is not None, "the node is down"
         return self._node
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process at the moment."""
         return self._node is not None
 
     def start(self) -> Node:
-        """Start a process on the folder that the last one left."""
+        """Start a process on the folder of the previous one."""
         assert self._node is None, "the node runs already"
         time = self._time
         clock = self.clock = KillableClock(time.clock)
@@ -126,7 +124,7 @@ class NodeProcess:
         return node
 
     def kill(self) -> None:
-        """The end of the process: nothing is said, written or cleaned up any more."""
+        """End the process abruptly: it sends, writes and cleans up nothing more."""
         node, self._node = self.node, None
         self._stop_service()
         self.clock.kill()
@@ -139,7 +137,7 @@ class NodeProcess:
         self._stop_service()
         self.is_stopping = True
         self._time.wait(Deferred.fromCoroutine(node.stop()))
-        # What closing connections still wait for ends with the process.
+        # Closing connections that still wait end with the process.
         self._time.run(0.1)
         self.clock.kill()
         self._node = None
@@ -147,7 +145,7 @@ class NodeProcess:
         self._cut_connections()
 
     def listen(self, address: str, taker: ConnectionAcceptor) -> None:
-        """Take connections to `address`, in this process and in later ones."""
+        """Accept connections to `address`, in this process and in later ones."""
         if address not in self._addresses:
             self._addresses[address] = taker
             if self._node is not None:
@@ -192,17 +190,17 @@ def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
 
 
 def adapt_to_virtual_time(settings: Settings) -> Settings:
-    """The settings without what would take, or measure, real time."""
+    """Return the settings without anything that takes, or measures, real time."""
     return attrs.evolve(
         settings,
         log=attrs.evolve(settings.log, sync=False),
-        # A pause of this machine must not change what happens.
+        # A pause of the test machine must not change results.
         query=attrs.evolve(settings.query, max_run_time=3600.0),
     )
 
 
 def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
-    """Timers that are none of the regular ones: none, when everybody has gone."""
+    """Return the timers that are not periodic calls: none after all clients have left."""
     calls: list[Any] = [loop.call for loop in loops]
     regular = {id(each.call) for each in calls if isinstance(each, KillableCall)}
     left = []

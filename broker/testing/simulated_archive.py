@@ -1,7 +1,7 @@
-"""An archive of simulated nodes: real files, written and searched in virtual time.
+"""Archive of simulated nodes: real files, written and searched in virtual time.
 
-What is in a node's log goes into it every few seconds, as by its archiver; requests are answered
-by the pure-Python engine, a page at a time.
+An archiver per node writes its log every few seconds. The pure-Python engine answers requests, one
+page at a time.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
 from broker.transport.clock import IClock
 
-#: Events of a page: few, so that much happens between two.
+#: Events of a page: few, so that much happens between two pages.
 PAGE_EVENTS = 7
 
 
 class SimulatedArchive:
-    """One archive of several nodes; to be removed with its folder."""
+    """One archive of several nodes, inside `folder`."""
 
     def __init__(self, folder: Path, wall_clock: Callable[[], int], every: float = 2.0) -> None:
         self.uri = str(folder / "archive")
         self.flush_interval = every
-        """Seconds between what each node writes."""
+        """Seconds between two flushes of a node."""
         self.is_broken = False
-        """Whether nothing can be written to it, nor read of it."""
+        """If true, all reads and writes fail."""
         self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
         self._wall_clock = wall_clock
         self._catalogue = Catalogue.load(shipped_folder())
         self._archivers: dict[NodeProcess, _Archiver] = {}
         self.maintenance = SimulatedMaintenance(self.uri, wall_clock)
         self.requests: list[ReplayRequest] = []
-        """All that were asked so far."""
+        """All replay requests so far."""
 
     def open(self, disk: Disk | None = None) -> Archive:
-        """It, as one more process sees it."""
+        """Open the archive for one more process."""
         if self.is_broken:
             raise ArchiveUnavailable("the archive is broken")
         return Archive.open(self.uri, wall_clock=self._wall_clock, disk=disk)
 
     def create_access(self, process: NodeProcess) -> ArchiveAccess:
-        """The archive for a process of a node that is about to begin."""
+        """Return the archive access of a node process that is about to start."""
         archiver = self._archivers[process] = _Archiver(self, process)
         process.clock.callLater(self.flush_interval, archiver.flush_repeatedly)
         return ArchiveAccess(
@@ -80,8 +80,8 @@ class SimulatedArchive:
         )
 
     def kill_archiver(self, random: Random) -> bool:
-        """Kill the archiver of a random node at a random step of its next flush, or at once if it
-        takes none; return whether one was running."""
+        """Kill a random node's archiver at a random step of its next flush, or at once if it takes
+        none; return true if one was running."""
         alive = [each for each in self._archivers.values() if each.is_running]
         if not alive:
             return False
@@ -89,7 +89,6 @@ class SimulatedArchive:
         return True
 
     def run_replay(self, request: ReplayRequest, archive: Archive) -> tuple[Spool, Report]:
-        """Answer a request."""
         self.requests.append(request)
         if self.is_broken:
             raise ArchiveUnavailable("the archive is broken")
@@ -105,7 +104,7 @@ class SimulatedArchive:
 
 
 class _Archiver:
-    """The archiver of one process of a node: it ends with it."""
+    """Archiver of one node process; it ends with it."""
 
     def __init__(self, archive: SimulatedArchive, process: NodeProcess) -> None:
         self._archive = archive
@@ -116,25 +115,25 @@ class _Archiver:
         self._opened: Archive | None = None
         self._noticed = MissingRangeAges()
         self._is_down = False
-        """Whether the process has ended, and the next one has not begun."""
+        """True between the end of the archiver process and its restart."""
 
     @property
     def is_running(self) -> bool:
-        """Whether its node runs, and the archiver beside it."""
+        """True if the node and its archiver process run."""
         process = self._process
         return process.is_running and process.clock is self._clock and not self._is_down
 
     def end_after(self, steps: int) -> None:
-        """End after so many more steps on the disk."""
+        """End after so many more disk steps."""
         self._disk.steps_left = steps
 
     def flush_repeatedly(self) -> None:
-        """Flush now, and again every few seconds."""
+        """Flush now, and again at each interval."""
         self.flush()
         self._clock.callLater(self._archive.flush_interval, self.flush_repeatedly)
 
     def flush(self) -> None:
-        """Archive what the log has now."""
+        """Archive the present content of the log."""
         if self._archive.is_broken or self._process.is_stopping or self._is_down:
             return
         try:
@@ -149,7 +148,7 @@ class _Archiver:
             own.hold.archived = self._archiving.reached.get(own.origin, (0, 0))
             own.hold.archived_copies = dict(self._archiving.reached)
         except BrokerError:
-            # As the process does: it is tried again.
+            # Retry later, as the real archiver does.
             return
         except ProcessDied:
             self._end_process()
@@ -157,7 +156,7 @@ class _Archiver:
     def _collect_dtds(
         self, wanted: Sequence[DtdReference], origin: str
     ) -> dict[DtdReference, bytes]:
-        """The texts that the node has at once."""
+        """Return the texts that the node has at once."""
         texts: dict[DtdReference, bytes] = {}
         for reference in wanted:
             found: list[bytes | None] = []
@@ -201,7 +200,7 @@ class _Archiver:
         return succeed(None if found is None else ArchivedDurable(*found[:2]))
 
     def _open_archive(self) -> Archive:
-        """Return the archive as this process sees it."""
+        """Return the archive of this process."""
         if self._archive.is_broken or self._is_down:
             raise ArchiveUnavailable("the archiver does not run")
         if self._opened is None:
@@ -219,7 +218,7 @@ class _Archiver:
 
 @attrs.define
 class LogView:
-    """A log file as `LogAlong` shows it from another process."""
+    """A log file with the interface of `LogAlong`, the view of another process."""
 
     _file: LogFile
     _change_count: int = 0
@@ -273,7 +272,7 @@ class _Replays:
         return _Replay(self, request, self._clock)
 
     def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
-        """Answer a request with what the replay process sees."""
+        """Answer a request with the archive of the replay process."""
         if self._opened is None:
             self._opened = self._archive.open()
         return self._archive.run_replay(request, self._opened)
@@ -291,7 +290,6 @@ class _Replay:
         self.scanned_rows = (0, 0)
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """See `Replay`."""
         more: Deferred[Sequence[LoggedEvent]] = Deferred()
         self._clock.callLater(0.02, self._answer, more)
         return more
@@ -311,13 +309,10 @@ class _Replay:
         more.callback(self._pages.popleft() if self._pages else [])
 
     def end_marks(self) -> Mapping[str, Mark]:
-        """See `Replay`."""
         return self._report.upto
 
     def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """See `Replay`."""
         return self._report.missing_ranges
 
     def cancel(self) -> None:
-        """See `Replay`."""
         self._pages = deque()

@@ -14,8 +14,6 @@ from broker.testing.virtual_time import VirtualTime
 
 
 class SimulatedClients:
-    """Makes them, and ends them."""
-
     def __init__(self, time: VirtualTime, network: MemoryNetwork) -> None:
         self._time = time
         self._network = network
@@ -24,7 +22,7 @@ class SimulatedClients:
     def start(
         self, client_id: str, endpoints: Sequence[str], *, incarnation: int = 1, **settings: Any
     ) -> Client:
-        """One process of a client, which has begun to connect."""
+        """Start one process of a client, which connects in the background."""
         own = ClientSettings(
             client_id=client_id,
             incarnation=incarnation,
@@ -39,5 +37,5 @@ class SimulatedClients:
         return client
 
     def kill(self, client: Client) -> None:
-        """The end of a client's process: nothing more is said by it."""
+        """End a client's process: it sends nothing more."""
         self._clocks.pop(client).kill()

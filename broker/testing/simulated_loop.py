@@ -1,4 +1,4 @@
-"""A loop for clients in a simulation: virtual time, a memory network, Deferreds."""
+"""Client loop for simulations: virtual time, a memory network, Deferreds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker.transport.socket import ISocketChannel
 
 
 class SimulatedLoop:
-    """Virtual time and a memory network, as the client library uses a loop."""
+    """Virtual time and a memory network with the loop interface of the client library."""
 
     cancelled_error: type[BaseException] = CancelledError
 
@@ -28,11 +28,10 @@ class SimulatedLoop:
         self._network = network
 
     def make_promise(self) -> DeferredPromise:
-        """A Deferred."""
         return DeferredPromise()
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Call in the next turn of the clock."""
+        """Call in the clock's next turn."""
         self.clock.callLater(0.0, call)
 
     def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
@@ -40,7 +39,7 @@ class SimulatedLoop:
         return run_with_timeout(self.clock, work, seconds)
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
-        """Call at once: in virtual time a disk takes none."""
+        """Call at once: disk access takes no virtual time."""
         call()
 
     def dial(
@@ -61,7 +60,7 @@ class SimulatedLoop:
 def simulated_client(
     clock: Clock, network: MemoryNetwork, endpoints: Sequence[str], settings: ClientSettings
 ) -> Client:
-    """A client that has begun to connect over the memory network."""
+    """Return a client that has started to connect over the memory network."""
     client = Client(SimulatedLoop(clock, network), endpoints, settings)
     client.start()
     return client

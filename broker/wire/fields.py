@@ -1,7 +1,7 @@
 """What the fields of messages are checked by, on arrival and where they are made.
 
 Each takes what msgpack unpacked and returns it as the message holds it. What does not fit is a
-`TypeError` or `ValueError`, of which `decode_text` makes a `ProtocolError`.
+`TypeError` or `ValueError`, of which `decode` makes a `ProtocolError`.
 """
 
 from __future__ import annotations

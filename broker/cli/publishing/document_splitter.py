@@ -120,7 +120,7 @@ class DocumentSplitter:
         self._in_text = following < 0 and (self._in_text or bool(text))
 
     def _scan_token(self) -> bool:
-        """Pass the markup at `_located_error`; False if its end is not there yet."""
+        """Pass the markup at `_at`; False if its end is not there yet."""
         buffer, at = self._buffer, self._scanned
         for opening, closing in _SECTIONS:
             if buffer.startswith(opening, at):
@@ -171,7 +171,7 @@ class DocumentSplitter:
             self._scanned, self._depth = end, 0
 
     def _end_document(self) -> Iterator[RawDocument]:
-        """The document ends at `_located_error`: give it, unless it is nothing but comments."""
+        """The document ends at `_at`: give it, unless it is nothing but comments."""
         if self._oversized_line:
             location = SourceLocation(self._source, self._oversized_line)
             yield RawDocument(location, b"", f"the document is larger than {self._max} bytes")

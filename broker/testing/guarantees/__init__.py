@@ -1,6 +1,6 @@
 """Guarantees of `docs/guarantees.md` as code: observations of a run, and their violations.
 
-Pure code: no input or output, no clock. Simulation and soak both use it.
+Pure code, without input, output or clock. Simulation and soak both use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Guarantees 1, 2 and 7: every acknowledged event arrives, or a justified gap contains it."""
+"""Guarantees 1, 2 and 7: each acknowledged event arrives, or a justified gap contains it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEVER: Mark = (1 << 32, 0)
 
 
 def unlogged_events(seen: Observations) -> Iterator[Violation]:
-    """Acknowledged events that no log holds, where nobody took anything out of the logs."""
+    """Yield acknowledged events that no log holds, if nothing was removed from the logs."""
     if seen.has_all_places:
         for key in seen.receipts:
             if not seen.places.get(key):
@@ -32,7 +32,7 @@ def unlogged_events(seen: Observations) -> Iterator[Violation]:
 
 
 def shared_places(seen: Observations) -> Iterator[Violation]:
-    """Places of two events: a node with the first one does not ask for the second."""
+    """Yield places of two events: a node with the first one never requests the second."""
     holders: dict[Place, EventKey] = {}
     for key, places in seen.places.items():
         for place in places:
@@ -45,7 +45,7 @@ def shared_places(seen: Observations) -> Iterator[Violation]:
 def lost_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events that the subscription should have got."""
+    """Yield events that the subscription missed."""
     handled = subscriber.handled
     given_out = {each.key for each in subscriber.deliveries}
     gaps = list(subscriber.gaps)
@@ -87,7 +87,7 @@ def _is_after_cut(subscriber: Subscriber, places: set[Place], allowed: Allowance
 
 
 def _has_ended_early(subscriber: Subscriber) -> bool:
-    """True for a transient subscription that is over: only holes in its deliveries are losses."""
+    """True for an ended transient subscription: only holes between its deliveries are losses."""
     return subscriber.kind is Kind.TRANSIENT and subscriber.processes[-1].end is not End.RUNNING
 
 
@@ -112,7 +112,8 @@ def _first_expected(subscriber: Subscriber, origin: str, allowed: Allowances) ->
 def _find_excuse(
     key: EventKey, places: set[Place], gaps: list[ReportedGap], allowed: Allowances
 ) -> str | None:
-    """None if no gap contains the event, "" if a justified one does, else the complaint."""
+    """Return None if no gap contains the event, "" for a justified gap, else the violation's
+    text."""
     complaint = None
     for gap in gaps:
         for place in places:

@@ -18,14 +18,14 @@ from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
 
-#: A rule sees one subscription.
+#: Rule for one subscription.
 Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 
 
 def dead_subscriptions(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Subscriptions that ended with an error, or never began. (Guarantee 1: nothing arrives.)"""
+    """Yield subscriptions that ended with an error, or never began (guarantee 1)."""
     last = subscriber.processes[-1] if subscriber.processes else None
     for process in subscriber.processes:
         if process.error and (process is last or not allowed.errors_end_processes):
@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-#: Guarantees that time may still fulfil, while events are on their way.
+#: Guarantees that more time may still fulfil, while events are in transit.
 PENDING = frozenset({Guarantee.DURABILITY, Guarantee.AT_LEAST_ONCE, Guarantee.TYPES})
 
 
@@ -59,7 +59,7 @@ def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
 
 
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
-    """Every violation of every guarantee, subscription by subscription."""
+    """Return every violation of every guarantee, subscription by subscription."""
     found = [*unlogged_events(seen), *shared_places(seen)]
     for subscriber in seen.subscribers:
         for rule in RULES:

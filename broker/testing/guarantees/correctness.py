@@ -1,4 +1,4 @@
-"""Guarantees 5, 6 and 8: bytes as published, gaps that are true, nothing above the clearance."""
+"""Guarantees 5, 6 and 8: bytes as published, true gaps, nothing above the clearance."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from broker.testing.guarantees.records import (
 )
 from broker.testing.guarantees.subscriber import Process, Subscriber
 
-#: Reasons of gaps that the session protocol knows: these, and the code of an error for which a
-#: node could not pass an event on. Others are allowed by `Allowances.reasons`.
+#: Reasons of gaps in the session protocol: these, and the code of an error for which a node could
+#: not pass an event on. `Allowances.reasons` may allow others.
 REASONS = frozenset({"slow", "retention", "lost", *BrokerError._by_code})
 
 
 def altered_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events that differ from the published ones, or that nobody published or asked for."""
+    """Yield events that differ from the published ones, were never published, or do not match."""
     for delivered in subscriber.deliveries:
         event = seen.events.get(delivered.key)
         if event is None:
@@ -52,7 +52,7 @@ def _difference(event: Published, delivered: Delivered) -> str:
 def stale_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events from before the flow that came as live ones."""
+    """Yield events from before the flow that came as live ones."""
     for process in subscriber.processes:
         cut = process.first_cut or {}
         for event in process.deliveries:
@@ -65,7 +65,7 @@ def stale_events(
 def false_gaps(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Gaps with impossible bounds, unjustified reasons, or around events that did arrive."""
+    """Yield gaps with impossible bounds or unjustified reasons, or around delivered events."""
     reasons = REASONS if allowed.reasons is None else allowed.reasons
     for process in subscriber.processes:
         for gap in process.gaps:
@@ -85,7 +85,7 @@ def _arrived_within(
 ) -> Iterator[Violation]:
     for other in subscriber.processes[: process.number]:
         if other is not process and other.end is End.KILLED:
-            # The next process is to get again what a killed one had not confirmed.
+            # The next process must get the events again that a killed one had not confirmed.
             continue
         for event in other.deliveries:
             if event.handled and gap.contains(event.place):
@@ -96,7 +96,7 @@ def _arrived_within(
 def clearance_violations(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events above the clearance, and gaps that contain no other event."""
+    """Yield events above the clearance, and gaps that contain no other event."""
     for delivered in subscriber.deliveries:
         event = seen.events.get(delivered.key)
         if event is not None and not subscriber.may_read(event):

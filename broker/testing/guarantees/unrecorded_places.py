@@ -1,7 +1,7 @@
 """Places inside reported gaps at which no log and no receipt of the run shows an event.
 
-The receipt of an event that was sent again names no place. If the log has lost the event since, to
-damage, nothing else does either. Then it may have had any such place.
+The receipt of a republished event has no place. If damage then removes the event from the log, no
+record of its place remains: it may be any of these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.testing.guarantees.records import EventKey, ReportedGap
 
 
 class UnrecordedPlaces:
-    """Those of one subscription's gaps. Each stands for one event."""
+    """Unrecorded places in one subscription's gaps. Each stands for one event."""
 
     def __init__(self, seen: Observations, gaps: Sequence[ReportedGap]) -> None:
         self._seen = seen
@@ -24,12 +24,13 @@ class UnrecordedPlaces:
 
     @cached_property
     def _left(self) -> list[int]:
-        """By gap."""
+        """Number of places by gap."""
         known = {place for places in self._seen.places.values() for place in places}
         return [gap.count - sum(map(gap.contains, known)) for gap in self._gaps]
 
     def use_place(self, key: EventKey, allowed: Allowances) -> bool:
-        """Use one for an event, in a gap that the run's faults justify; False if none is left."""
+        """Use one place for an event, in a gap that the run's faults justify; False if none is
+        left."""
         for index, gap in enumerate(self._gaps):
             first = Place(gap.origin, *gap.first)
             if self._left[index] > 0 and allowed.justifies_gap(key, first, gap):
