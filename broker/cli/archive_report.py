@@ -1,4 +1,4 @@
-"""What `xmlbroker archive` prints: tables for people, JSON lines for programs."""
+"""Output of `xmlbroker archive`: tables on a terminal, JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from broker.archive.manifest_entry import ArchivedFile
     from broker.archive.verification import VerificationResult
 
-#: Prints something.
+#: Prints one report.
 Printer = Callable[[], None]
 
 
 def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> Printer:
-    """What is there, by partition or file; what is covered; what is damaged."""
+    """Report the files or partitions, the covered ranges, and the damaged files."""
     rows = [_file_row(each) for each in _sorted_files(state)] if files else _partition_rows(state)
     covered: list[dict[str, Any]] = [
         {"covered": origin, "after": list(after), "upto": list(upto)}
@@ -44,7 +44,7 @@ def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> 
         _print_table("partition" if not files else "file", rows)
         for each in covered:
             (first, after), (last, upto) = each["after"], each["upto"]
-            click.echo(f"{each['covered']}: all from {first}:{after} on, up to {last}:{upto}")
+            click.echo(f"{each['covered']}: complete after {first}:{after} up to {last}:{upto}")
         for each in damaged:
             click.echo(one_line(f"damaged: {each['damaged']}: {each['reason']}"))
 
@@ -52,7 +52,7 @@ def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> 
 
 
 def verification_printer(done: VerificationResult, *, human_readable: bool) -> Printer:
-    """What is damaged, and how much was looked at."""
+    """Report the faults, and the amount of verified data."""
     faults = [attrs.asdict(fault) for fault in done.faults]
     total = {"files": done.files, "rows": done.rows, "bytes": done.bytes, "dtds": done.dtds}
     if not human_readable:
@@ -62,13 +62,12 @@ def verification_printer(done: VerificationResult, *, human_readable: bool) -> P
         for fault in done.faults:
             click.echo(one_line(f"{fault.kind}: {fault.name}: {fault.reason}"))
         summary = f"{done.files:,} files with {done.rows:,} events ({_format_size(done.bytes)})"
-        click.echo(f"{summary} and {done.dtds:,} DTDs: {len(faults) or 'no'} faults")
+        click.echo(f"{summary} and {done.dtds:,} DTDs verified: {len(faults) or 'no'} faults")
 
     return print_report
 
 
 def merge_plan_printer(merges: Sequence[Merge], *, human_readable: bool) -> Printer:
-    """What would be merged."""
     rows = [
         {"partition": m.partition, "hour": m.hour, "files": len(m.files), "bytes": m.bytes}
         for m in merges
@@ -81,7 +80,6 @@ def merge_plan_printer(merges: Sequence[Merge], *, human_readable: bool) -> Prin
 
 
 def compaction_printer(done: CompactionResult, *, human_readable: bool) -> Printer:
-    """What was merged."""
     if not human_readable:
         return lambda: _print_json_lines([attrs.asdict(done)])
 
@@ -89,7 +87,7 @@ def compaction_printer(done: CompactionResult, *, human_readable: bool) -> Print
         click.echo(
             f"{done.files_before:,} files ({_format_size(done.bytes_before)}) became "
             f"{done.files_after:,} ({_format_size(done.bytes_after)}); "
-            f"{done.duplicates:,} events were there twice"
+            f"{done.duplicates:,} duplicate events dropped"
         )
         for path in done.damaged:
             click.echo(one_line(f"damaged and set aside: {path}"))
@@ -98,14 +96,13 @@ def compaction_printer(done: CompactionResult, *, human_readable: bool) -> Print
 
 
 def copy_printer(done: BackupResult, *, human_readable: bool) -> Printer:
-    """What a copy brought."""
     if not human_readable:
         return lambda: _print_json_lines([attrs.asdict(done)])
 
     def print_report() -> None:
         click.echo(
-            f"{done.files:,} files ({_format_size(done.bytes)}), {done.dtds:,} DTDs and {done.pages:,} "
-            f"pages copied; {done.there:,} files were there"
+            f"{done.files:,} files ({_format_size(done.bytes)}), {done.dtds:,} DTDs and "
+            f"{done.pages:,} pages copied; {done.there:,} files were there already"
         )
         for path in done.damaged:
             click.echo(one_line(f"damaged or missing, and not copied: {path}"))
@@ -114,23 +111,24 @@ def copy_printer(done: BackupResult, *, human_readable: bool) -> Printer:
 
 
 def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool) -> Printer:
-    """What was, or would be, taken away and deleted."""
     if not human_readable:
         return lambda: _print_json_lines([{**attrs.asdict(expired), "dry_run": dry_run}])
 
     def print_report() -> None:
         would = "would be " if dry_run else ""
         click.echo(
-            f"{len(expired.removed):,} files ({_format_size(expired.removed_bytes)}) {would}too old; "
-            f"{len(expired.deleted):,} objects ({_format_size(expired.deleted_bytes)}) {would}deleted, "
-            f"{expired.orphans:,} of them listed nowhere"
+            f"{len(expired.removed):,} files "
+            f"({_format_size(expired.removed_bytes)}) {would}removed; "
+            f"{len(expired.deleted):,} objects "
+            f"({_format_size(expired.deleted_bytes)}) {would}deleted, "
+            f"{expired.orphans:,} of them in no manifest"
         )
         if expired.held:
-            click.echo(f"{expired.held} and later stay: a durable subscription needs them")
+            click.echo(f"hours from {expired.held} on stay: a durable subscription needs them")
         if expired.kept_orphans:
             click.echo(
-                f"{expired.kept_orphans:,} files that no manifest lists stay, for one is damaged: "
-                "see `xmlbroker archive verify`"
+                f"{expired.kept_orphans:,} files in no manifest stay, since a manifest is damaged: "
+                "run `xmlbroker archive verify`"
             )
 
     return print_report
@@ -138,7 +136,7 @@ def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool
 
 @contextmanager
 def progress_bar(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], None]]:
-    """A line on stderr that moves, where that is a terminal; summary what is done, of how much."""
+    """Yield a function (done, total) that moves a bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return

@@ -1,4 +1,4 @@
-"""`xmlbroker config`: what a node may be told, and whether a file says it rightly."""
+"""`xmlbroker config`: the settings of a node, and a check of its configuration file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.cli.failure import Failure
     "--hash-secret",
     "hashing",
     is_flag=True,
-    help="Read a secret from a prompt or a pipe, print what the configuration stores of it.",
+    help="Read a secret from a prompt or a pipe, and print its hash for the configuration.",
 )
 def command(explain: bool, file: Path | None, hashing: bool) -> None:
     """Explain or check a node's configuration; hash a secret for it."""

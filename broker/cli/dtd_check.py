@@ -1,4 +1,4 @@
-"""Checking a DTD of one's own and events against it, as a node would, with file and line."""
+"""Check of a DTD file and of events against it, as a node would, with file and line."""
 
 from __future__ import annotations
 
@@ -26,21 +26,19 @@ from broker.event.writer import write_event
 
 _FILE_NAME = re.compile(r"(.+)-([0-9.]+)")
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-#: An envelope for bare payloads. It has so many lines before the payload's.
+#: EventId of the envelope for bare payloads.
 _EVENT_ID = EventId("check", 0, 1, 1)
 _ENVELOPE_LINES = 2
 
 
 @attrs.define
 class CheckCounts:
-    """Counts of one run."""
-
     events: int = 0
     valid: int = 0
 
 
 def load_dtd_file(file: Path, reference: DtdReference | None) -> Dtd:
-    """The DTD in a file. Ends the command with file and line if it can not be used."""
+    """Load the DTD in a file. Raises `Failure` with file and line if it is not usable."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -67,12 +65,12 @@ def _reference_from_name(file: Path) -> DtdReference:
         except BadName:
             pass
     raise Failure(
-        f"{file.name} does not say which type it is, as in flight-1.1.dtd: give --type NAME VERSION"
+        f"{file.name} does not name a type, as flight-1.1.dtd does: give --type NAME VERSION"
     )
 
 
 def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Iterator[str]:
-    """What is wrong with the events of the sources, a line `FILE:LINE: REASON` each."""
+    """Yield a line `FILE:LINE: REASON` for each invalid event of the sources."""
     for source in open_sources(sources, lambda: sys.stdin.buffer):
         if isinstance(source, Refusal):
             counts.events += 1
@@ -91,7 +89,7 @@ def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Ite
 
 
 def _find_problem(dtd: Dtd, raw: RawDocument) -> str | None:
-    """Why one document is no valid event or payload; None if it is."""
+    """Return why one document is no valid event or payload; None if it is valid."""
     if raw.problem:
         return f"{raw.location}: {raw.problem}"
     try:

@@ -1,4 +1,4 @@
-"""The compatibility report of a DTD, as lines for a person."""
+"""Text form of the compatibility report of a DTD."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.rate_limited_log import printable_line
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """The lines: what went, came and changed, then the effects on subscriptions."""
+    """Yield the removed, added and changed paths, then the effects on subscriptions."""
     if not report["against"]:
         yield "the node knows no older version to compare with"
         return

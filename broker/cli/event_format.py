@@ -1,4 +1,4 @@
-"""How received events, gaps and changes of types are printed."""
+"""Text and JSON forms of received events, gaps and changes of types."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
 
-#: Makes the bytes that are printed for an event.
+#: Returns the printed form of an event.
 Form = Callable[[ReceivedEvent], bytes]
 
 
 def as_payload(event: ReceivedEvent) -> bytes:
-    """The payload alone; an event without one is an empty line."""
+    """Return the payload; an event without one is an empty line."""
     return (event.payload or b"") + b"\n"
 
 
 def as_document(event: ReceivedEvent) -> bytes:
-    """The whole event as its publisher wrote it."""
+    """Return the whole event as its publisher wrote it."""
     return event.document + b"\n"
 
 
 def as_json(event: ReceivedEvent) -> bytes:
-    """One line of JSON; `xmlbroker pub` reads it."""
+    """Return one line of JSON; `xmlbroker pub` reads it."""
     header = event.header
     payload = event.payload
     content: dict[str, str | bool | None] = {
@@ -47,7 +47,7 @@ def as_json(event: ReceivedEvent) -> bytes:
 
 
 def as_text(event: ReceivedEvent) -> bytes:
-    """For people: a line about the event, and its payload."""
+    """Return a summary line and the payload."""
     header = event.header
     words = [
         clock_time(event.event_id.timestamp),
@@ -66,7 +66,7 @@ def as_text(event: ReceivedEvent) -> bytes:
 
 
 def clock_time(timestamp: int) -> str:
-    """ms since 1970 as a time in UTC; the number itself where no calendar has it."""
+    """Return ms since 1970 as a time in UTC, or as a number if no calendar has it."""
     try:
         moment = datetime.fromtimestamp(timestamp / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -81,14 +81,12 @@ _REASONS: Final = {
 
 
 def gap_as_text(gap: Gap) -> str:
-    """For people."""
     what = "events" if gap.reason == "slow" else "places"
     reason = _REASONS.get(gap.reason, gap.reason)
     return f"gap: {gap.count} {what} from {gap.first} to {gap.last} are {reason}"
 
 
 def gap_as_json(gap: Gap) -> bytes:
-    """One line of JSON among those of the events."""
     content = {
         "first": str(gap.first),
         "last": str(gap.last),
@@ -99,32 +97,29 @@ def gap_as_json(gap: Gap) -> bytes:
 
 
 def missing_as_text(missing: MissingNumbers) -> str:
-    """For people."""
     which = str(missing.first)
     if missing.last > missing.first:
         which = f"{which} to {missing.last}"
-    return f"bundle: {missing.bundle_id!r} of {missing.stream} lacks {which}"
+    return f"bundle: {missing.bundle_id!r} of {missing.stream} is missing {which}"
 
 
 def missing_as_json(missing: MissingNumbers) -> bytes:
-    """One line of JSON among those of the events."""
     return (json_line({"missing": attrs.asdict(missing)}) + "\n").encode()
 
 
 _EFFECTS: Final = {
-    "can-not-match-any-more": "the query can match no event of it",
-    "can-match-now": "the query can match its events, and none of the version before",
-    "reads-what-changed": "the query reads what changed",
+    "can-not-match-any-more": "the query matches no event of the new version",
+    "can-match-now": "the query matches events of the new version only",
+    "reads-what-changed": "the query reads changed paths",
 }
 
 
 def change_as_text(change: TypeChanged) -> str:
-    """For people, on one line."""
     effect = _EFFECTS.get(change.effect, change.effect)
     reason = f" ({change.reason})" if change.reason else ""
-    parts = [f"type: {change.type} {change.new} has turned up after {change.old}: {effect}{reason}"]
+    parts = [f"type: {change.type} {change.new} is newer than {change.old}: {effect}{reason}"]
     for word, paths in (
-        ("it reads", change.paths),
+        ("query reads", change.paths),
         ("came", change.came),
         ("went", change.went),
         ("changed", change.changed),
@@ -137,5 +132,4 @@ def change_as_text(change: TypeChanged) -> str:
 
 
 def change_as_json(change: TypeChanged) -> bytes:
-    """One line of JSON among those of the events."""
     return (json_line({"type-changed": attrs.asdict(change)}) + "\n").encode()

@@ -1,4 +1,4 @@
-"""`xmlbroker log`: whether a node's event log is sound, and its repair."""
+"""`xmlbroker log`: verification and repair of a node's event log."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def command() -> None:
 @command.command()
 @click.argument("where", metavar="NODE.toml|FOLDER", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
-@click.option("--repair", is_flag=True, help="Save what can be read. The node must be down.")
+@click.option("--repair", is_flag=True, help="Save all readable data. The node must be down.")
 def verify(where: Path, as_json: bool, repair: bool) -> None:
     """Read the whole log, and compare it with its checksums.
 
-    What is damaged is named: its kind, origin, places and serials. While the node runs, the log is
-    read beside it. The exit status is 1 if damage remains: a node asks others for these events
-    when it reads them, and tells its subscribers a gap where nobody has them.
+    Each damage is printed with its kind, origin, places and serials. A log in use by a node is read
+    meanwhile. The exit status is 1 if damage remains. When a node reads damaged events it asks
+    other nodes for them, and reports a gap to its subscribers if none has them.
     """
     folder = _log_folder(where)
     with _claim_log(folder) as is_ours:
         if not is_ours:
             if repair:
                 raise Failure(f"{folder} is in use by a node: stop it before a repair")
-            print_note(f"{folder} is in use by a node: it is read beside it")
+            print_note(f"{folder} is in use by a node: it is read while the node runs")
         if repair:
             _repair(folder, as_json=as_json)
         done = _verify(folder, is_ours=is_ours)
@@ -65,7 +65,7 @@ def _log_folder(where: Path) -> Path:
 
 @contextmanager
 def _claim_log(folder: Path) -> Iterator[bool]:
-    """Keep nodes from opening the log; whether it is ours."""
+    """Claim the log so that no node opens it. Yield False if a node has claimed it."""
     from broker.errors import LogUnavailable
     from broker.log.claim import claim_folder
 
@@ -96,7 +96,7 @@ def _verify(folder: Path, *, is_ours: bool) -> Verified:
 
 
 def _repair(folder: Path, *, as_json: bool) -> None:
-    """Heal what has an intact copy; write the file anew where its pages are damaged."""
+    """Restore values that have an intact copy; rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
     from broker.log.log_file import LogFile
     from broker.log.salvage import salvage
@@ -104,10 +104,10 @@ def _repair(folder: Path, *, as_json: bool) -> None:
     before = _verify(folder, is_ours=True)
     _print_findings(before, as_json=as_json)
     if any(each.kind == "page" for each in before.findings):
-        print_note(f"what can be read was saved; the damaged file is {salvage(folder)}")
-    # What a start mends is mended now.
+        print_note(f"all readable data was saved; the damaged file is {salvage(folder)}")
+    # Opening the log repairs the rest.
     LogFile(folder, Retention()).close()
-    print_note("repaired; what is left:")
+    print_note("repaired; remaining damage:")
 
 
 def _print_findings(done: Verified, *, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def _print_findings(done: Verified, *, as_json: bool) -> None:
         click.echo(one_line(f"{each.kind}: {each.text}{where}"))
     click.echo(
         f"{done.events} events in {done.chunks} chunks, {done.values} values, {done.bytes} bytes: "
-        + (f"{len(done.findings)} damaged" if done.findings else "all sound")
+        + (f"{len(done.findings)} damaged" if done.findings else "no damage")
     )
     if done.unchecked:
         click.echo(f"{done.unchecked} chunks of an older version have no checksums")

@@ -13,7 +13,6 @@ from broker.errors import ConfigurationError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: Seconds.
 _DEFAULT_WAIT = Merging().wait
 
 
@@ -35,17 +34,17 @@ def merge_options(command: _F) -> _F:
             "--merge-wait",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help=f"How long to wait for what belongs before an event.  [default: {_DEFAULT_WAIT:g}]",
+            help=f"How long to wait for earlier events.  [default: {_DEFAULT_WAIT:g}]",
         ),
         click.option(
             "--merge-order",
             metavar="STREAM,...",
-            help="In which order concurrent events come; bundle:ID names a bundle.",
+            help="Order of concurrent events, by stream; bundle:ID names a bundle.",
         ),
         click.option(
             "--merge",
             metavar="HOW",
-            help="Merge the streams: 'linked' (as the events say), 'time', 'time within 250ms', "
+            help="Merge the streams: 'linked' (by event linkage), 'time', 'time within 250ms', "
             "'time window 2s' or 'bundle'.",
         ),
     ):

@@ -1,4 +1,4 @@
-"""Which node, and as whom: the options that every command which talks to a node has."""
+"""Options of every command that connects to a node: address, account, client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.client.client import Client
 
 DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
-#: Seconds that a command waits for the node to commit the positions of durable subscriptions.
+#: Seconds for the node to commit the positions of durable subscriptions.
 CLOSE_TIMEOUT: Final = 5.0
 _MAX_SECRET_BYTES: Final = 1024
 
@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class ClientFactory(Protocol):
-    """Makes a client that begins to connect: `broker.client.asyncio_face.connect`, or a fake."""
+    """Makes a connecting client: `broker.client.asyncio_face.connect`, or a fake."""
 
     def __call__(
         self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
@@ -39,7 +39,7 @@ class ClientFactory(Protocol):
 
 @attrs.frozen
 class NodeAccess:
-    """What the common options say."""
+    """Values of the common options."""
 
     endpoints: tuple[str, ...]
     account: str
@@ -51,7 +51,7 @@ class NodeAccess:
     connect: ClientFactory
 
     def make_client(self) -> Client:
-        """A client that begins to connect; to be called where an asyncio loop runs."""
+        """Return a client that is connecting. Call this where an asyncio loop runs."""
         return self.connect(
             *self.endpoints,
             client_id=self.client_id,
@@ -62,9 +62,9 @@ class NodeAccess:
 
     @contextlib.asynccontextmanager
     async def session(self, stop: Stop) -> AsyncIterator[Client]:
-        """A client that is connected, unless `stop` came first; it is closed at the end.
+        """A connected client, unless `stop` came first; it is closed at the end.
 
-        Raises `GaveUp`, or the error because of which no attempt can succeed.
+        Raises `GaveUp`, or the fatal error of the connection.
         """
         client = self.make_client()
         try:
@@ -72,12 +72,10 @@ class NodeAccess:
             yield client
         finally:
             if not await client.close(CLOSE_TIMEOUT):
-                print_note(
-                    "the node has not confirmed the last position: some events may come again"
-                )
+                print_note("the node did not confirm the last position: some events may come again")
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Any:
-        """The node's answer to one question; `GaveUp` when it does not come in time."""
+        """Return the node's answer to one request. Raises `GaveUp` after the timeout."""
         return asyncio.run(self._ask(what, document, arguments))
 
     async def _ask(self, what: str, document: bytes, arguments: dict[str, str]) -> Any:
@@ -125,8 +123,8 @@ _OPTIONS: Final = (
         default=(DEFAULT_NODE,),
         envvar="XMLBROKER_NODE",
         metavar="ENDPOINT",
-        help="The node: tcp:HOST:PORT, tls:HOST:PORT or unix:PATH; may be repeated, "
-        f"they are tried in turn.  [default: {DEFAULT_NODE}; env: XMLBROKER_NODE]",
+        help="The node: tcp:HOST:PORT, tls:HOST:PORT or unix:PATH; repeat it for "
+        f"alternatives.  [default: {DEFAULT_NODE}; env: XMLBROKER_NODE]",
     ),
     click.option(
         "--account",
@@ -139,7 +137,7 @@ _OPTIONS: Final = (
         type=click.Path(path_type=Path),
         envvar="XMLBROKER_SECRET_FILE",
         metavar="FILE",
-        help="A file whose first line is the account's secret; else XMLBROKER_SECRET holds it.",
+        help="A file with the account's secret in its first line.  [env: XMLBROKER_SECRET]",
     ),
     click.option(
         "--client-id",
@@ -150,7 +148,7 @@ _OPTIONS: Final = (
         "--state",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
-        help="Where the client's incarnation is remembered, for a fixed --client-id.",
+        help="Folder of the client's incarnation and positions, for a fixed --client-id.",
     ),
     click.option(
         "--timeout",
@@ -158,7 +156,7 @@ _OPTIONS: Final = (
         default=10.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to go on without a connection to the node.",
+        help="Give up after this time without a connection.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Several nodes asked again and again: each answers for itself, or is a node that does not."""
+"""Samples of the status of several nodes, with rates between two samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.errors import BrokerError, GaveUp
 if TYPE_CHECKING:
     from broker.client.client import Client
 
-#: Where the counters are in a node's answer of which rates are shown; several are added.
+#: Paths of the counters in a node's answer; several paths are added.
 _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "published": (("published", "received"),),
     "delivered": (("delivered", "delivered"),),
@@ -27,22 +27,22 @@ _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     ),
     "frames": (("network", "frames", "begun"), ("network", "frames", "transit")),
 }
-#: Those of a link.
+#: Counters of a link.
 _LINK_COUNTERS: Final = ("sent", "sent_bytes", "received", "received_bytes")
 
 
 @attrs.frozen
 class Sample:
-    """What a node said at one moment, or why it said nothing."""
+    """One status answer of a node, or the error in its place."""
 
     endpoint: str
     at: float
-    """In seconds of the loop."""
+    """Seconds of the loop's clock."""
     status: Mapping[str, Any] | None = None
     error: str = ""
 
     def counters(self) -> dict[str, float]:
-        """Its counters by name; those of links as `LINK/COUNTER`."""
+        """Return the counters by name; those of links as `LINK/COUNTER`."""
         if self.status is None:
             return {}
         found: dict[str, float] = {}
@@ -54,15 +54,16 @@ class Sample:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON tells it."""
         if self.status is None:
             return {"endpoint": self.endpoint, "error": self.error}
         return {"endpoint": self.endpoint, **self.status}
 
 
 def compute_rates(before: Sample | None, now: Sample) -> dict[str, float]:
-    """How much each counter has risen in a second. None is said of a counter that fell: the node,
-    or the link, is a new one."""
+    """Return the increase of each counter per second.
+
+    A counter that fell has no rate: the node, or the link, was restarted.
+    """
     if before is None or before.status is None or now.at <= before.at:
         return {}
     earlier, seconds = before.counters(), now.at - before.at
@@ -74,7 +75,7 @@ def compute_rates(before: Sample | None, now: Sample) -> dict[str, float]:
 
 
 def number_at(tree: Mapping[str, Any], *path: str) -> float:
-    """The number at a path of an answer; 0 where a node of another version has none."""
+    """Return the number at a path of an answer; 0 if a node of another version has none."""
     found: Any = tree
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -82,14 +83,14 @@ def number_at(tree: Mapping[str, Any], *path: str) -> float:
 
 
 def links_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The node's links to other nodes."""
+    """Yield the node's links to other nodes."""
     network = status.get("network")
     if isinstance(network, Mapping):
         yield from (link for link in network.get("links", ()) if isinstance(link, Mapping))
 
 
 def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The node's durable subscriptions that are furthest behind."""
+    """Yield the node's durable subscriptions that are furthest behind."""
     durable = status.get("durable")
     if isinstance(durable, Mapping):
         named = durable.get("furthest_behind", ())
@@ -97,28 +98,27 @@ def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 class WatchedNode:
-    """One node that is asked, over one session as long as that lasts."""
+    """A node that is sampled over one session, as long as that lasts."""
 
     def __init__(self, access: NodeAccess, endpoint: str, timeout: float) -> None:
-        """It has `timeout` seconds to answer."""
+        """The node has `timeout` seconds to answer."""
         self._access = attrs.evolve(access, endpoints=(endpoint,))
         self._endpoint = endpoint
         self._timeout = timeout
         self._client: Client | None = None
 
     async def take_sample(self) -> Sample:
-        """Ask. What goes wrong is part of the sample; the next call tries again."""
+        """Return a sample; an error is part of it, and the next call retries."""
         try:
             status = await self._ask()
         except BrokerError as error:
             if not isinstance(error, GaveUp):
-                # A client that was turned away does not try again.
+                # A refused client does not retry.
                 await self.close()
             return Sample(self._endpoint, self._now(), error=str(error))
         return Sample(self._endpoint, self._now(), status)
 
     async def close(self) -> None:
-        """Say goodbye."""
         client, self._client = self._client, None
         if client is not None:
             await client.close(CLOSE_TIMEOUT)
@@ -139,7 +139,7 @@ class WatchedNode:
 
 @contextlib.asynccontextmanager
 async def watch_nodes(access: NodeAccess, timeout: float) -> AsyncIterator[list[WatchedNode]]:
-    """All nodes that the options name; their sessions end at the end."""
+    """Yield all nodes of the options; their sessions end with the block."""
     nodes = [WatchedNode(access, endpoint, timeout) for endpoint in dict.fromkeys(access.endpoints)]
     try:
         yield nodes
@@ -148,5 +148,5 @@ async def watch_nodes(access: NodeAccess, timeout: float) -> AsyncIterator[list[
 
 
 async def take_samples(nodes: list[WatchedNode]) -> list[Sample]:
-    """Ask all at once."""
+    """Sample all nodes at once."""
     return list(await asyncio.gather(*(node.take_sample() for node in nodes)))

@@ -1,4 +1,4 @@
-"""Writing received events to stdout: in portions, and quietly over when nobody reads any more."""
+"""Buffered output of received events on stdout; a closed pipe ends the command quietly."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from broker.cli.terminal import print_note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
 
-#: What is not written yet never exceeds this by more than one event, in bytes.
+#: Bound of unwritten bytes, exceeded by at most one event.
 _MAX_PENDING: Final = 64 * 1024
 
 
 class Output:
-    """Prints events and gaps. What was printed is written when the loop next has a turn."""
+    """Prints events and gaps. They are written in the loop's next turn, or at once."""
 
     def __init__(
         self, stream: IO[bytes], form: Form, stop: Stop, *, json: bool, is_unbuffered: bool
@@ -41,38 +41,37 @@ class Output:
         self.events = 0
         self.gaps = 0
         self.last_event: ReceivedEvent | None = None
-        """The newest event that was printed."""
+        """The newest printed event."""
         self.is_broken = False
-        """Whether the reader of the pipe has gone."""
+        """True if the pipe's reader has closed it."""
 
     def print_event(self, event: ReceivedEvent) -> None:
-        """Print an event."""
         self._print(self._form(event))
         if not self.is_broken:
             self.events += 1
             self.last_event = event
 
     def print_gap(self, gap: Gap) -> None:
-        """Tell of a gap on stderr, and among the lines of JSON."""
+        """Print a gap on stderr, and among JSON lines."""
         self.gaps += 1
         print_note(gap_as_text(gap))
         if self._json:
             self._print(gap_as_json(gap))
 
     def print_change(self, change: TypeChanged) -> None:
-        """Tell of a newer version of a type on stderr, and among the lines of JSON."""
+        """Print a newer version of a type on stderr, and among JSON lines."""
         print_note(change_as_text(change))
         if self._json:
             self._print(change_as_json(change))
 
     def print_missing(self, missing: MissingNumbers) -> None:
-        """Tell of a hole in a bundle on stderr, and among the lines of JSON."""
+        """Print a missing range of a bundle on stderr, and among JSON lines."""
         print_note(missing_as_text(missing))
         if self._json:
             self._print(missing_as_json(missing))
 
     def flush(self) -> None:
-        """Write what was printed. A pipe without a reader means that the user has had enough."""
+        """Write the buffer. A pipe without a reader stops the command."""
         self._scheduled = False
         data, self._pending = self._pending, bytearray()
         if self.is_broken:
@@ -94,7 +93,7 @@ class Output:
             self._loop.call_soon(self.flush)
 
     def _discard_buffer(self) -> None:
-        """What the stream still holds must go somewhere when the interpreter ends."""
+        """Redirect the stream to /dev/null: the interpreter flushes its buffer at exit."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Nodes side by side, and their links, as tables: what each says of itself, and at what rate."""
+"""Tables of several nodes side by side, and of their links, with counts or rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.cli.terminal import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Rates of the counters of a sample.
+#: Rates per second, by counter name.
 Rates = Mapping[str, float]
 
 # Each table fits into 80 columns.
@@ -48,7 +48,7 @@ _TEXT_COLUMNS = frozenset(
 
 
 def overview_tables(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
-    """Rows for each node, and each link. Where there is a rate it is shown, else the count."""
+    """Yield tables of nodes and links. A rate replaces its count where there is one."""
     yield _make_table("Nodes", _NODE_COLUMNS, map(_node_row, samples))
     here = [
         (sample, sample.status, rate)
@@ -77,7 +77,6 @@ def overview_tables(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterab
 
 
 def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """The links of one node."""
     links = list(links_of(status))
     yield _make_table("Links", _LINK_COLUMNS, (_link_row(status, link) for link in links))
     yield _make_table(
@@ -86,7 +85,7 @@ def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def durable_table(lags: Iterable[Mapping[str, Any]]) -> Table:
-    """Durable subscriptions of one node, with their lags."""
+    """Return the durable subscriptions of one node, with their lags."""
     return _make_table(
         "Durable subscriptions", _DURABLE_COLUMNS[1:], (_lag_cells(lag) for lag in lags)
     )
@@ -103,7 +102,7 @@ def _lag_row(status: Mapping[str, Any], lag: Mapping[str, Any]) -> list[str]:
 def _lag_cells(lag: Mapping[str, Any]) -> list[str]:
     names = [one_line(str(lag.get(key))) for key in ("client", "name", "state")]
     if lag.get("events") is None:
-        # It is at another node.
+        # The subscription is at another node.
         return [*names, "-", "-", "-"]
     return [
         *names,
@@ -116,7 +115,7 @@ def _lag_cells(lag: Mapping[str, Any]) -> list[str]:
 def _node_row(sample: Sample) -> list[str]:
     status = sample.status
     if status is None:
-        # The row names the place already.
+        # The row already names the endpoint.
         error = sample.error.replace(f" at {sample.endpoint}", "")
         return [one_line(sample.endpoint), *[""] * 5, f"unreachable: {one_line(error)}"]
     sessions = str(len(status.get("sessions", ())))

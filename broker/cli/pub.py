@@ -33,19 +33,19 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
         return None if value is None else TimePath(value)
     except ValueError as error:
         raise click.BadParameter(
-            f"{value!r}: {error}; a path is such as Who/Date, .//Time or head/@at"
+            f"{value!r}: {error}; give a path such as Who/Date, .//Time or head/@at"
         ) from None
 
 
 @click.command(no_args_is_help=True)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--stream", help="The stream.  [default: as the document says, or its type]")
+@click.option("--stream", help="The stream.  [default: from the document, or its type]")
 @click.option(
     "--type",
     "type_",
     nargs=2,
     metavar="NAME VERSION",
-    help="The event type.  [default: as the document's root shows]",
+    help="The event type.  [default: from the document's root element]",
 )
 @click.option(
     "--security-level",
@@ -56,21 +56,21 @@ def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="So many events a second.  [default: as fast as possible]",
+    help="Publish N events a second.  [default: as fast as possible]",
 )
 @click.option(
     "--pace",
     type=click.FloatRange(min=0, min_open=True),
     metavar="FACTOR",
-    help="Spaced as the events' own times are; 1 is the original pace, 10 ten times as fast.",
+    help="Keep the spacing of the events' own times; 10 is ten times as fast.",
 )
 @click.option(
     "--time-from",
     callback=_parse_time_path,
     metavar="PATH",
-    help="Where a payload has its time, for --pace.  [default: known for the shipped types]",
+    help="Path of a payload's time, for --pace.  [default: known for the shipped types]",
 )
-@click.option("--dry-run", is_flag=True, help="Read and check everything, send nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything; send nothing.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
 @node_options
 def command(
@@ -88,10 +88,10 @@ def command(
     """Publish every document of every SOURCE, and wait until all are durable.
 
     A SOURCE is a file, a folder, a tar archive, or - for a pipe. A file holds one XML document,
-    many one behind the other, or JSON lines; it may be compressed.
+    several concatenated ones, or JSON lines; it may be compressed.
 
-    Documents that can not be published are told on stderr and counted; the rest goes on. The exit
-    status is 1 if there were any.
+    Documents that can not be published are reported on stderr and counted; the rest is published.
+    The exit status is 1 if there were any.
     """
     if rate is not None and pace is not None:
         raise click.UsageError("--rate and --pace exclude each other")
@@ -131,7 +131,7 @@ async def _publish(
             with show_progress(tally, client, enabled=sys.stderr.isatty()):
                 await publishing.run(reading)
             reading.cancel()
-        # Behind the session's end: only now nothing is outstanding any more.
+        # After the session no receipt is outstanding.
         _print_summary(tally, time.monotonic() - began, stopped=stop.signal is not None)
         if publishing.error is not None:
             raise failure_of(publishing.error)
@@ -163,7 +163,7 @@ def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
 
 
 def _open_stdin() -> IO[bytes]:
-    """stdin, not shared with the interpreter: a thread may still wait for it at the end."""
+    """Return an own handle of stdin: at exit a thread may still block on it."""
     stream = sys.stdin.buffer
     try:
         return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))

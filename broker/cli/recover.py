@@ -1,4 +1,4 @@
-"""`xmlbroker recover`: replay what was published, or say where it would come from."""
+"""`xmlbroker recover`: replay published events, or show their sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text
 
 @attrs.frozen
 class ReplayBounds:
-    """Where a replay begins and ends, as far as the options say it."""
+    """Bounds of a replay, from the options."""
 
     since: Position | None
     since_time: int
@@ -65,44 +65,47 @@ def _bound_option(name: str, text: str) -> Callable[[Any], Any]:
 
 @click.command()
 @click.argument("query", required=False)
-@click.option("--streams", metavar="PATTERN", help="* is one part, > the rest.  [default: >]")
+@click.option("--streams", metavar="PATTERN", help="* matches one token, > the rest.  [default: >]")
 @namespace_option
 @_bound_option(
     "--since",
-    "A position, a time (ISO 8601 or ms since 1970), or how long ago: 90s, 1h30m, 7d. Given "
-    "twice, the time is for origins that the position does not name.  [default: the beginning]",
+    "A position, a time (ISO 8601 or ms since 1970), or a time ago: 90s, 1h30m, 7d. With both, "
+    "the time applies to origins not in the position.  [default: the oldest event]",
 )
-@_bound_option("--until", "The end, written as --since is.  [default: now]")
+@_bound_option("--until", "The end, in the form of --since.  [default: now]")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @click.option(
     "--last-per",
     metavar="KEY",
-    help="Only the newest of each KEY: an XPath expression on the payload, or the word stream.",
+    help="Only the newest event of each KEY: an XPath expression on the payload, or stream.",
 )
 @click.option(
     "--durable",
     default="",
     metavar="NAME",
-    help="What that subscription of this client has not processed yet; it stays where it is.",
+    help="Replay the unprocessed events of this subscription; its position stays.",
 )
 @click.option(
     "--pace",
     type=click.FloatRange(min=0, min_open=True),
     metavar="FACTOR",
-    help="So many times the pace at which it came.  [default: as fast as possible]",
+    help="Multiple of the pace of arrival.  [default: as fast as possible]",
 )
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="At most N events a second.")
 @click.option(
     "--order",
     type=click.Choice([PUBLISHER, BUNDLE]),
     default=PUBLISHER,
-    help="bundle: as the events' linkage says; all is read before the first is printed.",
+    help="bundle: by the events' linkage; all events are read before the first is printed.",
 )
-@click.option("--explain", is_flag=True, help="Replay nothing: say where it would come from.")
-@click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
+@click.option("--explain", is_flag=True, help="Replay nothing; show the sources.")
+@click.option("--payload", "form", flag_value="payload", help="Print only payloads.")
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
 @click.option(
-    "--json", "form", flag_value="json", help="Print a line of JSON for each.  [default in a pipe]"
+    "--json",
+    "form",
+    flag_value="json",
+    help="Print one line of JSON per event.  [default in a pipe]",
 )
 @node_options
 def command(
@@ -123,9 +126,9 @@ def command(
 ) -> None:
     """Print the events published in the past for which the XPath expression QUERY is true.
 
-    They come from wherever they still are: logs of nodes, the archive. It ends with the events
-    that came before now, or at --until. After Ctrl-C the last line says where to go on, and the
-    exit status is 130.
+    They come from the logs of nodes and from the archive. The replay ends with the events that
+    arrived before now, or at --until. After Ctrl-C the last line names the option to continue with,
+    and the exit status is 130.
     """
     ends = _check_bounds(since, until, last, durable, access)
     StreamPattern.parse(streams or ">")
@@ -150,16 +153,16 @@ def _check_bounds(
     access: NodeAccess,
 ) -> ReplayBounds:
     if durable and not (access.client_id or access.account):
-        raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
+        raise click.UsageError("--durable needs --client-id or --account: the name is one client's")
     if durable and (since or last):
-        raise click.UsageError("--durable says where to begin: --since and --last go without it")
+        raise click.UsageError("--durable sets the start: give it without --since and --last")
     if last and since:
-        raise click.UsageError("--last says where to begin: --since goes without it")
+        raise click.UsageError("--last sets the start: give it without --since")
     ends = ReplayBounds(*_split_bounds(since), *_split_bounds(until), last or 0)
     if ends.since_time and ends.until_time and ends.since_time >= ends.until_time:
-        raise click.UsageError("--since is not before --until")
+        raise click.UsageError("--since must be before --until")
     if ends.since_time > wall_clock_ms():
-        raise click.UsageError("--since lies in the future")
+        raise click.UsageError("--since is in the future")
     return ends
 
 
@@ -169,7 +172,7 @@ def _split_bounds(found: list[Position | int]) -> tuple[Position | None, int]:
     return positions[0] if positions else None, times[0] if times else 0
 
 
-# ------------------------------------------------------------------------- where it comes from
+# ------------------------------------------------------------------------- sources
 
 
 def _plan_arguments(
@@ -211,7 +214,7 @@ async def _replay(
     form: str,
     latest: Latest | None,
 ) -> int:
-    """The exit status: 0, or that of the signal that ended it."""
+    """Return the exit status: 0, or that of the signal that ended it."""
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             if stop:
@@ -281,16 +284,16 @@ def _note_end(
     if not stop:
         print_note(counted)
         return
-    again = "it begins anew"
+    again = "a new run begins anew"
     if not (ends.last or latest) and subscription.position.marks:
-        # A time still holds for origins of which nothing has come.
+        # The time still applies to origins that have sent nothing.
         begins = f" --since {ends.since_time}" if ends.since_time else ""
-        again = f"go on with --since {subscription.position}{begins}"
+        again = f"continue with --since {subscription.position}{begins}"
     print_note(f"stopped after {counted}; {again}")
 
 
 def _note_state(connected: bool, error: BrokerError | None) -> None:
     if connected:
-        print_note("connected again")
+        print_note("reconnected")
     else:
-        print_note(f"no connection{f': {error}' if error else ''}; trying again")
+        print_note(f"connection lost{f': {error}' if error else ''}; retrying")

@@ -1,4 +1,4 @@
-"""A progress bar of a replay: what its node says once a second."""
+"""Progress of a replay, from the node's answer once a second."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from broker.client.client import Client
 
-#: Seconds between two questions.
+#: Seconds between two requests.
 INTERVAL: Final = 1.0
-#: Seconds that a node has for an answer.
+#: Seconds for the node's answer.
 ANSWER_TIMEOUT: Final = 5.0
 _STAGES: Final = {
     "log": "this node's log",
-    "former": "the node where the client was",
-    "logs": "logs of nodes",
+    "former": "the client's previous node",
+    "logs": "logs of other nodes",
     "archive": "the archive",
-    "cut off": "waiting for nodes that can not be reached",
+    "cut off": "waiting for unreachable nodes",
 }
 
 
 def describe_stage(recovery: Mapping[str, Any]) -> str:
-    """Where a recovery looks now, for people."""
+    """Return the source that a recovery is reading, as text."""
     stage = str(recovery.get("stage"))
     text = _STAGES.get(stage, "finishing")
     if stage == "archive" and not recovery.get("of"):
@@ -41,19 +41,19 @@ def describe_stage(recovery: Mapping[str, Any]) -> str:
 
 
 class ProgressBar:
-    """Where a replay is, for people."""
+    """Progress of a replay on a terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("beginning", total=None, events="")
 
     def show(self, recovery: Mapping[str, Any]) -> None:
-        """What the node says of it now."""
+        """Show one recovery of the node's answer."""
         text = describe_stage(recovery)
         looked_at, of = recovery.get("looked_at", 0), recovery.get("of", 0)
         searching = recovery.get("stage") == "archive" and of
         if searching:
-            text += f": {looked_at:,} of {of:,} rows looked at"
+            text += f": {looked_at:,} of {of:,} rows read"
         self._progress.update(
             self._task,
             description=text,
@@ -64,7 +64,7 @@ class ProgressBar:
 
 
 class _ConsoleOutput:
-    """Writes what is printed above the bar, where both are on one terminal."""
+    """Writes output above the bar if both are on one terminal."""
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
@@ -74,7 +74,7 @@ class _ConsoleOutput:
             self._screen.out(bytes(data).decode(errors="replace"), end="", highlight=False)
 
     def flush(self) -> None:
-        """It is written at once."""
+        """Output is written at once."""
 
     def fileno(self) -> int:
         return sys.stdout.fileno()
@@ -82,7 +82,7 @@ class _ConsoleOutput:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
-    """A bar if somebody can see it, and where to print."""
+    """Yield a bar if a terminal shows it, and the stream for output."""
     if not (is_terminal() or sys.stderr.isatty()):
         yield None, sys.stdout.buffer
         return
@@ -104,7 +104,7 @@ def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
 
 @contextlib.asynccontextmanager
 async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncIterator[None]:
-    """Keep the bar up to date meanwhile."""
+    """Keep the bar up to date during the block."""
     task = None if bar is None else asyncio.ensure_future(_poll_progress(bar, client))
     try:
         yield
@@ -116,21 +116,21 @@ async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncItera
 
 
 async def ask_recoveries(client: Client) -> Sequence[Mapping[str, Any]] | None:
-    """What the node has still to send of the past; None if it does not answer."""
+    """Return the node's running recoveries; None if it does not answer."""
     try:
         answer = await asyncio.wait_for(client.ask("recoveries"), ANSWER_TIMEOUT)
     except TimeoutError:
-        # There is no connection at the moment, or the node is busy.
+        # There is no connection now, or the node is busy.
         return None
     except BrokerError:
-        # A node of an older version does not know the question.
+        # A node of an older version rejects the request.
         return ()
     return cast(Sequence[Mapping[str, Any]], answer)
 
 
 @contextlib.asynccontextmanager
 async def note_stages(client: Client) -> AsyncIterator[None]:
-    """Tell on a terminal where the past comes from, until all of it came."""
+    """Print on a terminal each source of past events, until all have arrived."""
     task = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
     try:
         yield
@@ -154,7 +154,7 @@ async def _note_stages(client: Client) -> None:
 
 async def _poll_progress(bar: ProgressBar, client: Client) -> None:
     while True:
-        # A node that does not answer, or is of an older version, has no bar, and that is all.
+        # A node that does not answer, or is of an older version, only has no bar.
         with contextlib.suppress(BrokerError, TimeoutError):
             for recovery in await asyncio.wait_for(client.ask("recoveries"), INTERVAL):
                 bar.show(recovery)

@@ -1,4 +1,4 @@
-"""`xmlbroker status`: what a node is doing."""
+"""`xmlbroker status`: the state of a node."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
 @node_options
 def command(access: NodeAccess, as_json: bool) -> None:
-    """Show a node's log, what became of events, its network, what each type costs, its sessions.
+    """Show a node's log, event outcomes, network, types with their cost, and sessions.
 
-    With several --node each is asked, and they are shown side by side; a node that can not be
-    reached has a row too, and the exit status is 1.
+    With several --node they are shown side by side. An unreachable node has a row, too, and the
+    exit status is 1.
     """
     if len(access.endpoints) > 1:
         _show_several(access, as_json or not is_terminal())
@@ -57,7 +57,8 @@ def _show_several(access: NodeAccess, as_json: bool) -> None:
 
 
 def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """The answer of a node as tables. A later version's further keys are shown as they are."""
+    """Yield the tables of a node's answer. Unknown keys of a later version are shown as they
+    are."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
     shown |= {"recovery", "durable", "dtds"}
@@ -97,7 +98,6 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def _network_tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """What the node says of its network: a line for each part, and its links."""
     network = status["network"]
     lines = {}
     for key, value in network.items():
@@ -115,7 +115,6 @@ def _network_tables(status: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def _recovery_table(recovery: Mapping[str, Any]) -> Table:
-    """The archive, the process that searches it, and what became of recoveries."""
     lines: dict[str, str] = {}
     for part, values in recovery.items():
         if not isinstance(values, Mapping):
@@ -141,7 +140,7 @@ def _format_unit(unit: Mapping[str, Any]) -> str:
     gateways = [f"{each.get('near')} - {each.get('far')}" for each in unit.get("gateways", ())]
     known = "" if unit.get("wants_known") else ", interest not known"
     over = f", gateways {', '.join(gateways)}" if gateways else ""
-    return f"{unit.get('unit')} by {unit.get('next_hop')}{over}{known}"
+    return f"{unit.get('unit')} via {unit.get('next_hop')}{over}{known}"
 
 
 def _pairs_table(title: str, rows: Mapping[str, str]) -> Table:
@@ -185,7 +184,7 @@ def _types_table(types: Iterable[Mapping[str, Any]]) -> Table:
     for name in ("type", *counts, *(f"{path} s" for path in spent)):
         table.add_column(name, justify="left" if name == "type" else "right")
     for each in types:
-        name = f"{each.get('type')} {each.get('version')}" if each.get("type") else "(of no known)"
+        name = f"{each.get('type')} {each.get('version')}" if each.get("type") else "(unknown)"
         table.add_row(
             one_line(name) + (" (suspended)" if each.get("suspended") else ""),
             *(f"{each.get(count, 0):,}" for count in counts),
@@ -195,7 +194,7 @@ def _types_table(types: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _dtds_table(dtds: Mapping[str, Any]) -> Table:
-    """What is stored and awaited; of a name with several texts, which origins use which."""
+    """Return the stored and awaited DTDs; for a name with several texts, the origins of each."""
     lines = {_key_words(k): _format_quantity(k, v) for k, v in dtds.items() if k != "conflicts"}
     for conflict in dtds.get("conflicts", ()):
         texts = conflict.get("texts", {})

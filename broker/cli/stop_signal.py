@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as something that a command can await, once; the second time they kill."""
+"""Ctrl-C and SIGTERM as an awaitable request to stop; the second signal kills."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether the user wants an end, and by which signal."""
+    """A request to stop, and the signal behind it."""
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
@@ -24,12 +24,12 @@ class Stop:
         return self._requested.is_set()
 
     def request(self, number: int | None = None) -> None:
-        """Want it, because of a signal or for a reason of one's own."""
+        """Request the stop, because of a signal or another reason."""
         self.signal = number if self.signal is None else self.signal
         self._requested.set()
 
     async def run_or_cancel(self, work: Awaitable[_T]) -> _T | None:
-        """The result of `work`; None if an end is requested before it is done, which cancels it."""
+        """Return the result of `work`; None if the stop comes first, which cancels it."""
         task = asyncio.ensure_future(work)
         requested = asyncio.ensure_future(self._requested.wait())
         try:
@@ -40,7 +40,7 @@ class Stop:
             requested.cancel()
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long, or until an end is requested."""
+        """Wait for `seconds`, or until the stop."""
         try:
             await asyncio.wait_for(self._requested.wait(), seconds)
         except TimeoutError:
@@ -48,18 +48,18 @@ class Stop:
 
     @property
     def exit_status(self) -> int:
-        """What a shell expects of a process that a signal ended; 0 if there was none."""
+        """The exit status that a shell expects after the signal; 0 without one."""
         return 0 if self.signal is None else 128 + self.signal
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """A `Stop` that signals trigger; to be entered where an asyncio loop runs."""
+    """Yield a `Stop` that signals trigger. Enter it where an asyncio loop runs."""
     loop = asyncio.get_running_loop()
     stop = Stop()
 
     def requested(number: int) -> None:
-        # From now on they do again what they do by default, for who is not patient.
+        # The next signal has its default effect: it kills.
         restore()
         stop.request(number)
 

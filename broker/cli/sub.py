@@ -24,7 +24,7 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: Seconds for events that the node sent before it said that it has sent all.
+#: Seconds for events that the node sent before it reported the end of the past.
 _LAST_EVENTS_WAIT = 0.1
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
@@ -39,11 +39,15 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
 @click.command()
 @click.argument("query", default="true()")
 @click.option(
-    "--streams", default=">", show_default=True, metavar="PATTERN", help="* is one part, > the rest"
+    "--streams",
+    default=">",
+    show_default=True,
+    metavar="PATTERN",
+    help="* matches one token, > the rest",
 )
 @namespace_option
 @click.option(
-    "--durable", default="", metavar="NAME", help="Go on where this client left that name."
+    "--durable", default="", metavar="NAME", help="Continue this client's durable subscription."
 )
 @click.option(
     "--from",
@@ -54,17 +58,20 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
     "[default: new; stored with --durable]",
 )
 @merge_options
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")
 @click.option(
     "--idle",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End when nothing came for so long.",
+    help="Stop after this time without an event.",
 )
-@click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
+@click.option("--payload", "form", flag_value="payload", help="Print only payloads.")
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
 @click.option(
-    "--json", "form", flag_value="json", help="Print a line of JSON for each.  [default in a pipe]"
+    "--json",
+    "form",
+    flag_value="json",
+    help="Print one line of JSON per event.  [default in a pipe]",
 )
 @node_options
 def command(
@@ -82,13 +89,13 @@ def command(
     """Print the events for which the XPath expression QUERY is true; all of them without one.
 
     The query sees the payload as its document: /flight[flightleg/altitude > 300]. A path that
-    begins with /Mspaces:Event sees the envelope, and $StreamId, $ClientId, $Securitylevel are
+    begins with /Mspaces:Event sees the envelope. $StreamId, $ClientId and $Securitylevel are
     variables.
     """
     StreamPattern.parse(streams)
     if durable and not (access.client_id or access.account):
-        # The name is one client's; a random client would never find it again.
-        raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
+        # The name belongs to one client; a random client would never find it again.
+        raise click.UsageError("--durable needs --client-id or --account: the name is one client's")
     form = form or ("text" if is_terminal() else "json")
 
     async def run() -> None:
@@ -98,7 +105,7 @@ def command(
                 _FORMS[form],
                 stop,
                 json=form == "json",
-                # What a durable subscription has printed must not be lost once acknowledged.
+                # Events of a durable subscription must be written before they are acknowledged.
                 is_unbuffered=bool(durable),
             )
             async with access.session(stop) as client:
@@ -161,11 +168,11 @@ async def _print_events(
                 continue
             left = await past()
             if left or (left is None and not is_caught_up):
-                # What is still searched for may come late: it is no idle time.
+                # A running recovery may send more: this is no idle time.
                 newest = loop.time()
             else:
                 is_caught_up = True
-                # The last of it may be on its way.
+                # The last events may be in transit.
                 await stop.pause(_LAST_EVENTS_WAIT)
                 if loop.time() - newest >= seconds:
                     stop.request()
@@ -187,13 +194,13 @@ async def _print_events(
 
 
 def _acknowledge(subscription: Subscription, output: Output) -> None:
-    """Whatever was printed is processed, though events that came with it may not have been."""
+    """Acknowledge all printed events, though later ones of their message may be unprinted."""
     if output.last_event is not None and not output.is_broken:
         subscription.processed(output.last_event)
 
 
 def _note_state(connected: bool, error: BrokerError | None) -> None:
     if connected:
-        print_note("connected again")
+        print_note("reconnected")
     else:
-        print_note(f"no connection{f': {error}' if error else ''}; trying again")
+        print_note(f"connection lost{f': {error}' if error else ''}; retrying")

@@ -1,4 +1,4 @@
-"""`xmlbroker top`: what nodes are doing, live."""
+"""`xmlbroker top`: the state of nodes, live."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ from broker.cli.overview import overview_tables
 from broker.cli.stop_signal import stop_on_signals
 from broker.cli.terminal import is_terminal, json_line, make_console
 
-#: Seconds between two looks.
+#: Default seconds between two samples.
 INTERVAL: Final = 2.0
-#: A node has at least so many seconds to answer, however short the interval is.
+#: Least seconds for a node's answer, however short the interval is.
 _MIN_TIMEOUT: Final = 1.0
 
-#: Shows samples, and what they were before.
+#: Shows the samples, given the previous ones.
 Show = Callable[[Sequence[Sample], Sequence[Sample | None]], None]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON each.  [default in a pipe]")
-@click.option("--once", is_flag=True, help="Look once.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One line of JSON per sample.  [default in a pipe]"
+)
+@click.option("--once", is_flag=True, help="Sample once.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0, min_open=True),
     default=INTERVAL,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Time between two samples.",
 )
 @node_options
 def command(access: NodeAccess, as_json: bool, once: bool, interval: float) -> None:
-    """Watch nodes, their links, and what flows, with rates; each --node has a row.
+    """Watch nodes, their links and their traffic, with rates; each --node has a row.
 
-    A node that goes away is shown as gone, and tried again. Ctrl-C ends it.
+    An unreachable node is shown as such and retried. Ctrl-C ends it.
     """
     as_json = as_json or not is_terminal()
     gone = asyncio.run(_watch(access, as_json, once, interval))
@@ -49,7 +51,7 @@ def command(access: NodeAccess, as_json: bool, once: bool, interval: float) -> N
 
 
 async def _watch(access: NodeAccess, as_json: bool, once: bool, interval: float) -> bool:
-    """Whether a node was gone at the end."""
+    """Return True if a node was unreachable at the end."""
     timeout = access.timeout
     if not once:
         timeout = min(timeout, max(interval, _MIN_TIMEOUT))

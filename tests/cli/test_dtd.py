@@ -77,7 +77,7 @@ def test_an_unknown_type_is_one_line() -> None:
     assert run(node, "dtd", "show", "x", "1.0").stderr == "xmlbroker: no DTD for x 1.0\n"
     result = run(node, "dtd", "show", "--local", "x", "1.0")
     assert result.exit_code == 1
-    assert "no DTD of x 1.0 comes with us" in result.stderr
+    assert "no DTD of x 1.0 is shipped" in result.stderr
     result = run(node, "dtd", "show", "x", "one")
     assert result.exit_code == 1
     assert "'one' is not a version" in result.stderr

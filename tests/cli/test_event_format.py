@@ -41,8 +41,10 @@ def test_a_late_event_of_a_merge_says_so(late: bool) -> None:
 
 def test_a_hole_in_a_bundle_is_a_line() -> None:
     hole = MissingNumbers("alerts", "b", 2, 4)
-    assert missing_as_text(hole) == "bundle: 'b' of alerts lacks 2 to 4"
-    assert missing_as_text(MissingNumbers("alerts", "b", 2, 2)) == "bundle: 'b' of alerts lacks 2"
+    assert missing_as_text(hole) == "bundle: 'b' of alerts is missing 2 to 4"
+    assert (
+        missing_as_text(MissingNumbers("alerts", "b", 2, 2)) == "bundle: 'b' of alerts is missing 2"
+    )
     assert json.loads(missing_as_json(hole)) == {
         "missing": {"stream": "alerts", "bundle_id": "b", "first": 2, "last": 4}
     }

@@ -195,7 +195,7 @@ def test_what_the_node_does_not_answer_is_status_2(error: Exception) -> None:
 def test_wrong_usage_is_told() -> None:
     assert run(FakeNode(), "explain").exit_code == 2
     result = run(FakeNode(), "explain", "x", "--client", "c", "--offline")
-    assert "only a node knows its clients" in result.stderr
+    assert "--client needs a node" in result.stderr
 
 
 # ----------------------------------------------------------------------------- for people
@@ -211,7 +211,7 @@ def test_people_see_how_and_why(tmp_path: Path) -> None:
         "flight 1.0",
         "by the index",
         "/flight/flightleg/altitude > 300",
-        "it takes the stream",
+        "pattern matches the stream",
         "but none with [altitude > 300]",
         "no /flight/flightleg/altitude is '290'",
     ):
@@ -222,7 +222,7 @@ def test_people_see_why_not_by_the_index(tmp_path: Path) -> None:
     text = shown(offline("count(//altitude[. > 3]) > 1", file_with(tmp_path, 290))[1])
     assert "by evaluation" in text
     assert "because the argument of count() depends on values" in text
-    assert "it takes everything" in shown(offline("true()")[1])
+    assert "it matches every event" in shown(offline("true()")[1])
     assert "no shape is known" in shown(ANSWER)
 
 

@@ -151,6 +151,6 @@ def test_the_log_of_a_node_that_runs_is_read_beside_it(folder: Path) -> None:
         env=dict(os.environ),
     )
     assert result.returncode == 0, result.stderr
-    assert "read beside it" in result.stderr
+    assert "read while the node runs" in result.stderr
     assert json.loads(result.stdout)["events"] == 200
     opened.close()

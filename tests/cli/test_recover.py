@@ -95,9 +95,11 @@ def test_an_interrupted_replay_says_where_to_go_on() -> None:
     result = run(node, "recover", "--since", "1000")
     assert result.exit_code == 130
     assert len(result.stdout.splitlines()) == 2
-    assert result.stderr == "stopped after 2 events; go on with --since origin:1:2 --since 1000\n"
+    assert (
+        result.stderr == "stopped after 2 events; continue with --since origin:1:2 --since 1000\n"
+    )
     result = run(node, "recover", "--last", "2")
-    assert result.stderr == "stopped after 2 events; it begins anew\n"
+    assert result.stderr == "stopped after 2 events; a new run begins anew\n"
 
 
 def test_a_durable_subscription_says_where_to_begin_and_what_is_wanted() -> None:
@@ -125,29 +127,29 @@ def test_people_get_the_plan_in_words() -> None:
     text = list(plan_lines(PLAN))
     assert text[0] == "Durable subscription mine: /flight on streams asdi.>"
     assert "  1. the archive: it has all that there ever was" in text
-    assert "origin origin (this node): behind 1:7, up to 1:2000, 1,993 places" in text
-    assert "  behind 1:7, up to 1:9, 2 places: the archive" in text
+    assert "origin origin (this node): after 1:7, up to 1:2000, 1,993 places" in text
+    assert "  after 1:7, up to 1:9, 2 places: the archive" in text
     (logs,) = [line for line in text if "of alps/" in line]
-    assert logs.startswith("  behind 1:9, all that there is, nobody knows how many places: logs")
-    assert "  behind 1:3, up to 1:4, 1 place: nobody has it: retention took it" in text
+    assert logs.startswith("  after 1:9, to the end, an unknown number of places: logs")
+    assert "  after 1:3, up to 1:4, 1 place: no source has it: retention took it" in text
     assert "\x1b" not in "".join(text)
-    assert list(plan_lines({}))[-1].startswith("Nothing is missing")
+    assert list(plan_lines({}))[-1].startswith("No events are missing")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--since", "yesterday"), "it is none of a time such as"),
+        (("--since", "yesterday"), "give a time such as"),
         (("--until", "7x"), "a time ago such as 90s, 1h30m or 7d"),
         (("--since", "1h", "--since", "2h"), "at most one position and one time"),
-        (("--since", "2h", "--until", "3h"), "--since is not before --until"),
-        (("--since", "2999-01-01"), "--since lies in the future"),
-        (("--since", "1h", "--last", "3"), "--last says where to begin"),
+        (("--since", "2h", "--until", "3h"), "--since must be before --until"),
+        (("--since", "2999-01-01"), "--since is in the future"),
+        (("--since", "1h", "--last", "3"), "--last sets the start"),
         (("--last", "0"), "0 is not in the range x>=1"),
         (("--pace", "0"), "0.0 is not in the range x>0"),
         (("--rate", "1.5"), "'1.5' is not a valid integer"),
         (("--durable", "d"), "--durable needs --client-id or --account"),
-        (("--durable", "d", "--client-id", "me", "--last", "1"), "--durable says where to begin"),
+        (("--durable", "d", "--client-id", "me", "--last", "1"), "--durable sets the start"),
         (("--namespace", "v"), "is not PREFIX=URI"),
     ],
 )
@@ -164,9 +166,12 @@ def test_what_can_not_be_meant_is_told_before_a_node_is_asked(
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (BadQuery("expected an operand", line=1, column=9), "(line 1, column 9); mend the query"),
+        (
+            BadQuery("expected an operand", line=1, column=9),
+            "(line 1, column 9); correct the query",
+        ),
         (BadPosition("it lies in the future"), "in the future; begin at a time, or at a position"),
-        (UnknownSubscription("none is known"), "none is known; ask the node where that client was"),
+        (UnknownSubscription("none is known"), "none is known; ask the client's last node"),
     ],
 )
 def test_what_the_node_refuses_is_one_line_that_says_what_to_do(

@@ -70,7 +70,7 @@ def test_people_get_tables() -> None:
     assert "of a later version" in text
     assert "flight 1.1 (suspended)" in text
     assert "98,765" in text and "1.250" in text
-    assert "(of no known)" in text
+    assert "(unknown)" in text
     assert "\x1b" not in text
 
 
@@ -82,7 +82,7 @@ def test_people_see_the_network_of_a_node() -> None:
     text = shown.get()
     for part in (
         *("alps/a1", "a1, a2 (draining), a3 (unreachable)", "refused not-valid 1", "not trusted"),
-        "coast by a2, gateways alps/a2 - coast/c1, interest not known",
+        "coast via a2, gateways alps/a2 - coast/c1, interest not known",
     ):
         assert part in text, part
 
@@ -111,4 +111,4 @@ def test_who_may_not_ask_is_told() -> None:
     node = FakeNode(answers={"status": NotAllowed("account 'x' may not administer this node")})
     result = run(node, "status")
     assert result.exit_code == 1
-    assert "may not administer this node; ask whoever keeps the node" in result.stderr
+    assert "may not administer this node; ask the node's administrator" in result.stderr

@@ -135,8 +135,8 @@ def test_a_changed_type_is_told_in_its_place() -> None:
         "left_out": 2,
     }
     assert result.stderr.splitlines() == [
-        "type: flight 2.0 has turned up after 1.0: the query can match no event of it "
-        "(the DTD flight 2.0 has no element 'alt'); it reads: /flight/alt; "
+        "type: flight 2.0 is newer than 1.0: the query matches no event of the new version "
+        "(the DTD flight 2.0 has no element 'alt'); query reads: /flight/alt; "
         "went: /flight/alt, /flight/alt/text(); and 2 more",
         "2 events",
     ]
@@ -185,7 +185,7 @@ def test_a_bad_query_is_one_line_that_says_where() -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "xmlbroker: expected an operand (line 1, column 4); "
-        "mend the query; a prefix is bound with --namespace p=URI\n"
+        "correct the query; bind a prefix with --namespace p=URI\n"
     )
 
 

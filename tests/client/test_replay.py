@@ -119,7 +119,7 @@ def test_what_the_node_refuses_is_raised_where_one_iterates(net: FakeNet) -> Non
     _, end = iterate(client.replay("((("))
     node.send(Ended(1, BadQuery("an operand is missing").to_wire()))
     failure: Any = end.result
-    assert failure.check(BadQuery)
+    assert failure.check_count(BadQuery)
     end.addErrback(lambda _: None)
 
 
@@ -220,7 +220,7 @@ def test_who_waits_for_the_flow_of_one_that_flows_waits_for_nothing(net: FakeNet
     net.run(0.1)
     begin(node, 1)
     flowing: Any = replay.flowing
-    assert flowing.result is replay and replay.flowing is flowing
+    assert flowing.result is replay and replay.are_interests_active is flowing
     assert ALL.kind == node.subscribes[0].start
 
 

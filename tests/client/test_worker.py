@@ -143,7 +143,7 @@ def test_who_ends_in_the_middle_gets_that_event_again() -> None:
         world.run(1.0)
         working_on.cancel()
         (failure,) = outcome
-        assert failure.check(CancelledError)
+        assert failure.check_count(CancelledError)
         world.wait(client.close())
         at_work(world.client("worker", incarnation=2), second)
         world.run(1.0)
@@ -206,7 +206,7 @@ def test_a_letter_that_the_node_refuses_ends_the_work_and_loses_nothing(
         publish(world, 1, 2)
         world.run(10.0)
         (failure,) = outcome
-        assert failure.check(BadName)
+        assert failure.check_count(BadName)
         world.wait(client.close())
         again = Handler()
         at_work(world.client("worker", incarnation=2), again)

@@ -1,1 +1,1 @@
-"""What `xmlbroker explain` reads and prints."""
+"""Input and output of `xmlbroker explain`."""

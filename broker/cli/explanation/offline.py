@@ -1,4 +1,4 @@
-"""A query explained without a node, by an engine of this process and the DTDs on this disk."""
+"""Explanation of a query without a node, with an engine in this process and local DTDs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.matching.switch import Switch
 
-#: How often the event is shown to the engine so that it knows its shape.
+#: The engine knows a shape after this many events of it.
 _LEARNING_RUNS: Final = 3
 
 
@@ -36,9 +36,9 @@ def explain_offline(
     pattern: StreamPattern | None,
     folder: Path | None,
 ) -> dict[str, Any]:
-    """What a node would answer that has seen events like this one, and nothing else.
+    """Return the answer of a node that has seen only events like this one.
 
-    `folder` is a catalogue of DTDs beside ours. Raises what a node would for a bad query.
+    `folder` is an additional catalogue of DTDs. Raises the errors of a node for a bad query.
     """
     folders = [] if folder is None else [_catalogue(folder)]
     shipped = Catalogue.load(shipped_folder())
@@ -72,7 +72,7 @@ def _explain(engine: Switch, dtds: DtdCache, query: Query, document: bytes | Non
 
 
 def _load(dtds: DtdCache, reference: DtdReference) -> BrokerError | None:
-    """Have a DTD in the cache; why that is not possible."""
+    """Load a DTD into the cache; return the error if that fails."""
     failed: list[Any] = []
     dtds.lookup(reference, FetchHint()).addErrback(lambda failure: failed.append(failure.value))
     if failed and not isinstance(failed[0], BrokerError):
@@ -84,11 +84,11 @@ def _catalogue(folder: Path) -> Catalogue:
     try:
         return Catalogue.load(folder)
     except BrokerError as error:
-        raise Failure(f"{folder} is no catalogue of DTDs: {error}") from None
+        raise Failure(f"{folder} is not a catalogue of DTDs: {error}") from None
 
 
 def _subscription_part(pattern: StreamPattern, explanation: Explanation) -> dict[str, Any]:
-    """As a node without accounts would say: everybody is cleared for everything."""
+    """Return the answer of a node without accounts: every reader is cleared."""
     fields: dict[str, Any] = {"pattern": pattern.text, "allowed": True}
     event = explanation.event
     if event is not None and event.refused is None:

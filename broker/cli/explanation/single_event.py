@@ -1,4 +1,4 @@
-"""The one event that is to be explained: whole, or a payload that is put into an envelope."""
+"""The one event to explain: a whole event, or a payload that gets an envelope."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from broker.dtd.dtd import ENVELOPE_TAG
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 
-#: Who a payload alone is said to be from.
+#: EventId of the envelope for a bare payload.
 _EVENT_ID: Final = EventId("explain", 0, 1, 1)
 
 
 class SingleEventError(Exception):
-    """The file does not hold one event; the text says what it holds, with file and line."""
+    """The file does not hold one event; the text names file, line and content."""
 
 
 def read_single_event(
     argument: str, stdin: Callable[[], IO[bytes]], options: PublishOptions
 ) -> bytes:
-    """The document of the event in a file; `-` is stdin.
+    """Return the document of the event in a file; `-` is stdin.
 
-    A whole event stays as it is. A payload alone becomes one with an EventId of no meaning, of the
-    type and in the stream that `xmlbroker pub` would give it. Raises `SingleEventError`.
+    A whole event stays as it is. A bare payload gets an envelope with a meaningless EventId, and
+    the type and stream that `xmlbroker pub` would give it. Raises `SingleEventError`.
     """
     documents = _read_documents(argument, stdin, options)
     try:
@@ -36,7 +36,7 @@ def read_single_event(
         if event is None:
             raise SingleEventError(f"{argument} holds no event")
         if next(documents, None) is not None:
-            raise SingleEventError(f"{argument} holds more than one event: give one alone")
+            raise SingleEventError(f"{argument} holds more than one event: give a file with one")
     except READ_ERRORS as error:
         raise SingleEventError(f"{argument}: {describe_error(error)}") from None
     return event

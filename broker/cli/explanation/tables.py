@@ -1,4 +1,4 @@
-"""An explanation for people: tables and trees. What a later version adds is passed over."""
+"""Tables and trees of an explanation. Unknown keys of a later version are skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _ANSWER_KINDS: Final = {
     "index": "by the index",
-    "evaluation": "by evaluation, behind what the index knows",
+    "evaluation": "by evaluation, after the index",
     "never": "never matches",
     "always": "always matches",
 }
@@ -24,12 +24,12 @@ _ACCESS_KINDS: Final = {
     "ranges": "ranges by sorted bounds",
     "grid": "grid of ranges",
     "bitmaps": "bitmaps by sorted bounds",
-    "nothing": "nothing to look up",
+    "nothing": "no lookup",
 }
 
 
 def explanation_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """The answer of a node, or of ourselves."""
+    """Yield the tables of a node's answer, or of `explain_offline`."""
     explanation = content.get("explanation")
     if explanation is not None:
         yield _query_table(explanation, content.get("warnings", ()))
@@ -43,7 +43,7 @@ def explanation_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield from _network_tables(content["network"])
 
 
-# --------------------------------------------------------------------------- how
+# --------------------------------------------------------------------------- evaluation
 
 
 def _query_table(content: Mapping[str, Any], warnings: Sequence[str]) -> Table:
@@ -55,20 +55,20 @@ def _query_table(content: Mapping[str, Any], warnings: Sequence[str]) -> Table:
         table.add_row("warning", one_line(warning))
     table.add_row("engine", one_line(str(content.get("engine"))))
     if content.get("everything"):
-        table.add_row("", "it takes everything: it is not matched at all")
+        table.add_row("", "it matches every event: no evaluation")
     elif content.get("engine") == "reference":
         table.add_row("", "this engine evaluates each query on each event")
     for alternative in content.get("alternatives", ()):
         literals = ", ".join(
             f"{operator} {literal}" for operator, literal in alternative["literals"]
         )
-        table.add_row("looked up by", one_line(_format_access(alternative["access"])))
+        table.add_row("lookup by", one_line(_format_access(alternative["access"])))
         table.add_row("literals", one_line(literals) or "-")
-        table.add_row("queries like it", f"{alternative['sharing']:,}")
+        table.add_row("similar queries", f"{alternative['sharing']:,}")
     table.add_row("estimated cost", f"{content.get('estimated_cost', 0):,} nodes of a thousand")
     measured = content.get("measured", {})
     for key, words in (
-        ("lookup", "index look-up, all queries like it"),
+        ("lookup", "index lookup, all similar queries"),
         ("evaluation", "one evaluation by lxml"),
         ("parsing", "parsing and validating the event"),
     ):
@@ -80,7 +80,7 @@ def _query_table(content: Mapping[str, Any], warnings: Sequence[str]) -> Table:
 
 
 def _types_table(content: Mapping[str, Any]) -> Table:
-    table = _make_table("On the shapes of events seen so far")
+    table = _make_table("Known shapes of events")
     for name in ("type", "shapes", "answered", "on"):
         table.add_column(name, justify="right" if name == "shapes" else "left")
     table.show_header = True
@@ -92,13 +92,11 @@ def _types_table(content: Mapping[str, Any]) -> Table:
             "\nor\n".join(map(_format_alternative, answer["alternatives"])) or "-",
         )
     if content.get("withheld"):
-        table.add_row("", "", "", "not shown: they tell of events that you may not read")
+        table.add_row("", "", "", "not shown: they describe events that you may not read")
     elif not content.get("types"):
         table.add_row("", "0", "", "no shape is known: events are parsed")
     if content.get("more_shapes"):
-        table.add_row(
-            "", f"{content['more_shapes']:,}", "", "not looked at: it would take too long"
-        )
+        table.add_row("", f"{content['more_shapes']:,}", "", "not examined: it would take too long")
     return table
 
 
@@ -124,7 +122,7 @@ def _format_access(words: str) -> str:
     return " and ".join(_ACCESS_KINDS.get(word, word) for word in words.split(" and "))
 
 
-# --------------------------------------------------------------------------- why
+# --------------------------------------------------------------------------- match
 
 
 def _event_tables(
@@ -147,8 +145,8 @@ def _event_tables(
     if subscription is not None:
         table.add_row("pattern", one_line(subscription["pattern"]))
         for key, words in (
-            ("allowed", "you may subscribe to that"),
-            ("stream", "it takes the stream"),
+            ("allowed", "you may subscribe to it"),
+            ("stream", "pattern matches the stream"),
             ("cleared", "you are cleared"),
         ):
             if key in subscription:
@@ -195,7 +193,7 @@ def _yes_no(holds: bool | None) -> str:
     return "?" if holds is None else "yes" if holds else "no"
 
 
-# --------------------------------------------------------------------------- a client
+# --------------------------------------------------------------------------- client
 
 
 def _client_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -219,25 +217,25 @@ def _client_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not content["subscriptions"]:
         subscriptions.add_row("-", "-", "-", "it has none")
     if content["left_out"]:
-        subscriptions.add_row("", "", "", f"{content['left_out']:,} more are not looked at")
+        subscriptions.add_row("", "", "", f"{content['left_out']:,} more are not examined")
     yield subscriptions
     for each in content["subscriptions"]:
         if each.get("verdict") == "query" and each.get("finding") is not None:
             yield _finding_tree(each["finding"])
 
 
-# --------------------------------------------------------------------------- all nodes
+# --------------------------------------------------------------------------- network
 
 
 def _network_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not content["known"]:
         table = _make_table("In the network")
         table.add_column("")
-        words = "no node that answered has this event: what is said is what would become of it"
+        words = "no node that answered has this event: the outcome is a prediction"
         table.add_row(words if content["known"] is False else "you may not read such an event")
         if content.get("partly"):
             partly = one_line(", ".join(map(str, content["partly"])))
-            table.add_row(f"{partly}: the log is long, and only a part of it was searched")
+            table.add_row(f"{partly}: only a part of the long log was searched")
         yield table
     else:
         table = _make_table(one_line(f"In the network: the event at {content['place']}"))
@@ -250,7 +248,7 @@ def _network_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
                 words = f"{each.get('durable') or each.get('pattern')}: {each.get('verdict')}"
                 table.add_row("", one_line(words), one_line(str(each.get("reason") or "-")))
             if node.get("left_out"):
-                table.add_row("", f"{node['left_out']:,} more are not looked at", "")
+                table.add_row("", f"{node['left_out']:,} more are not examined", "")
         yield table
     if content["silent"]:
         table = _make_table("Did not answer")

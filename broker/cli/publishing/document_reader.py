@@ -1,4 +1,4 @@
-"""From sources to publications, one after the other, holding no more than one of them."""
+"""Stream of publications from sources, with at most one in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Item = Publication | Refusal
 def read_all(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]], preparation: Preparation
 ) -> Generator[Item, None, None]:
-    """Everything that the sources hold, in order; what can not be published as a `Refusal`."""
+    """Yield all documents of the sources in order, as publications or refusals."""
     for source in open_sources(arguments, stdin):
         if isinstance(source, Refusal):
             yield source
@@ -28,7 +28,7 @@ def read_all(
                 last = item.location
                 yield item
         except READ_ERRORS as error:
-            yield Refusal(last, f"reading stopped behind this: {describe_error(error)}")
+            yield Refusal(last, f"reading stopped after this: {describe_error(error)}")
 
 
 def _read_items(source: OpenedSource, preparation: Preparation) -> Iterator[Item]:
@@ -45,7 +45,7 @@ def _read_items(source: OpenedSource, preparation: Preparation) -> Iterator[Item
 
 
 def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocument]:
-    """The XML documents in a stream of bytes."""
+    """Yield the XML documents in a stream of bytes."""
     splitter = DocumentSplitter(name)
     for portion in portions:
         yield from splitter.feed(portion)
@@ -55,7 +55,7 @@ def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocumen
 def json_lines(
     portions: Iterable[bytes], name: str, max_line: int = MAX_DOCUMENT
 ) -> Iterator[RawDocument]:
-    """The lines that are not blank; a line over `max_line` bytes as a problem."""
+    """Yield the non-blank lines; a line over `max_line` bytes is a problem."""
     number = 1
     rest: list[bytes] = []
     length = 0
@@ -65,7 +65,7 @@ def json_lines(
             yield from _check_line(name, number, [*rest, end], length + len(end), max_line)
             rest, length, number = [], 0, number + 1
         length += len(last)
-        # What is too long is counted, not kept.
+        # A line that is too long is counted, not stored.
         rest = [*rest, last] if length <= max_line else []
     yield from _check_line(name, number, rest, length, max_line)
 
@@ -80,7 +80,7 @@ def _check_line(
         yield RawDocument(location, line)
 
 
-#: Byte orders of UTF-16 by the first bytes, where they are no byte order mark.
+#: Byte orders of UTF-16 by the first bytes, without a byte order mark.
 _BYTE_ORDERS: Final = {b"\x00<": "utf-16-be", b"<\x00": "utf-16-le"}
 
 

@@ -1,9 +1,9 @@
-"""A stream of bytes cut into the XML documents that stand in it, one behind the other.
+"""Splitter of a byte stream into its concatenated XML documents.
 
-Nothing need separate them: a document ends with its root element, and comments behind that are
-dropped or belong to the next one. Only markup is looked at, so any encoding will do in which ASCII
-is ASCII. Whether a document is well-formed is not decided here; one that is not does little harm to
-those behind it, since an XML declaration always begins a new document.
+No separator is needed: a document ends with its root element. Comments after it are dropped or
+belong to the next document. Only markup is examined, so any encoding that includes ASCII works.
+Well-formedness is not checked. A malformed document does little harm to later ones, since an XML
+declaration always begins a new document.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 
 from broker.cli.publishing.publication import RawDocument, SourceLocation
 
-#: A longer document is told and passed over. The nodes' own limit is 1 MiB unless configured.
+#: A longer document is refused. The nodes' own limit is 1 MiB unless configured.
 MAX_DOCUMENT: Final = 16 << 20
 
 _BOM: Final = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf)*")
-#: Group 1 is `<` where this can not become a tag: neither it nor a value in it may hold one.
+#: Group 1 is `<` if this can not become a tag: neither it nor a value in it may hold one.
 _TAG = re.compile(
     rb"<[^<>\"']*+(?:(?:\"[^\"<]*+(?:\"|(?=<))|'[^'<]*+(?:'|(?=<)))[^<>\"']*+)*+([<>])"
 )
-#: Group 1 is the internal subset, if there is one.
+#: Group 1 is the internal subset, if any.
 _DOCTYPE = re.compile(
     rb"<![^\[>\"']*+(?:(?:\"[^\"]*\"|'[^']*')[^\[>\"']*+)*+"
     rb"(\[(?>[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]\s*+)?>",
@@ -32,15 +32,15 @@ _DOCTYPE = re.compile(
 _NAME = re.compile(rb"[^ \t\r\n/>]*")
 _DECLARATION = re.compile(rb"<\?xml[ \t\r\n]")
 _SECTIONS: Final = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
-#: So many bytes tell what a `<` begins, and fewer unless it is one of these.
+#: Bytes that determine the kind of markup; fewer suffice unless it is one of these.
 _MAX_OPENING: Final = len(b"<![CDATA[")
 _PARTIAL_OPENING = re.compile(rb"<|<[!?].{0,6}", re.DOTALL)
 
 
 class DocumentSplitter:
-    """Takes the bytes as they come; gives each document when its last byte is there.
+    """Takes bytes as they come, and returns each document when its last byte is there.
 
-    Holds no more than one document and one portion of input.
+    Holds at most one document and one portion of input.
     """
 
     def __init__(self, source: str, max_document: int = MAX_DOCUMENT) -> None:
@@ -48,12 +48,12 @@ class DocumentSplitter:
         self._max = max_document
         self._buffer = b""
         self._start = 0
-        """Where the present document begins in the buffer, on line `_check_line`."""
+        """Start of the current document in the buffer, on line `_line`."""
         self._line = 1
         self._scanned = 0
-        """Up to here the buffer was looked at."""
+        """The buffer was scanned up to here."""
         self._oversized_line = 0
-        """The line where a document began of which a part was dropped already; 0: none."""
+        """First line of a document of which a part was dropped; 0: none."""
         self._in_text = False
         self._is_closed = False
         self._reset()
@@ -63,7 +63,7 @@ class DocumentSplitter:
         self._depth = 0
 
     def feed(self, data: bytes) -> list[RawDocument]:
-        """The documents that end in these bytes."""
+        """Return the documents that end in these bytes."""
         if self._is_closed:
             return []
         self._buffer = self._buffer[self._start :] + data
@@ -75,7 +75,7 @@ class DocumentSplitter:
         return documents
 
     def close(self) -> list[RawDocument]:
-        """There is no more: what is left, which is the beginning of a document, or nothing."""
+        """Return the rest at the end of input: an incomplete document, or nothing."""
         if self._is_closed:
             return []
         documents = list(self._scan(final=True))
@@ -104,7 +104,7 @@ class DocumentSplitter:
                 yield from self._end_document()
 
     def _scan_between(self) -> Iterator[RawDocument]:
-        """Pass the white space between two documents, and tell what else stands there."""
+        """Skip white space between two documents, and report other text."""
         blank = _BLANK.match(self._buffer, self._scanned)
         self._scanned = self._scanned if blank is None else blank.end()
         self._advance()
@@ -120,7 +120,7 @@ class DocumentSplitter:
         self._in_text = following < 0 and (self._in_text or bool(text))
 
     def _scan_token(self) -> bool:
-        """Pass the markup at `_at`; False if its end is not there yet."""
+        """Skip the markup at `_scanned`; return False if its end is not there yet."""
         buffer, at = self._buffer, self._scanned
         for opening, closing in _SECTIONS:
             if buffer.startswith(opening, at):
@@ -144,7 +144,7 @@ class DocumentSplitter:
         self._scanned = tag.end()
         if tag[1] == b"<":
             self._scanned -= 1
-            # Nothing is open, so this is a broken document of its own; else it is broken text.
+            # Nothing is open: a broken document of its own; else broken text.
             self._depth = max(self._depth, 1)
         elif buffer.startswith(b"</", at):
             self._depth -= 1
@@ -155,10 +155,10 @@ class DocumentSplitter:
         return True
 
     def _skip_to_end(self, root: int) -> None:
-        """Pass all of the document at once if its end can be found without looking at each tag.
+        """Skip the whole document if its end can be found without scanning each tag.
 
-        That makes it ten times faster, and is sound where nothing can hide a tag and the root's
-        name stands in no other start tag.
+        This is ten times faster. It is sound if nothing can hide a tag and the root's name is in no
+        other start tag.
         """
         name = _NAME.match(self._buffer, root + 1)
         assert name is not None
@@ -171,7 +171,7 @@ class DocumentSplitter:
             self._scanned, self._depth = end, 0
 
     def _end_document(self) -> Iterator[RawDocument]:
-        """The document ends at `_at`: give it, unless it is nothing but comments."""
+        """Yield the document that ends at `_scanned`, unless it is only comments."""
         if self._oversized_line:
             location = SourceLocation(self._source, self._oversized_line)
             yield RawDocument(location, b"", f"the document is larger than {self._max} bytes")
@@ -187,7 +187,7 @@ class DocumentSplitter:
         self._reset()
 
     def _drop_oversized(self) -> Iterator[RawDocument]:
-        """The document is too large to be kept: only its structure is followed on."""
+        """Drop the content of a document that is too large; only its structure is tracked."""
         self._oversized_line = self._oversized_line or self._line
         self._advance()
         if len(self._buffer) - self._start > self._max:
@@ -197,7 +197,7 @@ class DocumentSplitter:
                 self._location(),
                 b"",
                 f"a single tag, comment or section is larger than {self._max} bytes: "
-                "it and what is behind it are passed over",
+                "it and the rest of the source are skipped",
             )
 
     def _advance(self) -> None:

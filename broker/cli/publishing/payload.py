@@ -1,7 +1,7 @@
-"""A document as it was found, made a payload: one element in UTF-8, with prefixes that DTDs know.
+"""Conversion of a document into a payload: one element in UTF-8, with the DTD's prefixes.
 
 A DTD sees prefixes as they are written, and an event is in UTF-8 (K26). Most documents need no
-change, and then their bytes are not touched.
+change; their bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PARSERS: Final = {
     for encoding in (None, "utf-8")
 }
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml[ \t\r\n][^>]*?\?>)?[ \t\r\n]*+")
-#: libxml2's own words for the place, which count from the document's beginning.
+#: libxml2's own text for the position, which counts from the document's beginning.
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
-#: Without a DOCTYPE the parser refuses it; with one it may leave it out of an attribute, silently.
+#: Without a DOCTYPE the parser rejects it. With one it may silently omit it in an attribute.
 _ENTITY = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
 _XSI_TYPE: Final = "{http://www.w3.org/2001/XMLSchema-instance}type"
 
@@ -55,25 +55,25 @@ class Payload:
 
 
 def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
-    """The payload that a document is; raises `UnusableDocument`.
+    """Return the payload of a document. Raises `UnusableDocument`.
 
-    `transcoded` says that the bytes are UTF-8 whatever the document's declaration says.
+    With `transcoded` the bytes are UTF-8 regardless of the document's declaration.
     """
     try:
         root = etree.fromstring(document, _PARSERS["utf-8" if transcoded else None])
     except etree.XMLSyntaxError as error:
         line = error.lineno or 1
-        reason = _PLACE.sub("", error.msg or "there is nothing")
+        reason = _PLACE.sub("", error.msg or "the document is empty")
         raise UnusableDocument(f"not well-formed: {reason}", line) from None
     except (ValueError, LookupError) as error:
         raise UnusableDocument(f"not well-formed: {error}") from None
     if cast(Any, root.getroottree().docinfo).doctype and _ENTITY.search(document):
-        raise UnusableDocument("it uses an entity that is not one of the five predefined ones")
+        raise UnusableDocument("it uses an entity other than the five predefined ones")
     head = _HEAD.match(document)
     start = head.end() if head is not None else 0
     skipped = document.count(b"\n", 0, start)
     encoding = root.getroottree().docinfo.encoding or "UTF-8"
-    # Then the document begins with the root element there, and ends with it.
+    # Then the root element begins here and ends the document.
     plain = document[start + 1 : start + 2] not in b"!?" and root.getnext() is None
     plain = plain and (transcoded or is_utf8(encoding))
     renamed = _prefixes_to_rename(root)
@@ -86,7 +86,7 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
 
 
 def _prefixes_to_rename(root: etree._Element) -> dict[str, str]:
-    """Prefixes to rename: what is written -> what the DTD knows."""
+    """Return the prefixes to rename: as written -> of the DTD."""
     wanted = PREFIXES.get(etree.QName(root).localname)
     if wanted is None:
         return {}
@@ -103,7 +103,7 @@ def _prefixes_to_rename(root: etree._Element) -> dict[str, str]:
 
 
 def _rename_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
-    """A copy of the tree in which prefixes are renamed; lxml can not do it in place."""
+    """Return a copy of the tree with renamed prefixes; lxml can not rename in place."""
 
     def bindings(found: etree._Element) -> Any:
         return {renamed.get(p or "", p): str(uri) for p, uri in found.nsmap.items()}

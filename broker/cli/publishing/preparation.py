@@ -1,4 +1,4 @@
-"""Documents made publications: type, stream, security level and time, from options or contents."""
+"""Publications from documents: type, stream, security level and time, by options or content."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from broker.event.encoding import is_utf8
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
 from broker.event.reader import read_event
 
-#: Keys of the lines of `sub` that tell of something else than an event.
+#: Keys of the lines of `sub` that are not events.
 _REPORT_KEYS = frozenset({"gap", "missing", "type-changed"})
 _TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
 
 @attrs.frozen
 class PublishOptions:
-    """What the command line says of every event; None where it leaves that to the documents."""
+    """Options for every event; None leaves the choice to the documents."""
 
     stream: str | None = None
     type: tuple[str, str] | None = None
@@ -36,21 +36,21 @@ class PublishOptions:
 
 @attrs.frozen
 class Preparation:
-    """Turns what was found into what is published, or says why not."""
+    """Turns documents into publications or refusals."""
 
     options: PublishOptions = PublishOptions()
 
     def prepare_xml(self, raw: RawDocument, *, transcoded: bool = False) -> Publication | Refusal:
-        """The publication that an XML document is: a payload, or an event with its envelope."""
+        """Return the publication of an XML document: a payload, or an event with its envelope."""
         made = _or_refusal(raw.location, lambda: self._prepare_xml(raw, transcoded))
         assert made is not None
         return made
 
     def prepare_json(self, line: RawDocument) -> Publication | Refusal | None:
-        """The publication that a line of JSON describes; None if it reports something else.
+        """Return the publication of a line of JSON; None if the line is not an event.
 
         Its keys are those that `xmlbroker sub --json` prints: `stream`, `type`, `version`, `level`,
-        `payload`; also `summary` and `application_types`. All may be left out, others are ignored.
+        `payload`; also `summary` and `application_types`. All are optional, others are ignored.
         """
         return _or_refusal(line.location, lambda: self._prepare_json(line))
 
@@ -65,11 +65,11 @@ class Preparation:
     def _prepare_event(
         self, raw: RawDocument, root: etree._Element, transcoded: bool
     ) -> Publication:
-        """What another publisher's event says goes out again, under an EventId of our own."""
+        """Publish another publisher's event again, under an EventId of our own."""
         document = raw.data
         found = cast(Any, root.getroottree().docinfo)
         if transcoded or not is_utf8(found.encoding or "UTF-8"):
-            # lxml would leave a DOCTYPE out that names a root element with a prefix.
+            # lxml would omit a DOCTYPE whose root element has a prefix.
             document = etree.tostring(root, encoding="UTF-8", doctype=found.doctype)
         event = read_event(document)
         fields = {
@@ -125,7 +125,7 @@ class Preparation:
         )
 
     def _find_type(self, payload: Payload | None, fields: dict[str, Any]) -> tuple[str, str, str]:
-        """Name, version and default stream: as the user says, else the line, else the payload."""
+        """Return name, version and default stream: from the options, the line, or the payload."""
         name, version = self.options.type or (
             _text_value(fields, "type"),
             _text_value(fields, "version"),
@@ -134,7 +134,7 @@ class Preparation:
             detected = None if payload is None or self.options.stream else detect_type(payload.root)
             return name, version, detected.stream if detected else name.lower().replace(".", "-")
         if name or version:
-            raise UnusableDocument("type and version go together: one of them is missing")
+            raise UnusableDocument("give both type and version: one of them is missing")
         if payload is None:
             return ENVELOPE_TYPE, "1.1", ENVELOPE_TYPE
         detected = detect_type(payload.root)

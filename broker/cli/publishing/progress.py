@@ -1,4 +1,4 @@
-"""The progress of publishing on a terminal: one line on stderr, a few times a second."""
+"""Progress of publishing on a terminal: one line on stderr, five times a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFRESH_INTERVAL: Final = 0.2
 
 @contextmanager
 def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[None]:
-    """Shows the tally while the block runs, if `enabled`; to be entered where a loop runs."""
+    """Show the tally during the block, if `enabled`. Enter it where a loop runs."""
     if not enabled:
         yield
         return
@@ -48,7 +48,7 @@ def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[No
             task,
             description=f"sent {tally.sent:,}   durable {tally.durable:,}   "
             f"refused {tally.refused:,}   {tally.durable / seconds:,.0f} events/s"
-            + ("" if client.connected else "   no connection, trying again"),
+            + ("" if client.connected else "   no connection, retrying"),
         )
         line.refresh()
 

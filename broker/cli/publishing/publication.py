@@ -1,4 +1,4 @@
-"""What is about to be published, and what can not be."""
+"""Publications and refusals of `xmlbroker pub`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.event.envelope import EventLinkage, EventType
 
 @attrs.frozen
 class SourceLocation:
-    """Where a document stands: for people."""
+    """Location of a document, for messages."""
 
     source: str
     """A file, or `archive: member`, or `stdin`."""
@@ -20,18 +20,17 @@ class SourceLocation:
         return f"{self.source}:{self.line}"
 
     def plus_lines(self, lines: int) -> SourceLocation:
-        """So many lines below."""
         return SourceLocation(self.source, self.line + lines)
 
 
 @attrs.frozen
 class RawDocument:
-    """One document as it was found, still to be looked at; or why it is none."""
+    """One document as it was found, unparsed."""
 
     location: SourceLocation
     data: bytes = attrs.field(repr=False)
     problem: str = ""
-    """Not empty: it can not be published, for this reason."""
+    """Reason why it can not be published, or empty."""
 
 
 @attrs.frozen
@@ -47,10 +46,10 @@ class Refusal:
 
 @attrs.frozen
 class Publication:
-    """A document that can."""
+    """A document that can be published."""
 
     location: SourceLocation
-    """Of the payload's first line."""
+    """Location of the payload's first line."""
     stream: str
     event_type: EventType
     payload: bytes | None = attrs.field(repr=False)
@@ -58,6 +57,6 @@ class Publication:
     application_types: tuple[str, ...] = ()
     summary: str | None = None
     time: float | None = None
-    """What the event says of its time, seconds since 1970; None if it says nothing."""
+    """The event's own time, seconds since 1970; None if it has none."""
     is_unchanged: bool = True
-    """Whether the payload's bytes are those of the source, so that lines can be told."""
+    """True if the payload's bytes are those of the source, so that line numbers apply."""

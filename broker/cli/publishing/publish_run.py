@@ -1,4 +1,4 @@
-"""Publishing: reads ahead, paces, keeps a bounded number of events on the way, counts receipts."""
+"""One run of `pub`: read ahead, pace, bound the unanswered events, count receipts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from broker.cli.stop_signal import Stop
 from broker.client.client import Client
 from broker.errors import BrokerError, Closed, GaveUp, Overloaded
 
-#: So many events may be on the way; then reading waits for receipts.
+#: Bound of unanswered events; then reading waits for receipts.
 MAX_OUTSTANDING: Final = 5_000
-#: How long receipts are awaited after Ctrl-C, in seconds.
+#: Seconds for receipts after Ctrl-C.
 RECEIPT_TIMEOUT: Final = 5.0
-#: After so many events the loop gets a turn: nothing else here gives it one when all goes well.
+#: Events per time slice: without errors nothing else here yields to the loop.
 _EVENTS_PER_SLICE: Final = 250
 
 
 class ItemSource(Protocol):
-    """Where the items come from: a `ReaderThread`."""
+    """Source of the items: a `ReaderThread`."""
 
     async def next_items(self) -> list[Publication | Refusal]: ...
 
@@ -52,12 +52,12 @@ class PublishRun:
         self._receipts: deque[asyncio.Future[Any]] = deque()
         self._give_up_timer: asyncio.TimerHandle | None = None
         self.error: BrokerError | None = None
-        """Why it ended early: no node, or none that wants us."""
+        """Error that ended the run early: no node, or a refusal by the node."""
         client.on_state = self._state_changed
         client.on_trouble = self._trouble_changed
 
     async def run(self, supply: ItemSource) -> None:
-        """Publish everything, and wait for the receipts; ends early when `stop` wants it."""
+        """Publish all items and wait for the receipts; `stop` ends it early."""
         try:
             while not self._stop:
                 items = await self._stop.run_or_cancel(supply.next_items())
@@ -91,7 +91,7 @@ class PublishRun:
             await asyncio.sleep(0)
 
     def _try_publish(self, item: Publication) -> bool:
-        """Publish the item, or find out that it never can be; False if there is no room now."""
+        """Publish or refuse the item; return False if the outbox is full."""
         self._drop_settled()
         try:
             receipt = asyncio.ensure_future(
@@ -133,7 +133,7 @@ class PublishRun:
             self._stop.request()
 
     async def _await_oldest(self) -> None:
-        """Wait for the receipt of the event that was sent first, unless an end is wanted."""
+        """Wait for the oldest receipt, unless the stop comes first."""
         await self._stop.run_or_cancel(asyncio.wait({self._receipts[0]}))
         self._drop_settled()
 
@@ -152,11 +152,11 @@ class PublishRun:
             self._give_up_timer = self._loop.call_later(self._timeout, self._give_up)
 
     def _trouble_changed(self, problem: BrokerError | None) -> None:
-        # A full disk: what was sent is sent again until there is room.
+        # The disk is full: sent events are sent again until there is space.
         if problem is None:
-            self._tally.report("the node takes events again")
+            self._tally.report("the node accepts events again")
         else:
-            self._tally.report(f"the node takes no events for now, waiting: {problem}")
+            self._tally.report(f"the node accepts no events now, waiting: {problem}")
 
     def _give_up(self) -> None:
         reason = self._client.last_error

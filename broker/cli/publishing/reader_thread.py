@@ -1,7 +1,7 @@
-"""From a thread that reads to the loop that publishes, bounded.
+"""Bounded queue from a reading thread to the publishing loop.
 
-Reading may block (a pipe, a slow disk) and takes time (unpacking, parsing); the loop must go on
-answering the node meanwhile.
+Reading may block (a pipe, a slow disk) and takes time (unpacking, parsing). The loop must answer
+the node meanwhile.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final, Generic, TypeVar
 
 _T = TypeVar("_T")
 
-#: So many items may wait for the loop; then the thread waits.
+#: The thread blocks while this many items wait for the loop.
 MAX_WAITING: Final = 1000
 _MAX_PORTION: Final = 100
 
 
 class ReaderThread(Generic[_T]):
-    """Runs an iterator in a thread of its own; the loop takes what it gives with `some`."""
+    """Runs an iterator in a thread of its own; the loop takes its items."""
 
     def __init__(self, items: Generator[_T, None, None], most: int = MAX_WAITING) -> None:
         self._items = items
@@ -32,17 +32,17 @@ class ReaderThread(Generic[_T]):
         self._over = False
         self._cancelled = False
         self._error: BaseException | None = None
-        # A thread that waits for a pipe can not be ended: it must not keep the process alive.
+        # A daemon: a thread that blocks on a pipe must not keep the process alive.
         self._thread = threading.Thread(target=self._read_items, name="reading", daemon=True)
         self._thread.start()
 
     async def next_items(self) -> list[_T]:
-        """The next items, at least one; none means that there are no more.
+        """Return the next items, at least one; an empty list is the end.
 
-        Raises what the iterator raised, behind its last item.
+        Raises the iterator's exception after its last item.
         """
         while True:
-            # Cleared before looking: what is added later wakes again.
+            # Cleared before the check: later items set it again.
             self._wake.clear()
             over = self._over
             portion = [self._ready.popleft() for _ in range(min(len(self._ready), _MAX_PORTION))]
@@ -56,7 +56,7 @@ class ReaderThread(Generic[_T]):
         return portion
 
     def cancel(self) -> None:
-        """Let the thread end when it next has something."""
+        """End the thread at its next item."""
         self._cancelled = True
         self._free_slots.release()
 
@@ -77,6 +77,6 @@ class ReaderThread(Generic[_T]):
             self._wake_loop()
 
     def _wake_loop(self) -> None:
-        # The loop may be closed by now: then nobody is to be told.
+        # The loop may be closed by now.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake.set)

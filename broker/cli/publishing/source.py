@@ -1,7 +1,7 @@
-"""Where documents come from: files, folders, archives, stdin; opened one after the other.
+"""Sources of documents: files, folders, archives, stdin; opened one after the other.
 
-What a file is, its first bytes say, not its name: XML, JSON lines, a tar archive, or one of these
-compressed. Nothing is unpacked to disk, and nothing is held but what is being read.
+The first bytes of a file decide its form, not its name: XML, JSON lines, a tar archive, or one of
+these compressed. Nothing is unpacked to disk, and only the current portion is in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAR_MAGIC: Final = (257, b"ustar")
 _BLOCK: Final = tarfile.BLOCKSIZE
 _BLANK: Final = b" \t\r\n"
 _UTF_16: Final = (b"\xfe\xff", b"\xff\xfe", b"\x00<", b"<\x00")
-#: What reading a damaged archive or compressed file raises.
+#: Errors of reading a damaged archive or compressed file.
 READ_ERRORS: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
@@ -40,14 +40,14 @@ Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
 
 @attrs.frozen
 class OpenedSource:
-    """One source, open: read it to its end before asking for the next."""
+    """One open source; read it to its end before the next."""
 
     name: str
     form: Form
     stream: IO[bytes]
 
     def read_portions(self) -> Iterator[bytes]:
-        """Its bytes as they come."""
+        """Yield its bytes as they come."""
         while portion := _read_some(self.stream):
             yield portion
 
@@ -55,7 +55,7 @@ class OpenedSource:
 def open_sources(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]
 ) -> Iterator[OpenedSource | Refusal]:
-    """All sources that the arguments name, in order; folders by the names in them, sorted."""
+    """Yield the sources of the arguments, in order; files of a folder sorted by name."""
     for argument in arguments:
         if argument == "-":
             yield from _open_stream("stdin", stdin())
@@ -70,7 +70,7 @@ def open_sources(
 
 
 def _list_files(folder: Path) -> Iterator[Path]:
-    """The files below a folder, sorted, without hidden ones and folders that are links."""
+    """Yield the files below a folder, sorted, without hidden files and linked folders."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
@@ -106,7 +106,7 @@ def _open_stream(
 
 
 def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refusal]:
-    """The files of an archive, in its order."""
+    """Yield the files of an archive, in its order."""
     watched = _TailRecorder(stream)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], watched), mode="r|") as archive:
@@ -115,7 +115,7 @@ def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refus
                 if content is not None:
                     with closing(content):
                         yield from _open_stream(f"{name}: {member.name}", content, compressions=1)
-        # tarfile takes an archive that stops between two files for a whole one.
+        # tarfile accepts an archive that stops between two files.
         if any(watched.tail):
             yield Refusal(
                 SourceLocation(name, 1), "the archive is cut short: its end mark is missing"
@@ -127,7 +127,7 @@ def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refus
 
 
 def _read_head(stream: IO[bytes]) -> bytes:
-    """As many first bytes as tell the form: from a slow pipe no more is awaited than needed."""
+    """Read enough bytes to detect the form; a slow pipe is not read further."""
     head = b""
     while len(head) < _BLOCK and _detect_form(head) in ("empty", "unknown"):
         portion = _read_some(stream)
@@ -138,7 +138,7 @@ def _read_head(stream: IO[bytes]) -> bytes:
 
 
 def _read_some(stream: Any) -> bytes:
-    """What is there, at least a byte but at the end: a pipe is not waited for to fill a buffer."""
+    """Read available bytes, at least one except at the end; a pipe need not fill a buffer."""
     read = getattr(stream, "read1", stream.read)
     return cast(bytes, read(_CHUNK))
 
@@ -160,14 +160,14 @@ def _detect_form(head: bytes) -> Form:
 
 
 def describe_error(error: BaseException) -> str:
-    """What to tell of an error of reading."""
+    """Return the text of a read error."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
 
 
 class _PushedBack(io.RawIOBase):
-    """A stream with the bytes that were read of it already."""
+    """A stream with its first bytes put back."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head = head
@@ -185,7 +185,7 @@ class _PushedBack(io.RawIOBase):
 
 
 class _TailRecorder:
-    """Remembers the last block that tarfile read."""
+    """Records the last block that tarfile reads."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What became of everything that was to be published."""
+"""Counts of the documents of one `pub` run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from broker.errors import (
     TooLarge,
 )
 
-#: So many refusals are told one by one; the rest are counted only.
+#: Refusals that are reported one by one; the rest is counted only.
 MAX_REPORTED: Final = 100
-#: The node, or the client library, says that this event will never be taken.
+#: Errors by which the node, or the client library, refuses an event for good.
 REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, TooLarge)
-#: The envelope has so many lines before the one on which the payload begins.
+#: Lines of the envelope before the payload's first line.
 _ENVELOPE_LINES: Final = 2
 
 
 @attrs.define
 class Tally:
-    """Counts. `encode_durable` is the sum of `refused_here` and `sent`; `sent` that of the others."""
+    """Counts. `found` is `refused_locally` plus `sent`; `sent` is the sum of the others."""
 
     report: Callable[[str], None]
-    """Told each refusal as a line of text, a bounded number of them."""
+    """Called with each refusal as a line of text, up to a bound."""
     found: int = 0
     refused_locally: int = 0
     sent: int = 0
@@ -40,12 +40,11 @@ class Tally:
     duplicates: int = 0
     refused_by_node: int = 0
     unconfirmed: int = 0
-    """Sent, but the end came before the receipt: they may be durable or not."""
+    """Sent without a receipt before the end: they may be durable or not."""
     _reported: int = 0
 
     @property
     def refused(self) -> int:
-        """By us or by the node."""
         return self.refused_locally + self.refused_by_node
 
     @property
@@ -55,18 +54,16 @@ class Tally:
         return self.sent - settled
 
     def count_refused(self, refusal: Refusal) -> None:
-        """A document can not be published."""
         self.found += 1
         self.refused_locally += 1
         self._report_refusal(str(refusal))
 
     def count_sent(self) -> None:
-        """An event is on its way."""
         self.found += 1
         self.sent += 1
 
     def count_result(self, publication: Publication, result: Receipt | BaseException) -> None:
-        """The node has answered, or the session is over."""
+        """Count the node's answer, or the end of the session."""
         if isinstance(result, Receipt):
             self.duplicates += result.duplicate
             self.durable += not result.duplicate
@@ -79,7 +76,7 @@ class Tally:
             self.unconfirmed += 1
 
     def summary(self, seconds: float) -> str:
-        """One line of JSON."""
+        """Return the counts as one line of JSON."""
         counts = {
             "found": self.found,
             "sent": self.sent,
@@ -97,10 +94,10 @@ class Tally:
         if self._reported <= MAX_REPORTED:
             self.report(text)
         if self._reported == MAX_REPORTED:
-            self.report("further refusals are counted, not told")
+            self.report("further refusals are only counted")
 
 
 def _source_location(publication: Publication, error: BrokerError) -> SourceLocation:
-    """The line of the source where the node found the error, as far as that can be said."""
+    """Return the source line of the node's error, as far as it is known."""
     line = error.line - 1 - _ENVELOPE_LINES
     return publication.location.plus_lines(line if publication.is_unchanged and line > 0 else 0)

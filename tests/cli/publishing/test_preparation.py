@@ -167,7 +167,7 @@ def test_what_tells_of_no_event_is_none() -> None:
         ({"payload": ""}, "payload is 0 XML documents, not one"),
         ({"payload": "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"}, "payload: the DOCTYPE has an internal"),
         ({"payload": "<a>"}, "not well-formed"),
-        ({"payload": "<flight/>", "type": "flight"}, "type and version go together"),
+        ({"payload": "<flight/>", "type": "flight"}, "give both type and version"),
         ({"payload": "<flight/>", "stream": 7}, "stream is not a text"),
         ({"payload": "<flight/>", "level": "top"}, "'top' is not a valid SecurityLevel"),
         ({"payload": "<flight/>", "level": []}, None),

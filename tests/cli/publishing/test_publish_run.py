@@ -245,8 +245,8 @@ def test_a_node_that_takes_nothing_for_now_is_told() -> None:
     node.on_publish = full
     outcome = publish(node, FakeItems([publication(1)]))
     assert outcome.reported == [
-        "the node takes no events for now, waiting: no space left on device",
-        "the node takes events again",
+        "the node accepts no events now, waiting: no space left on device",
+        "the node accepts events again",
     ]
     assert (outcome.tally.durable, outcome.tally.refused) == (1, 0)
 
