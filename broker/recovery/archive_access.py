@@ -1,4 +1,4 @@
-"""What a node's recovery knows of its archive."""
+"""The interface of a node to its archive."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 from broker.replay.request import ReplayRequest
 
-#: By origin intervals in order: behind the first mark, up to the second.
+#: By origin rising intervals (after, upto].
 Intervals: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
 @attrs.frozen
 class Coverage:
-    """What the archive has of some origins; of those that are not named it could not tell."""
+    """The archive's coverage of some origins. It is unknown for origins that are not named."""
 
     intervals: Intervals = attrs.field(factory=dict)
-    """What it has all of."""
+    """Ranges that are complete in the archive."""
     repairable: frozenset[str] = frozenset()
-    """Origins of which a file was found damaged a moment ago, that may be written again."""
+    """Origins with a file that was just found damaged, and may be written again."""
     other_origins: frozenset[str] = frozenset()
-    """Further origins of which it has something."""
+    """Further origins with events in the archive."""
     lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin up to where something is known to be missing behind all that it has."""
+    """By origin the end of a known missing range behind all archived events."""
     is_known: bool = False
-    """Whether the archive could be read: then it has nothing of what is not named."""
+    """True if the archive was readable. Then it has nothing of origins that are not named."""
 
 
 @attrs.frozen
 class ArchivedDurable:
-    """A durable subscription as the archive has it."""
+    """A durable subscription stored in the archive."""
 
     origin: str
-    """Of the log of the node that had it last."""
+    """Origin of the last node that had it."""
     stored: bytes
-    """See `broker.subscriptions.durables.Durable`."""
+    """An encoded `broker.subscriptions.durables.Durable`."""
 
 
 class Replay(Protocol):
-    """One request to the archive, under way."""
+    """One running request to the archive."""
 
     scanned_rows: tuple[int, int]
-    """Rows of the archive that were looked at so far, and of how many; (0, 0): it waits."""
+    """Rows scanned so far, and rows in total; (0, 0) while the request waits."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
+        """Return the next events; none at the end. Fails with a `BrokerError`."""
 
     def end_marks(self) -> Mapping[str, Mark]:
-        """At the end: by origin up to where the archive goes."""
+        """At the end: by origin, the end of its archived events."""
 
     def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """Of origins, behind and up to where events are lost to damaged files: when the first
-        events have come, or the end has."""
+        """Ranges lost to damaged files, by origin; known from the first events on, or at the
+        end."""
 
     def cancel(self) -> None:
-        """Nobody wants the rest."""
+        """Stop the replay."""
 
 
 class Replays(Protocol):
-    """The archive, as recoveries use it."""
+    """Replays from the archive."""
 
     def start_replay(self, request: ReplayRequest) -> Replay:
-        """Begin one."""
+        """Start a replay."""
 
 
 def _no_dtd(_: DtdReference) -> Deferred[bytes | None]:
@@ -76,20 +76,20 @@ def _no_dtd(_: DtdReference) -> Deferred[bytes | None]:
 
 @attrs.frozen
 class ArchiveAccess:
-    """The archive, as a node uses it."""
+    """The archive's operations for a node."""
 
     replays: Replays
     get_coverage: Callable[[Mapping[str, Mark]], Deferred[Coverage]]
-    """What the archive has of these origins behind these marks."""
+    """Returns the coverage of these origins after these marks."""
     find_durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
-    """What is stored there of a durable subscription, by client and name; None: nothing."""
+    """Finds a stored durable subscription by ClientId and name."""
     flush_soon: Callable[[], object]
-    """What is durable in the node's log now is to be archived at once."""
+    """Asks for an immediate flush of the node's log into the archive."""
     max_lag: float
-    """Seconds that the newest events of other nodes may take to be in it."""
+    """Seconds until the newest events of other nodes must be archived."""
     is_warm: Callable[[], bool] = lambda: True
-    """Whether what searches it runs already: else the first replay waits for it to start."""
+    """True if the replayer runs. If not, the first replay waits for its start."""
     find_dtd: Callable[[DtdReference], Deferred[bytes | None]] = _no_dtd
-    """The text of a DTD that is in it; None: it has none, or could not tell in time."""
+    """Returns a DTD; None if there is none, or the answer took too long."""
     snapshot: Callable[[], Mapping[str, Any]] = dict
-    """How the processes are that serve it, for people: `archiver` and `replays`."""
+    """State of the archiver and the replayer, with the keys `archiver` and `replays`."""

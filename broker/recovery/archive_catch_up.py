@@ -1,9 +1,8 @@
-"""The archive stands in for nodes that are gone (X6): who reads on at other nodes gets what such
-a node had logged and archived, and could not send any more.
+"""Catch-up from the archive: fetches events that other origins archived but did not send (X6).
 
-A keeper of copies does the same for nodes that have one. What the archive has had for `patience`
-and has not come by then is fetched from it; this node gets it as it would get pages of the origin's
-log, and logs what is wanted here. It does not matter why it has not come.
+A node may die with events that were archived and never sent. A node that holds a replica sends them
+from there. Otherwise, events that the archive has had for `patience` seconds are fetched here and
+handled like pages of the origin's log. The reason why they did not arrive does not matter.
 """
 
 from __future__ import annotations
@@ -23,50 +22,51 @@ from broker.recovery.context import RecoveryContext
 from broker.recovery.periodic_job import PeriodicJob
 from broker.replay.request import PLACE, ReplayRequest
 
-#: Seconds between two looks.
+#: Seconds between two comparisons with the archive.
 CHECK_INTERVAL = 20.0
-#: Seconds between looks whether a page is in the log.
+#: Seconds between two checks whether a page is in the log.
 _LOG_POLL_INTERVAL = 0.05
-#: Seconds that a page has to get there: it waits for a disk that is full, say.
+#: Seconds until a page must be in the log. The disk may be full, for example.
 _LOG_TIMEOUT = 60.0
-#: The highest rank: what is wanted here, and by whom, is decided when it is here.
+#: The highest rank. Clearance is checked when the events are here.
 _ALL_LEVELS = 2
 
 
 class OriginFlows(Protocol):
-    """What comes of other origins."""
+    """This node's progress in the events of other origins."""
 
     @property
     def has_no_interest(self) -> bool:
-        """Whether nothing is wanted here."""
+        """True if no subscription needs events of other origins."""
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Those that may not come by themselves, of which something may be wanted here: up to where
-        all of that is in the log."""
+        """Positions of origins that may not send their events themselves, and may be needed here.
+
+        A position is the end of the needed events in the log.
+        """
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Those of these of which nothing has come, since their nodes were never linked to others,
-        and all is wanted behind these marks."""
+        """Positions of new origins among these that never sent events, since they had no links."""
 
     def position_of(self, origin: str) -> Mark | None:
-        """The same of one; None: nothing is known of it."""
+        """Return this node's position of an origin; None if the origin is unknown."""
 
     def ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     ) -> None:
-        """All events of an origin in (after, upto]."""
+        """Ingest all events of an origin in (after, upto]."""
 
 
 @attrs.frozen
 class _Backlog:
     first_seen: float
-    """When it was seen first."""
+    """Time when it was first seen."""
     archived_upto: Mark
-    """What the archive had then."""
+    """End of the archived events at that time."""
 
 
 class ArchiveCatchUp:
-    """One node's."""
+    """Compares this node's positions with the archive, and fetches overdue events."""
 
     log = Logger()
 
@@ -79,10 +79,10 @@ class ArchiveCatchUp:
         self._job = PeriodicJob(context.clock, CHECK_INTERVAL, self._start)
         self._backlogs: dict[str, _Backlog] = {}
         self.events_found = 0
-        """Events that came so."""
+        """Events fetched so far."""
 
     def run_if_due(self) -> None:
-        """To be called each second: once in a while it looks."""
+        """Compare with the archive if it is time; call it each second."""
         self._job.run_if_due()
 
     def _start(self) -> Coroutine[Any, Any, None] | None:
@@ -100,7 +100,7 @@ class ArchiveCatchUp:
         intervals = coverage.intervals
         now = self._context.clock.seconds()
         before = self._backlogs
-        # Of those that are not named it could not tell.
+        # The coverage of origins that are not named is unknown.
         self._backlogs = {
             o: each for o, each in before.items() if o in positions.keys() - intervals.keys()
         }
@@ -112,7 +112,8 @@ class ArchiveCatchUp:
                 continue
             backlog = before.get(origin)
             if backlog is None or backlog.archived_upto <= position:
-                # What it lacked has come; or this was not yet there at the last look.
+                # The earlier backlog has arrived, or this range was not yet archived at the last
+                # comparison.
                 backlog = _Backlog(now, upto)
             self._backlogs[origin] = backlog
             if now - backlog.first_seen >= self._context.patience:
@@ -139,7 +140,7 @@ class ArchiveCatchUp:
         try:
             while events := await replay.next_events():
                 if replay.missing_ranges() or self._flows.position_of(origin) != after:
-                    # Damaged files are written again by others, if at all; or it flows again.
+                    # Others may repair the damaged files, or the origin sends again.
                     return
                 end = events[-1].mark
                 self._flows.ingest_page(origin, after, end, events)
@@ -147,7 +148,7 @@ class ArchiveCatchUp:
                 if not await wait_until_logged(self._flows, self._context, origin, end):
                     return
                 after = end
-            # A manifest that was deleted meanwhile may have taken the end of it.
+            # The end may be missing if a manifest was deleted meanwhile.
             reached = min(upto, replay.end_marks().get(origin, after))
             if not replay.missing_ranges() and reached > after:
                 self._flows.ingest_page(origin, after, reached, ())
@@ -158,7 +159,7 @@ class ArchiveCatchUp:
 async def wait_until_logged(
     flows: OriginFlows, context: RecoveryContext, origin: str, end: Mark
 ) -> bool:
-    """Wait until a page of an origin is in the log, up to its end; whether it is."""
+    """Wait until the log has an origin's events up to `end`. Returns whether it has them."""
     until = context.clock.seconds() + _LOG_TIMEOUT
     while (flows.position_of(origin) or (0, 0)) < end:
         if context.clock.seconds() >= until:

@@ -1,4 +1,4 @@
-"""The archive as a source of DTDs: it has those of all events in it (X9)."""
+"""The archive as a source of DTDs: it has those of all archived events (X9)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from broker.recovery.archive_access import ArchiveAccess
 @implementer(IDtdSource)
 @attrs.frozen
 class ArchiveDtdSource:
-    """Asks the archive of the node."""
+    """Looks DTDs up in the node's archive."""
 
     archive: ArchiveAccess
     name: str = attrs.field(default="the archive", init=False)
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """The text; fails with `UnknownType` if the archive has none, or can not tell now."""
+        """Return the DTD. Fails with `UnknownType` if the archive has none, or does not answer."""
 
         def found(text: bytes | None) -> bytes:
             if text is None:

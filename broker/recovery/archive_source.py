@@ -1,4 +1,4 @@
-"""The part of a recovery that asks the archive."""
+"""The archive as a source of one recovery."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from broker.recovery.unarchived_events import UnarchivedEvents
 from broker.replay.engine.contract import MissingRange
 from broker.replay.request import ReplayRequest
 
-#: How often a replay is begun whose process ends.
+#: Attempts to replay while the replayer process keeps ending.
 MAX_ATTEMPTS = 3
-#: Seconds between two attempts where the archive has no room for a request, or can not be read.
+#: Most seconds between two attempts while the archive is full or not readable.
 MAX_PAUSE = 8.0
-#: Most events that `last` may ask for: they are held until the end is known.
+#: Most events that `last` may ask for. They stay in memory until the end.
 MAX_LAST = 100_000
-#: Bytes of events of a replay that are held, so that what it lacks comes in every order.
+#: Bytes of replayed events kept in memory to merge unarchived events in publisher order.
 MAX_HELD_BYTES = 32 << 20
 
 
 class ArchiveSource:
-    """A replay of what is left, once the archive has it. What was looked at is noted in `left`."""
+    """Replays the remaining ranges once they are archived, and advances `left` with what it
+    read."""
 
     log = Logger()
 
@@ -53,36 +54,36 @@ class ArchiveSource:
         self._context = context
         self._archive = archive
         self._remaining = remaining
-        # An event may stand at a place that its client has passed, too: it is not given again.
+        # An event may also have a place that the client has passed. It must not come again.
         self._already_received: dict[str, MarkRange] = {
             o: (mark, mark) for o, mark in missed.position.items()
         }
         if missed.others:
-            # The archive must be told what is not wanted any more of an origin.
+            # The request must name what is no longer needed of an origin, since it asks for all
+            # origins.
             self._already_received |= {
                 o: (upto, upto) for o, (_, upto) in missed.ranges.items() if upto is not None
             }
         self._replay: Replay | None = None
         self._is_cancelled = False
         self._unarchived: UnarchivedEvents | None = None
-        """Of the newest replay, what the archive lacked before what it has."""
+        """Events from logs for the missing ranges of the newest replay."""
         self._earlier_missing: list[MissingRange] = []
-        """The same of replays before, as far as they came."""
+        """Missing ranges of earlier replays, up to where these came."""
         self._has_awaited_repair = False
-        """Whether what is damaged had its time to be written again."""
+        """True if damaged files have had their time to be written again."""
         self._repairable: frozenset[str] = frozenset()
-        """Origins of which something was found to be missing a moment ago."""
+        """Origins with ranges that were just found missing, and may be written again."""
         self._deadline = 0.0
-        """When nodes that can not be reached are waited for no more."""
+        """Time at which the wait for unreachable nodes ends."""
         self.beyond: dict[str, Mark] = {}
-        """By origin how far the archive went, where what is known here is no end."""
+        """By origin the end of its archived events, where the end known here may be passed."""
         self.unnamed_origins: Mapping[str, Mark] = {}
-        """The same of origins that the ranges do not name."""
+        """The same for origins that the ranges do not name."""
 
     @property
     def missing_ranges(self) -> Sequence[MissingRange]:
-        """Ranges of origins that were never archived, or are damaged, before ranges that are
-        archived; without the events that logs have."""
+        """Missing ranges between archived ones, without the events that logs have."""
         return [
             *self._earlier_missing,
             *([] if self._unarchived is None else self._unarchived.missing_ranges),
@@ -90,17 +91,18 @@ class ArchiveSource:
 
     @property
     def scanned_rows(self) -> tuple[int, int]:
-        """Events, and of how many: both 0 while no replay is under way."""
+        """Rows scanned so far, and rows in total; (0, 0) without a running replay."""
         return (0, 0) if self._replay is None else self._replay.scanned_rows
 
     def cancel(self) -> None:
-        """Nobody wants the rest."""
+        """Stop the recovery."""
         self._is_cancelled = True
         if self._replay is not None:
             self._replay.cancel()
 
     async def read_events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What it has of what is left. Fails where it can not be searched, or finds too much."""
+        """Yield archived events of the remaining ranges. Raises `BrokerError` if the replay
+        fails."""
         self._deadline = self._context.clock.seconds() + self._context.patience
         await self._await_newest_events()
         if not (self._remaining.ranges or self._missed.others):
@@ -114,13 +116,13 @@ class ArchiveSource:
                     yield events
                 return
             except (NotConnected, Closed) as error:
-                # The process that replays has ended; it is started again for what is left.
+                # The replayer process ended. A new one continues with the remaining ranges.
                 ends += 1
                 if ends == MAX_ATTEMPTS or (has_yielded and self._missed.last):
                     raise
                 self.log.warn("replaying begins again: {error}", error=error)
             except (Overloaded, ArchiveUnavailable, EngineUnavailable) as error:
-                # Others go first, or a disk is full or away for a moment: it is still there.
+                # The archive is busy, or a disk is full or away for a moment.
                 now = self._context.clock.seconds()
                 if has_yielded or until == math.inf:
                     until, pause = now + self._context.patience, POLL_INTERVAL
@@ -155,7 +157,8 @@ class ArchiveSource:
             replay = self._start_replay()
             events = await replay.next_events()
             if replay.missing_ranges() and not self._has_awaited_repair:
-                # Whoever has it still writes it again now. Later it could not come in its order.
+                # A node that still has the events archives them now. Later they could not come in
+                # order.
                 self._has_awaited_repair = True
                 if await self._await_repair(replay.missing_ranges()):
                     replay.cancel()
@@ -184,7 +187,7 @@ class ArchiveSource:
     async def _merge_unarchived(
         replay: Replay, events: Sequence[LoggedEvent], unarchived: UnarchivedEvents
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What a replay has, beginning with `events`, and what logs have that it lacks."""
+        """Yield replayed events, beginning with `events`, merged with unarchived ones from logs."""
         held: list[LoggedEvent] = []
         size = 0
         while events and not unarchived.is_empty and size < MAX_HELD_BYTES:
@@ -203,11 +206,11 @@ class ArchiveSource:
         yield unarchived.take_rest()
 
     async def _read_unarchived(self, ranges: Sequence[MissingRange]) -> UnarchivedEvents:
-        """Read from logs what the archive lacks. What they lack, too, is noted at once: this replay
-        may break off behind it."""
+        """Read missing ranges from logs. Record at once which ones stay missing, since this replay
+        may break off later."""
         unarchived = UnarchivedEvents(self._missed, self._context)
         await unarchived.read_from_logs(ranges, self._repairable, self._deadline)
-        # Behind that, this replay says itself what is missing: it may have been written again.
+        # Later ranges are reported by the next replay: they may have been written again.
         requested = self._requested_ranges()
         begins = {origin: after for origin, (after, upto) in requested.items() if after != upto}
         self._earlier_missing = [
@@ -219,8 +222,11 @@ class ArchiveSource:
         return unarchived
 
     def _requested_ranges(self) -> dict[str, MarkRange]:
-        """What is left. An origin may have died with more than is known here, and the archive
-        have it: where that is wanted, too, its range has no end."""
+        """Return the remaining ranges of the request.
+
+        An origin may have died with more events than are known here. If those are needed too, its
+        range has no end.
+        """
         requested = self._remaining.ranges
         if self._missed.open_ended:
             requested = {
@@ -238,7 +244,7 @@ class ArchiveSource:
         return upto if origin == self._context.own_origin else None
 
     def _record_beyond(self, reached: Mapping[str, Mark]) -> None:
-        """What came of the archive of origins that had an end, where that may be passed."""
+        """Record how far the archive went where an end may be passed."""
         if not self._missed.open_ended:
             return
         for origin, mark in reached.items():
@@ -251,8 +257,8 @@ class ArchiveSource:
                 self.beyond[origin] = max(mark, self.beyond.get(origin, mark))
 
     async def _await_newest_events(self) -> None:
-        """Wait until the newest events are in the archive, and what was damaged a moment ago is
-        again, as long as their origins may take."""
+        """Wait until the newest events are archived and damaged files are written again, for at
+        most `max_lag` seconds."""
         archive, context = self._archive, self._context
         until = context.clock.seconds() + archive.max_lag
         archive.flush_soon()
@@ -283,7 +289,7 @@ class ArchiveSource:
             await context.sleep(POLL_INTERVAL)
 
     async def _await_repair(self, damaged: Sequence[MissingRange]) -> bool:
-        """Wait as long for what a replay found to be damaged; whether some of it is there now."""
+        """Wait as long for damaged ranges. Returns whether some of them are archived again."""
         archive, context = self._archive, self._context
         until = context.clock.seconds() + archive.max_lag
         archive.flush_soon()
@@ -294,7 +300,7 @@ class ArchiveSource:
                 for origin, after, upto in damaged
                 if difference([(after, upto)], coverage.intervals.get(origin, ()))
             ]
-            # Where the archiver can not tell at the moment it may be archiving.
+            # An archiver that does not answer may be archiving.
             self._repairable = frozenset(
                 origin
                 for origin, _, _ in damaged

@@ -1,11 +1,11 @@
-"""Own events that this log has lost are given back by the nodes that have them.
+"""Restores own events that this log has lost, from the nodes that have them.
 
-A log that was started from an older copy lacks what its node logged since. Another node that has
-more shows it when it asks this node to go on: its place lies on another branch of this log's
-history (`broker.log.histories`). What that node, its replica and the archive still have of that
-branch is fetched and logged again, each event under a new place unless its EventId is known here.
-So it reaches all subscribers that lack it, wherever they are. What nobody has is a loss: so many
-places that hold nothing, which every reader is told as a gap when it passes them.
+A log that was started from an older copy lacks its newest events. Another node shows that it has
+them when it asks this node to continue: its place lies on another branch of this log's history
+(`broker.log.histories`). The events of that branch are fetched from that node, its replica and the
+archive, and logged again. Each gets a new place unless its EventId is known here, so all
+subscribers that lack it receive it. Events that no source has are a loss: their places stay empty,
+and every reader that passes them gets a gap.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_exchange import PageExchange
 from broker.transport.clock import IClock
 
-#: Seconds that the first node with a place on another branch waits for others to show theirs.
+#: Seconds from the first node with a place on another branch until the search begins.
 COLLECT_TIME = 1.0
-#: Seconds from the first question for this log, for which readers that come from an earlier history
-#: wait: then what is lost is told them where it lay.
+#: Seconds from the first request for this log in which readers of an earlier history wait. They
+#: then get losses at their original places.
 SETTLE_TIME = 1.5
-#: Seconds after which the archive is asked whether it has more than this log.
+#: Seconds until the archive is checked for events that this log lacks.
 ARCHIVE_DELAY = 4.0
-#: Seconds until something that failed is tried again, and how often it is.
+#: Seconds between two attempts, between two checks of a new epoch, and the number of attempts.
 RETRY_INTERVAL = 2.0
 EPOCH_POLL_INTERVAL = 0.1
 MAX_TRIES = 30
-#: A place so far behind the branch is not believed.
+#: A place further behind the branch is not believed.
 MAX_BRANCH_PLACES = 1 << 32
-#: Nodes that are remembered with the place that they have shown.
+#: Readers whose returned places are stored.
 MAX_READERS = 16_384
-#: Own events that are read at a time to be logged again.
+#: Limits of one read of own events to be logged again.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
@@ -60,18 +60,18 @@ OnCommitted = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
 @attrs.define
 class RestoreCounts:
-    """Since the start."""
+    """Counts since the start."""
 
     branches: int = 0
-    """Times that other nodes have shown a branch of which this log lacks the end."""
+    """Branches shown by other nodes whose end this log lacks."""
     restored: int = 0
-    """Events that came back, and were not known here."""
+    """Events restored that were unknown here."""
     lost: int = 0
-    """Places of other branches that nobody has."""
+    """Places of other branches whose events are lost."""
 
 
 class BranchRestore:
-    """One node's."""
+    """Restores lost events of one node's log."""
 
     log = Logger()
 
@@ -86,8 +86,8 @@ class BranchRestore:
         on_committed: OnCommitted,
         report_losses: Callable[[], object],
     ) -> None:
-        """`committed` is told own events that have become durable, `tell_losses` that own events
-        were lost."""
+        """`on_committed` is called with own events that became durable, `report_losses` after a
+        loss."""
         self._network = network
         self._event_log = event_log
         self._archive = archive
@@ -97,18 +97,20 @@ class BranchRestore:
         self._report_losses = report_losses
         self._waiting: dict[Address, PageRequest] = {}
         self._returned_up_to: dict[Address, Mark] = {}
-        """What a node has shown of another branch, and has given back."""
+        """By reader the place on another branch up to which its events were restored."""
         self._is_running = False
         self._has_checked_archive = False
         self._first_request_at: float | None = None
-        """When the first reader has asked."""
+        """Time of the first request of a reader."""
         self.counts = RestoreCounts()
         network.driver.must_delay_page = self.must_wait
         network.driver.page_server.reader_has_all = self.has_lost_events
 
     def must_wait(self, resume: PageRequest) -> bool:
-        """Whether a reader has events that this log lacks: it is answered when it has given them
-        back."""
+        """Return whether a reader has events that this log lacks.
+
+        It is answered after they are restored.
+        """
         log = self._event_log
         if resume.origin != log.origin or self._has_returned(resume):
             return False
@@ -131,27 +133,27 @@ class BranchRestore:
         )
 
     def _is_settling(self) -> bool:
-        """Whether nodes that have more of this log may not have had the time to show it."""
+        """Return whether nodes with more of this log may not have had time to show it."""
         if not self._event_log.chain.histories[-1].branch[1]:
-            # It began with this process.
+            # The history began with this process.
             return False
         if self._first_request_at is None:
             self._first_request_at = self._clock.seconds()
         return self._clock.seconds() - self._first_request_at < SETTLE_TIME
 
     def has_lost_events(self, reader: Address, loss: Loss) -> bool:
-        """Whether a reader was on the other branch, behind all that was lost of that."""
+        """Return whether a reader has all events of a loss, from the other branch."""
         shown = self._returned_up_to.get(reader, (0, 0))
         return loss.branch < shown <= (loss.after[0], 0) and shown >= loss.upto
 
     def _has_returned(self, resume: PageRequest) -> bool:
         return self._returned_up_to.get(resume.source, (0, 0)) >= resume.after
 
-    # ------------------------------------------------------------------ a log that was disowned
+    # ------------------------------------------------------------------ adopted and archived events
 
     def start_due_job(self) -> None:
-        """To be called each second: log again what this log has under its former name, or what
-        only the archive has of another branch."""
+        """Log again the events under a previous name, or restore archived branches; call it each
+        second."""
         if self._event_log.adopting and self._network.state and not self._is_running:
             self._is_running = True
             Deferred.fromCoroutine(self._relog_adopted(*self._event_log.adopting)).addErrback(
@@ -164,9 +166,9 @@ class BranchRestore:
             )
 
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
-        """Settle the branches of which the archive has more than this log."""
+        """Restore the branches of which the archive has more than this log."""
         log = self._event_log
-        # Nodes that have more come first: the archive may lack some of that.
+        # Other nodes come first, since the archive may lack some events.
         await self._sleep(ARCHIVE_DELAY)
         coverage = await archive.get_coverage({log.origin: (0, 0)})
         if not coverage.is_known or self._is_running:
@@ -189,8 +191,11 @@ class BranchRestore:
             self._start()
 
     async def _relog_adopted(self, origin: str, after: Mark) -> None:
-        """Another process has gone on under this log's former name, on a copy. It may lack what
-        this one's last process has logged, and so may others."""
+        """Log again the last events under this log's previous name.
+
+        Another process continued under that name on a copy of the log. It and other nodes may lack
+        them.
+        """
         log = self._event_log
         try:
             while events := await log.read_past_damage(origin, after, PAGE_EVENTS, PAGE_BYTES):
@@ -229,8 +234,7 @@ class BranchRestore:
     async def _restore_branch(
         self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]
     ) -> None:
-        """Fetch the events of a branch up to a place from the nodes that have `shown` theirs, and
-        from the archive."""
+        """Fetch a branch's events up to a place, from the nodes in `shown` and from the archive."""
         log = self._event_log
         known = log.chain.shown(branch)
         self.counts.branches += 1
@@ -245,7 +249,7 @@ class BranchRestore:
         offsets: set[int] = set()
         near = [each.node.address for each in self._network.neighbours if each.up]
         first = branch[1] + 1
-        # A neighbour may have a replica of the branch, and have read on for itself.
+        # A neighbour may have a replica of the branch although it has read on.
         for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
             if address not in shown and not runs_without(first, upto[1], offsets):
                 break
@@ -254,21 +258,21 @@ class BranchRestore:
         async for events in self._origin_reader.recover_from_archive(branch, upto):
             offsets |= await self._relog(events, None)
         if upto > known:
-            # Of several rounds each counts what it brings to light.
+            # Each of several rounds counts only its new losses.
             first = max(branch[1], known[1]) + 1
             await self._record_loss(branch, upto, runs_without(first, upto[1], offsets))
 
     async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
-        """Log again own events that readers of the branch take for events that they have.
+        """Log again own events that readers of the branch mistake for events that they have.
 
-        Their places are not behind `upto`: this machine's clock was behind when it started, or
-        another process has started in the same epoch.
+        Their places are not behind `upto`: this machine's clock was behind at the start, or another
+        process started in the same epoch.
         """
         log = self._event_log
         if upto[0] >= log.newest_own[0]:
             log.begin_epoch(upto[0] + 1)
             while not log.is_writable:
-                # Until then events with places in the former epoch are on their way into the log.
+                # Events with places in the previous epoch are still being written.
                 await self._sleep(EPOCH_POLL_INTERVAL)
         while events := await log.read_past_damage(log.origin, branch, PAGE_EVENTS, PAGE_BYTES):
             branch = events[-1].mark
@@ -301,9 +305,9 @@ class BranchRestore:
     async def _relog(
         self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False
     ) -> set[int]:
-        """Give events places at the end of this log; with `known` also those whose EventId is.
+        """Give events places at the end of this log; with `known` also those with a known EventId.
 
-        Returns the former offsets of the events that are in the log now.
+        Returns the old offsets of the events that are in the log now.
         """
         knowledge, log = self._network.state, self._event_log
         if knowledge is None:
@@ -333,11 +337,11 @@ class BranchRestore:
                 await self._append(job, known)
                 return {
                     each.mark[1]
-                    for each, verdict in zip(job.carried, job.verdicts, strict=True)
+                    for each, verdict in zip(job.events, job.verdicts, strict=True)
                     if isinstance(verdict, Accepted)
                 }
             if job is not None:
-                # An own event is logged only once it is validated.
+                # An own event is logged only after validation.
                 await self._sleep(RETRY_INTERVAL)
         self.log.error("{count} events that came back were not logged", count=len(events))
         return set()
@@ -351,7 +355,7 @@ class BranchRestore:
             log.check_available()
             entries.clear()
             matches.clear()
-            for each, verdict in zip(job.carried, job.verdicts, strict=True):
+            for each, verdict in zip(job.events, job.verdicts, strict=True):
                 if not isinstance(verdict, Accepted):
                     continue
                 header = verdict.header
@@ -380,7 +384,7 @@ class BranchRestore:
     async def _until_durable(
         self, begin: Callable[[Callable[[BrokerError | None], None]], None]
     ) -> None:
-        """Append, again and again while the log can not be written."""
+        """Append, and try again while the log is not writable."""
         while True:
             ended: Deferred[BrokerError | None] = Deferred()
             try:

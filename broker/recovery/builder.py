@@ -1,4 +1,4 @@
-"""Builds what a node recovers from."""
+"""Builds a node's recovery and its parts."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def build_recovery(
     on_committed: OnCommitted,
     report_losses: Callable[[], object],
 ) -> NodeRecovery:
-    """A node's recovery, with what there is to recover from. `committed` is told own events that
-    have become durable, `tell_losses` that some were lost."""
+    """Build a node's recovery. `on_committed` is called with own events that became durable,
+    `report_losses` after own events were lost."""
     pages = LogPageReader(event_log, matcher, page_matcher, durables)
     messenger = page_exchange = handover = archive_catch_up = questions = remote_logs = None
     if network is not None:

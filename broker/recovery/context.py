@@ -1,4 +1,4 @@
-"""What a node's recoveries can ask."""
+"""The parts of a node that its recoveries use."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ from broker.recovery.planner import AvailableSources
 from broker.recovery.remote_logs import RemoteLogs
 from broker.transport.clock import IClock
 
-#: Seconds between looks whether what is waited for is there.
+#: Seconds between two checks while a recovery waits.
 POLL_INTERVAL = 0.5
 
 
 @attrs.frozen
 class RecoveryContext:
-    """What recoveries ask."""
+    """The parts of a node that its recoveries use."""
 
     own_origin: str
-    """Of this node's log."""
     page_reader: LogPageReader
     page_exchange: PageExchange | None
     origin_nodes: Callable[[str], list[Address]]
-    """Whose logs have all of an origin, the best first; this node's own is not among them."""
+    """Returns the nodes that have all events of an origin, the best first, without this node."""
     is_reachable: Callable[[str], bool]
-    """Whether there is a way to an address."""
+    """Returns whether an address is reachable."""
     archive: ArchiveAccess | None
     clock: IClock
     patience: float
-    """Seconds from its beginning that a recovery waits for nodes that can not be reached, for what
-    nobody else has; and since its last event for an archive that can not be searched."""
+    """Seconds from its start that a recovery waits for unreachable nodes, and since its last event
+    for an unreadable archive."""
     remote_logs: RemoteLogs | None = None
-    """What other nodes have logged of an origin whose log can not be read."""
+    """Other nodes' events of origins whose own logs are out of reach."""
 
     def sleep(self, seconds: float) -> Deferred[None]:
-        """Fires when they have passed."""
+        """Return a Deferred that fires after some seconds."""
         later: Deferred[None] = Deferred()
         self.clock.callLater(seconds, later.callback, None)
         return later
 
     def available_sources(self, missed: Missed, busy: int) -> AvailableSources:
-        """What there is to ask now; `busy` is how many other recoveries are under way."""
+        """Return the sources available now; `busy` counts the other active recoveries."""
         has_network = self.page_exchange is not None
         log_origins = [
             origin
@@ -57,7 +56,7 @@ class RecoveryContext:
         ]
         previous_node = missed.former
         can_reach = bool(previous_node) and has_network and self.is_reachable(previous_node)
-        # Nothing is started to search for what this node's log is the first place to look for.
+        # Own events are first looked for in this log, so the replayer is not started for them.
         is_cold = self.archive is not None and not self.archive.is_warm()
         only_own = missed.ranges.keys() == {self.own_origin}
         return AvailableSources(

@@ -1,8 +1,8 @@
-"""Durable subscriptions that follow their clients from node to node (P11, G11).
+"""Handover of durable subscriptions that follow their clients from node to node (P11, G11).
 
-The node where the client is now asks the one where it was, and whoever that names instead. That
-one ends the client's session there, keeps what is wanted until it is released, and says how far the
-subscription was processed. Incarnations decide where a client is that seems to be in two places.
+The client's new node asks its previous node, and then each node that is named instead. The previous
+node ends the client's session, keeps the subscription until it is released, and sends its position.
+If a client seems to be in two places, the higher incarnation wins.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from broker.subscriptions.durables import Durable, Durables
 from broker.transport.clock import IClock
 from broker.wire.messages import NO_ERROR
 
-#: Seconds that a node has to hand a subscription over.
+#: Seconds until a node must answer.
 TIMEOUT = 3.0
-#: Seconds for which who does not answer is asked again, and between two times.
+#: Seconds until the takeover gives up, and between two attempts.
 GIVE_UP_AFTER = 60.0
 RETRY_AFTER = 1.0
-#: Seconds after which a position that may be old is good enough: of the archive, or of this node.
+#: Seconds until an old position of the archive or of this node is accepted.
 ACCEPT_OLD_AFTER = 5.0
-#: The end of a warning that a position may be old.
+#: End of a warning that a position may be old.
 MAY_REPEAT = "Events may come again"
-#: Nodes that are asked after each other where one names the next.
+#: Most nodes asked in a chain of moves.
 MAX_MOVES = 8
 
 
-#: A process of a client (ClientId, incarnation, token) is at another node: its session here ends.
-#: Raises `IncarnationRefused` where a later process is known here.
+#: Ends the session of a client (ClientId, incarnation, token) that has moved to another node.
+#: Raises `IncarnationRefused` if a later process is known here.
 SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
 
 
 class DurableHandover:
-    """Both sides."""
+    """Takes subscriptions over, and hands them over to other nodes."""
 
     log = Logger()
 
@@ -59,7 +59,7 @@ class DurableHandover:
         clock: IClock,
         find_archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
     ) -> None:
-        """`archived` is what the archive has stored of a subscription, by client and name."""
+        """`find_archived` finds a subscription in the archive by ClientId and name."""
         self._messenger = messenger
         self._durables = durables
         self._supersede = supersede
@@ -75,22 +75,21 @@ class DurableHandover:
         messenger.add_listener(Released, self._receive_released)
 
     def track_silent_nodes(self) -> None:
-        """To be called each second."""
+        """Update the silent nodes; call it each second."""
         self._search.track_silent_nodes()
 
-    # ------------------------------------------------------------------ here it comes
+    # ------------------------------------------------------------------ taking over
 
     async def take_over_durable(self, roamer: Roamer) -> Former | None:
-        """Ask for a subscription where its client was; None if it is known that nobody has it, or
-        if its client has left this node.
+        """Get a subscription from the client's previous node.
 
-        Nobody is asked while the client has no connection here: it may be where the subscription
-        is, and its session there would end.
+        Returns None if no node has it, or if the client has left this node. No node is asked while
+        the client is disconnected: it may be at the previous node, where its session would end.
 
-        A client without memory waits for nodes that do not answer: up to `ACCEPT_OLD_AFTER` where another
-        node, the archive or this node knows a position, and up to `GIVE_UP_AFTER` else. Raises
-        `IncarnationRefused` where a later process of the client is at another node, and
-        `NotConnected` where the node that the client names can not be reached.
+        A client that knows no position waits for nodes that do not answer: `ACCEPT_OLD_AFTER`
+        seconds if another node, the archive or this node knows one, else `GIVE_UP_AFTER` seconds.
+        Raises `IncarnationRefused` if a later process of the client is at another node, and
+        `NotConnected` if the node that the client names is unreachable.
         """
         address = address_or_none(roamer.former)
         tried = self._clock.seconds()
@@ -100,14 +99,14 @@ class DurableHandover:
                 await self._wait_to_retry()
                 continue
             follows = address is not None and address != self._messenger.own_address
-            # Before others are asked: who comes back meanwhile has not been.
+            # Count before the search: a node that returns during it has not been asked.
             expected, silent_count = (False, 0) if follows else self._search.count_silent()
             uncertainty = "nodes that fell silent a moment ago may have it" if expected else ""
             try:
                 if address is not None and follows:
                     return await self._follow_moves(roamer, address)
                 found, unanswered = await self._search_network(roamer)
-                # A node that answered before, and does not any more, has not got further.
+                # A node that answered earlier and is silent now has not got further.
                 holders |= found
                 if unanswered:
                     uncertainty = (
@@ -142,8 +141,8 @@ class DurableHandover:
         return later
 
     def _as_new(self, roamer: Roamer, silent_count: int, reason: str = "") -> Former | None:
-        """A subscription that nobody has who can be asked; its client is told who else may: the
-        nodes of so many origins are silent."""
+        """Start a new subscription if no reachable node has it, and warn about nodes that may have
+        it."""
         if roamer.stored_here:
             return None
         if not reason and silent_count and not roamer.knows_position:
@@ -158,12 +157,12 @@ class DurableHandover:
     async def _find_old_position(
         self, roamer: Roamer, holders: Mapping[Address, Position], uncertainty: str
     ) -> Former | None:
-        """The furthest position that is known. Nodes that can not be asked may have a newer one, so
-        its client is warned that events may come again."""
+        """Return the furthest known position, with a warning that unreachable nodes may have a
+        newer one."""
         archived = await self._find_in_archive(roamer)
         position = Position() if archived is None else archived.position or Position()
         if archived is not None and archived.address:
-            # The archive tells at which node it was last, and that one has answered.
+            # The archive names the last node, and that one has answered.
             return self._furthest_position(
                 roamer, {**holders, Address.parse(archived.address): position}
             )
@@ -181,7 +180,7 @@ class DurableHandover:
         return attrs.evolve(known, warning=text)
 
     async def _find_in_archive(self, roamer: Roamer) -> Former | None:
-        """What is stored there of it; the node that stored it is better asked, if that can be."""
+        """Find it in the archive, or better at the node that archived it."""
         found = await self._find_archived(roamer.client_id, roamer.name)
         if found is None:
             return None
@@ -219,11 +218,10 @@ class DurableHandover:
         return furthest
 
     async def _search_network(self, roamer: Roamer) -> tuple[dict[Address, Position], list[str]]:
-        """The positions that nodes of all clusters have, and who did not answer.
+        """Return the positions at nodes of all clusters, and the nodes that did not answer.
 
-        A node keeps an old position if it was away when its client went on at another node, or
-        after it was started from an older copy. So the first position that is found need not be the
-        newest.
+        A node has an old position if it was away when the client moved on, or was started from an
+        older copy. So the first position found need not be the newest.
         """
         if not self._search.knows_cluster:
             raise NotConnected("this node has just begun, and does not know who may have it")
@@ -245,7 +243,7 @@ class DurableHandover:
             unanswered.append("nodes of other clusters")
         for address in further:
             if address == self._messenger.own_address:
-                # The client went from there to this node.
+                # The client moved from there to this node.
                 continue
             try:
                 former = await self._follow_moves(roamer, address)
@@ -262,8 +260,7 @@ class DurableHandover:
         holders: Mapping[Address, Position],
         archived: Position = Position(),
     ) -> Former:
-        """The furthest position of several nodes. A node keeps an old one if it was away when its
-        client went on at another node; it is told to forget that."""
+        """Return the furthest position of several nodes, and release the others, which are old."""
         furthest = reduce(Position.merged, holders.values(), archived)
         reached = {
             address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
@@ -303,7 +300,7 @@ class DurableHandover:
         else:
             answer.callback(message)
 
-    # ------------------------------------------------------------------ there it goes
+    # ------------------------------------------------------------------ handing over
 
     def _hand_over(self, message: TakeOver) -> None:
         client_id, name = message.client_id, message.name
@@ -323,7 +320,7 @@ class DurableHandover:
         except BrokerError as error:
             self._send_answer(message, error=error)
             return
-        # What its client acknowledged last was taken before its session ended.
+        # Read it again: ending the session may have stored the client's last acknowledgements.
         durable = self._durables.get(client_id, name)
         assert durable is not None
         position = durable.position
@@ -354,7 +351,7 @@ class DurableHandover:
         )
 
     def release_durable(self, address: str, client_id: str, name: str) -> None:
-        """Tell a node that it need not keep a subscription any more."""
+        """Tell a node to delete a subscription that it has handed over."""
         own, target = self._messenger.own_address, address_or_none(address)
         if own is not None and target is not None:
             self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))

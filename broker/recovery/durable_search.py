@@ -1,9 +1,9 @@
-"""Who has the durable subscription of a client that does not know where it was (P11).
+"""Search for a durable subscription whose client does not know where it was (P11).
 
-The network is asked from above: of each unit that lies beside this node's own units one gateway is
-asked, which asks the nodes of its cluster, and one gateway of each unit beside it that lies in
-the unit it was asked for. So every node is asked once, whatever the clusters are linked like.
-Nodes in between ask for less time than they were given, so that what they found is not too late.
+The search descends the hierarchy of units. This node asks one gateway of each sibling unit of its
+own units. The gateway asks the nodes of its cluster, and one gateway of each sibling unit inside
+the unit that was asked. So every node is asked once, however the clusters are linked. Each level
+has less time than the one above, so that its answer arrives in time.
 """
 
 from __future__ import annotations
@@ -22,31 +22,29 @@ from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, Fi
 from broker.subscriptions.durables import Durables
 from broker.transport.clock import IClock
 
-#: Clients that come together are sought together: seconds that the first of them waits.
+#: Seconds that the first of several searches waits for others.
 BATCH_DELAY = 0.05
-#: Ms that a unit has to answer; what it asks itself has `_TIME_SHARE` of that.
+#: Ms until a unit must answer, and the share of its time that a gateway gives to nodes it asks.
 ANSWER_MS = 6_000
 _TIME_SHARE = 0.6
-#: Seconds that a node has after its start to learn of others.
+#: Seconds from the start in which a node learns of others.
 LEARNING_TIME = 3.0
-#: The same where it was told of others of its cluster, and none of them has come: it may be that
-#: nobody tells of them any more.
+#: The same for a node that has seeds in its cluster, none of which has come.
 ALONE_LEARNING_TIME = 60.0
-#: Seconds for which a node that fell silent is expected back, if it may have a subscription.
+#: Seconds in which a silent node may return before a subscription is taken as new.
 RETURN_TIME = 60.0
-#: Seconds between two looks at who has fallen silent.
+#: Seconds between two updates of the silent nodes.
 CHECK_INTERVAL = 5.0
-#: Questions of this node that may be open. While there are more it asks nobody for others, and says
-#: that not all have answered: whoever seeks asks again.
+#: Most open questions of this node. Beyond it, it answers for itself alone, as incomplete.
 MAX_PENDING = 10_000
-#: Nodes that are named for one subscription. A node that was away may have an old position.
+#: Most nodes that are named for one subscription. Some may have an old position.
 MAX_HOLDERS = 4
 #: By subscription the addresses of the nodes that have it.
 Holders: TypeAlias = dict[DurableKey, list[str]]
 
 
 class DurableSearch:
-    """Both sides: who seeks, and who is asked."""
+    """Searches for clients of this node, and answers searches of other nodes."""
 
     log = Logger()
 
@@ -59,29 +57,27 @@ class DurableSearch:
         self._rotation = 0
         self._started_at = clock.seconds()
         self._silent_since: dict[str, float] = {}
-        """By origin whose node can not be asked, since when: since this node began, if it has not
-        been heard of since."""
+        """By unreachable origin the time since when, or the start of this node."""
         self._checked_at: float | None = None
         messenger.add_listener(FindDurables, self._receive_question)
         messenger.add_listener(DurablesFound, self._receive_answer)
 
     @property
     def knows_cluster(self) -> bool:
-        """Whether this node has had the time to learn of the others of its cluster."""
+        """True if this node has had time to learn of its cluster."""
         began = self._clock.seconds() - self._started_at
         return began >= (
             ALONE_LEARNING_TIME if self._messenger.is_missing_members else LEARNING_TIME
         )
 
     def track_silent_nodes(self) -> None:
-        """To be called each second: note whose nodes have fallen silent."""
+        """Update the silent nodes if it is time; call it each second."""
         now = self._clock.seconds()
         if self._checked_at is None or now >= self._checked_at + CHECK_INTERVAL:
             self._update_silent(now)
 
     def count_silent(self) -> tuple[bool, int]:
-        """Whether a node that fell silent, or has not been heard of since this one began, is still
-        expected; and of how many origins the nodes fell silent within a day."""
+        """Return whether a silent node may still return, and how many fell silent within a day."""
         now = self._clock.seconds()
         if self._checked_at is None or now >= self._checked_at + BATCH_DELAY:
             # Many clients may come at once.
@@ -99,8 +95,11 @@ class DurableSearch:
         }
 
     def find_holders(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
-        """The nodes outside this one's cluster that have a durable subscription, or know where it
-        went; and whether all have answered."""
+        """Find the nodes outside this cluster that have a durable subscription, or have handed it
+        over.
+
+        The second result is whether all nodes have answered.
+        """
         found: Deferred[tuple[list[Address], bool]] = Deferred()
         if not self._messenger.gateways_by_unit():
             found.callback(([], True))
@@ -139,7 +138,7 @@ class DurableSearch:
         targets: Sequence[tuple[Address | None, UnitPath | None]],
         ms: int,
     ) -> tuple[Holders, bool]:
-        """By what is wanted, where it is; and whether all have answered."""
+        """Return the holders by subscription, and whether all nodes have answered."""
         asked = [self._send_question(address, unit, keys, ms) for address, unit in targets]
         found: Holders = {}
         is_complete = True
@@ -169,8 +168,10 @@ class DurableSearch:
         return answer
 
     def _unit_gateways(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath | None]]:
-        """The units in `scope` beside this node's own, and whom to ask: each time another one, as
-        one of them may be silent."""
+        """Return the sibling units of this node's own in `scope`, each with a gateway to ask.
+
+        The gateways take turns, since one may be silent.
+        """
         self._rotation += 1
         found: list[tuple[Address | None, UnitPath | None]] = []
         for unit, gateways in sorted(self._messenger.gateways_by_unit().items()):
@@ -195,7 +196,7 @@ class DurableSearch:
             return
         found: Holders = {}
         for client_id, name in message.wanted:
-            # Also if it was handed over: the node that took it may have died before it stored it.
+            # Count it even if it was handed over: the new node may have died before it stored it.
             if self._durables.get(client_id, name) is not None:
                 _add_holder(found, (client_id, name), str(own))
         scope = message.unit
@@ -208,7 +209,7 @@ class DurableSearch:
         ):
             self._send_answer(own, message, found, is_complete=False)
             return
-        # A member that fell silent is forgotten before it is no longer expected.
+        # Members disappear from the list before the wait for their return ends.
         expected, _ = self.count_silent()
         targets = [(address, None) for address in self._messenger.list_members()]
         searching = Deferred.fromCoroutine(

@@ -1,4 +1,4 @@
-"""Answers what clients ask of recovery: `recoveries` under way, and `recover-explain`."""
+"""Answers to clients about recoveries: `recoveries` and `recover-explain`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 
 class RecoveryInspection:
-    """Of one node."""
+    """Lists and explains the recoveries of one node."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RecoveryInspection:
         parse_query: Callable[[str, Mapping[str, str]], Query],
         feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
     ) -> None:
-        """`feeds` gives the subscriptions of a client."""
+        """`feeds` returns the subscriptions of a client."""
         self._recovery = recovery
         self._log = log
         self._durables = durables
@@ -48,8 +48,8 @@ class RecoveryInspection:
         self._feeds = feeds
 
     def list_recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
-        """Those under way of the client that asks, and its subscriptions that catch up from this
-        node's log."""
+        """List a client's active recoveries, and its subscriptions that catch up from this node's
+        log."""
         client_id = identity.client_id
         catching_up = [
             {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
@@ -60,10 +60,10 @@ class RecoveryInspection:
         return [*self._recovery.active_snapshots(client_id), *catching_up]
 
     def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Where what a client has missed would be looked for.
+        """Explain where the events that a client missed would be looked for.
 
-        Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for what was asked, and with
-        `UnknownSubscription` where the client has no durable subscription of that name here.
+        Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for bad arguments, and with
+        `UnknownSubscription` if the client has no such durable subscription here.
         """
         return Deferred.fromCoroutine(self._explain_recovery(identity, ask.arguments))
 
@@ -143,7 +143,7 @@ class RecoveryInspection:
     def _replay_ranges(
         self, bounds: _ReplayBounds
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        """What is wanted by origin; all of it is recovered."""
+        """Return the ranges of a replay. All of them are recovered."""
         cut = self._log.position()
         begun: Mapping[str, Mark] = {}
         if bounds.since is None:
@@ -160,7 +160,8 @@ class RecoveryInspection:
     def _durable_ranges(
         self, durable: Durable
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        """What its client has missed, and what of that the log has not, if it came back now."""
+        """Return the ranges that the client missed, and the part that its log lacks, if it came
+        back now."""
         log = self._log
         position = set_back(log, durable.position.marks)
         cut = log.position()
@@ -180,7 +181,7 @@ class RecoveryInspection:
 
 @attrs.frozen
 class _ReplayBounds:
-    """The ends of a replay."""
+    """Start and end of a replay."""
 
     since: Position | None
     until: Position | None

@@ -1,7 +1,7 @@
-"""Events of several origins' logs in one order: each origin's, each publisher's, else by arrival.
+"""Merges the logs of several origins: in origin order, in publisher order, else by arrival.
 
-Clocks of nodes differ, and publishers go from node to node: so times of arrival alone would put
-events of a publisher into a wrong order. Beside `ordering`, which is for columns of an archive.
+Clocks differ and publishers move between nodes, so arrival alone would misorder a publisher's
+events. `broker.replay.ordering` does the same for columns of an archive.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _Publisher: TypeAlias = tuple[str, int]
 
 
 def merge_logs(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]:
-    """The events of each origin, which are in its order, merged.
+    """Yield the events of all origins, each of which is in its own order.
 
-    Where orders contradict each other, which can not come of real runs, that of origins holds.
+    If the orders contradict each other, which real runs can not cause, that of the origins holds.
     """
     queues = {
         origin: deque((_publication(event), event) for event in events)

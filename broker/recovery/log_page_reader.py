@@ -1,11 +1,11 @@
-"""Pages of this node's log for one query: for its own recoveries, and for other nodes'.
+"""Reads pages of this node's log for one query, for recoveries here and at other nodes.
 
-Of its own events a log has all, as far back as retention lets it. Of other origins it has all that
-a subscription wanted, from behind where it flowed here; of no others can it say that it has all.
+The log is complete for own events that retention has left. For other origins it is complete for a
+subscription from its first event here on.
 
-An event that its publisher sent to two nodes has two places, and a log that has it at the one
-leaves it out at the other. So where the first can not be given, the second must not count as looked
-at: a log that lacks a part of one origin tells nothing of other origins but its own.
+An event that was published to two nodes has two places, and a log holds it at only one of them. If
+the log lacks part of one other origin, it must not count the rest as read: the event may be missing
+at one place and left out at the other. Then only own events count.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from broker.recovery.page_range import (
 from broker.subscriptions.beginning import serial_behind, set_back
 from broker.subscriptions.durables import Durables
 
-#: A page has about so many bytes. The log is read for it at most so often, so many events at a
-#: time: a rare query must not take a question to another node for each of them.
+#: Limits of a page: its bytes, events of one read, and reads. A rare query must not need a question
+#: to another node for every few events.
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
 MAX_READS = 32
@@ -46,47 +46,46 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 @attrs.frozen
 class PageRequest:
-    """What is wanted of a log."""
+    """A query on ranges of a log."""
 
     pattern: StreamPattern
     query: Query
     clearance: int
     ranges: Mapping[str, MarkRange]
     serial: int = 0
-    """Where to go on; 0: wherever the ranges begin."""
+    """Serial to continue at; 0: the start of the ranges."""
     client_id: str = ""
     name: str = ""
-    """Of a durable subscription that the log has all of."""
+    """Name of a durable subscription for which the log is complete."""
     allow_partial: bool = False
-    """Whatever the log has is wanted, though it may lack some."""
+    """True if the log may lack part of the ranges."""
     from_ms: int = 0
     until_ms: int = 0
     as_logged: bool = False
-    """The events as they are in the log, without matching: to log them elsewhere."""
+    """True if events are returned without matching, to be logged elsewhere."""
     placeholders: bool = True
-    """Whether the reader knows placeholders (`broker.event.make_placeholder`)."""
+    """True if the reader supports placeholders (`broker.event.placeholder`)."""
 
 
 @attrs.frozen
 class Page:
-    """What matched, in the order of this log."""
+    """Matching events, in the order of the log."""
 
     events: list[LoggedEvent]
     reached: Mapping[str, Mark]
-    """By origin of which the log has all: up to where it was looked at."""
+    """By complete origin, the place up to which it was read."""
     next_serial: int
-    """The serial of the next page, which is to be asked for with what is left of the ranges; 0:
-    this was the last."""
+    """Serial of the next page, to be read with the rest of the ranges; 0: this is the last page."""
     denied: int = 0
-    """What matched and was left out, for it is above the clearance."""
+    """Matching events that were left out, above the clearance."""
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin of which the log has less than is wanted: behind this it has all."""
+    """By incomplete origin, the mark after which the log is complete."""
     origin: str = ""
-    """Of the node whose log it is, where another one's was asked."""
+    """Origin of the node that owns the log."""
 
 
 class LogPageReader:
-    """Reads one page at a time for whoever asks."""
+    """Reads one page at a time."""
 
     def __init__(
         self, log: EventLog, matcher: IMatcher, page_matcher: PageMatcher, durables: Durables
@@ -98,16 +97,15 @@ class LogPageReader:
 
     @property
     def origin(self) -> str:
-        """Of the log."""
+        """Origin of this node."""
         return self._log.origin
 
     def has_log_or_replica(self, origin: str) -> bool:
-        """Whether there may be something of an origin here that its node had: it is this one, or
-        there are copies."""
+        """Return whether this is the origin's node, or it has a replica."""
         return origin == self._log.origin or origin in self._log.kept
 
     def complete_ranges(self, request: PageRequest) -> dict[str, MarkRange]:
-        """Of the ranges of a request those of which the log has all from their beginning on."""
+        """Return the requested ranges that the log has from their start on."""
         if request.allow_partial:
             return dict(request.ranges)
         begins = self._complete_from(request)
@@ -126,14 +124,14 @@ class LogPageReader:
         if own in found:
             after, upto = found.pop(own)
             fork = None if upto is None else self._log.fork(upto)
-            # Own places of a lost branch are not here, though this log has got further.
+            # Own places on a lost branch are not here, although this log has got further.
             if fork is None or after < fork:
                 own_range = {own: (after, upto if fork is None else fork)}
                 return own_range if is_incomplete else {**found, **own_range}
         return {} if is_incomplete else found
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
-        """Whether there is an event of an origin behind `after`, and up to the other mark."""
+        """Return whether the log has an event of an origin in (after, upto]."""
         try:
             events = await self._log.read_of(origin, after, 1, 1)
         except DamageFound:
@@ -141,15 +139,17 @@ class LogPageReader:
         return bool(events) and events[0].mark <= upto
 
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
-        """Other origins whose range ends on a branch that they have lost. This log may have got to
-        a part of it only: nobody can tell what it lacks up to the end of the range."""
+        """Return other origins whose range ends on a branch that they lost.
+
+        This log may have read only a part of that branch. What it lacks up to the end is unknown.
+        """
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
         back = set_back(self._log, ends)
         return {origin for origin, upto in ends.items() if back[origin] != upto}
 
     def _complete_from(self, request: PageRequest) -> dict[str, Mark]:
-        """By origin behind which mark the log has all of it."""
+        """By origin, the mark after which the log is complete."""
         complete: dict[str, Mark] = {self._log.origin: _BEFORE_FIRST}
         durable = self._durables.get(request.client_id, request.name)
         if durable is not None and durable.flows_from is not None:
@@ -170,8 +170,11 @@ class LogPageReader:
         }
 
     def _next_loss(self, request: PageRequest, after: Mark) -> tuple[Mark, Mark] | None:
-        """Behind and up to which own places something is lost, for a reader that is at `after`: in
-        the first page where it lay, or where it was recorded if that begins behind."""
+        """Return the next loss of own events for a reader at `after`, as (after, upto].
+
+        It lies where the events were lost, or, in a first page that begins behind that, where the
+        loss was recorded.
+        """
         for loss in self._log.chain.losses:
             if loss.is_before(after):
                 return loss.branch, loss.upto
@@ -184,7 +187,7 @@ class LogPageReader:
     def _marks_after_loss(
         self, request: PageRequest, reached: Mapping[str, Mark]
     ) -> dict[str, Mark]:
-        """Where this log goes on, if what is wanted next are own events that it has lost."""
+        """Return where this log continues if the next own events are lost."""
         own = self._log.origin
         if own not in request.ranges:
             return {}
@@ -195,7 +198,7 @@ class LogPageReader:
     def _ranges_before_loss(
         self, request: PageRequest, ranges: Mapping[str, MarkRange]
     ) -> dict[str, MarkRange]:
-        """The ranges, each at most up to the next own events that this log has lost."""
+        """Cut the ranges at the next loss of own events."""
         own = self._log.origin
         loss = self._next_loss(request, ranges[own][0]) if own in ranges else None
         if loss is None:
@@ -206,14 +209,16 @@ class LogPageReader:
         return {**ranges, own: (after, loss[0] if upto is None else min(upto, loss[0]))}
 
     def _damage_end(self, table: str, request: PageRequest, origin: str) -> Mark:
-        """The end of the damage with which a range would begin."""
+        """Return the end of the damage at the start of a range."""
         after, _ = request.ranges.get(origin, (_BEFORE_FIRST, None))
         return self._log.repairs.lost_behind(table, origin, after) or _BEFORE_FIRST
 
     async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
-        """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
-        long; `LogDamaged` where the log is being repaired, and `Overloaded` where a DTD is looked
-        for, unless it is to `wait` for that."""
+        """Return the next page. With `wait` it waits for missing DTDs.
+
+        Raises `LogDamaged` during a repair, `Overloaded` if a DTD is missing, and `BrokerError` if
+        the log is not readable or the query takes too long.
+        """
         with self._subscribed_query(request, patient=wait) as reader:
             ranges = self._ranges_before_loss(request, self._readable_ranges(request))
             if not ranges:
@@ -221,7 +226,7 @@ class LogPageReader:
                     request, await self._read_replica_page(request, reader, wait)
                 )
             page = await self._read_log_page(request, ranges, reader, wait)
-        # What retention took meanwhile was not looked at: of that origin others are to be asked.
+        # Retention may have removed events meanwhile. The reader must get these origins elsewhere.
         left = self.complete_ranges(request)
         if ranges.keys() == left.keys():
             return self._with_begins(request, page)
@@ -230,10 +235,11 @@ class LogPageReader:
         return self._with_begins(request, attrs.evolve(page, events=events, reached=reached))
 
     def _readable_ranges(self, request: PageRequest) -> dict[str, MarkRange]:
-        """The ranges that the log has all of, and whose next event is not before this page.
+        """Return the complete ranges whose next event is not before this page.
 
-        An earlier page may have ended a range that is whole now: at damage, which was repaired, or
-        at a placeholder. No later page goes on with events behind the ones that were left out."""
+        An earlier page may have ended a range that is complete now: at damage that was repaired, or
+        at a placeholder. Later pages must not continue behind the omitted events.
+        """
         ranges = self.complete_ranges(request)
         if not request.serial or (request.allow_partial and request.placeholders):
             return ranges
@@ -241,7 +247,7 @@ class LogPageReader:
         return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
 
     def _with_begins(self, request: PageRequest, page: Page) -> Page:
-        """The page, and where what is wanted and was not looked at begins here."""
+        """Add to a page where the unread ranges begin in this log."""
         kept = {
             origin: max(span.after, self._damage_end(KEPT, request, origin))
             for origin, span in self._log.kept.items()
@@ -298,7 +304,7 @@ class LogPageReader:
         return Page(found, passed, serial, denied)
 
     async def _read_replica_page(self, request: PageRequest, reader: PageQuery, wait: bool) -> Page:
-        """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
+        """Read a page of a replica (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
             span = self._log.kept.get(origin)
             if span is None or after < span.after or after >= span.upto:
@@ -313,7 +319,7 @@ class LogPageReader:
                 break
             events, behind = split_before_missing(after, events, upto)
             if upto is not None and self._origins_on_lost_branches({origin: (after, upto)}):
-                # The copies behind it are of another branch.
+                # The events behind it are of another branch.
                 events = [event for event in events if event.mark <= upto]
                 if not events:
                     continue
@@ -321,7 +327,7 @@ class LogPageReader:
             matched = await self._select_events(request, reader, requested)
             span = self._log.kept.get(origin)
             if span is None or after < span.after:
-                # They had to go while they were read.
+                # They were removed during the read.
                 break
             cleared = [event for event in matched if event.level <= request.clearance]
             if behind is not None:
@@ -341,7 +347,7 @@ class LogPageReader:
     async def select_events(
         self, request: PageRequest, events: Sequence[LoggedEvent]
     ) -> list[LoggedEvent]:
-        """Those events of any log that are wanted, and cleared. Raises like `page`."""
+        """Return the events of any log that match and are cleared. Raises like `read_page`."""
         requested = [event for event in events if _is_requested(event, request.ranges, request)]
         with self._subscribed_query(request, patient=True) as reader:
             matched = await self._page_matcher.select_events(reader, requested)
@@ -349,7 +355,7 @@ class LogPageReader:
 
     @contextmanager
     def _subscribed_query(self, request: PageRequest, *, patient: bool) -> Iterator[PageQuery]:
-        """The query counts as the client's, whose queries have a share."""
+        """Subscribe the query to the matcher for a while, in the share of the client's queries."""
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
             yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)

@@ -1,7 +1,7 @@
-"""Events for a damaged log: from replicas, other nodes' logs, and the archive.
+"""Finds events for a damaged log: in replicas, other nodes' logs, and the archive.
 
-A node that has the events under the same places is asked for pages of its log, as by a recovery.
-A node may have logged them for its own clients: `any_origin` asks for these.
+Nodes are asked for pages of their logs, as in a recovery. Events that a node logged for its own
+clients count too: `allow_partial` asks for them.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import PageRequest
 from broker.replay.request import PLACE, ReplayRequest
 
-#: Seconds between two rounds, while a source can not be asked.
+#: Seconds between two rounds while a source is out of reach.
 RETRY_INTERVAL = 2.0
-#: Nodes that are asked in one round, and pages of each.
+#: Most nodes asked in one round, and most pages of each.
 MAX_NODES = 32
 MAX_PAGES = 8
-#: The highest rank: the events are checked against the damaged ones, and delivered as those were.
+#: The highest rank. The events are compared with the damaged ones and delivered as before.
 _ALL_LEVELS = 2
 
 
 @attrs.define
 class _Search:
-    """What was found of one damage so far."""
+    """Events found for one damage."""
 
     damage: Damage
     offsets: frozenset[int]
-    """Offsets; empty where they are unknown."""
+    """Damaged offsets; empty if they are unknown."""
     found: dict[int, LoggedEvent] = attrs.field(factory=dict)
     needs_events: bool = False
-    """Whether a placeholder is no event here: the places are own, or of a replica."""
+    """True if a placeholder does not count: the places are own, or of a replica."""
     origin_answered: bool = False
-    """Whether the origin's own node said what it has."""
+    """True if the origin's node has answered."""
 
     @property
     def span(self) -> Span:
@@ -67,7 +67,7 @@ class _Search:
 
 
 class LogRepair:
-    """Implements `broker.log.repairs.Find` for one node."""
+    """Implements `broker.log.repairs.Find`."""
 
     log = Logger()
 
@@ -79,8 +79,8 @@ class LogRepair:
         is_cut_off: Callable[[], bool],
         parse_query: Callable[[str, Mapping[str, str]], Query],
     ) -> None:
-        """`nodes` may have events of an origin, the likeliest first; `is_cut_off` says whether none
-        of them can be reached."""
+        """`nodes` returns nodes that may have an origin's events, the likeliest first. `is_cut_off`
+        returns whether none of them is reachable."""
         self._log = event_log
         self._context = context
         self._nodes = nodes
@@ -117,7 +117,7 @@ class LogRepair:
         return list(search.found.values())
 
     async def _read_replica(self, search: _Search) -> None:
-        """Of an event of the log there may be a copy in this node's replica of its origin."""
+        """Read events of the log from this node's replica of the origin."""
         span = search.span
         if search.damage.table == KEPT or span.origin not in self._log.kept:
             return
@@ -129,7 +129,7 @@ class LogRepair:
             return
 
     async def _read_nodes(self, search: _Search) -> BrokerError | None:
-        """Ask other nodes; why one of them could not be asked."""
+        """Read from other nodes. Returns the error of the last one that failed."""
         fetching = self._context.page_exchange
         if fetching is None:
             return None
@@ -146,7 +146,7 @@ class LogRepair:
         return problem
 
     def _awaits_node(self, search: _Search) -> bool:
-        """Whether a node that may have more can not be reached at the moment."""
+        """Return whether a node that may have more is unreachable now."""
         if self._context.page_exchange is None:
             return False
         if search.span.origin == self._log.origin:
@@ -176,7 +176,7 @@ class LogRepair:
                 return
 
     async def _read_archive(self, search: _Search) -> BrokerError | None:
-        """Ask the archive; why it could not be asked."""
+        """Read from the archive. Returns its error."""
         archive, span = self._context.archive, search.span
         if archive is None:
             return None

@@ -1,5 +1,5 @@
-"""The part of a recovery that asks logs: of the node where the client was, of the origins, and this
-node's own."""
+"""Logs as sources of one recovery: of the client's previous node, of the origins, and of this
+node."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from broker.recovery.page_merge import EventPages, PageMerge
 from broker.recovery.planner import RemainingRanges
 from broker.recovery.remote_logs import LogSurvey
 
-#: Events that are given at a time of those that were gathered.
+#: Most events of a batch of merged events.
 BATCH_EVENTS = 256
 
 
 class LogSource:
-    """Pages of logs, one at a time. What was looked at is noted in `left`."""
+    """Reads pages of logs one at a time, and advances `left` with what it read."""
 
     log = Logger()
 
@@ -39,18 +39,18 @@ class LogSource:
         self._remaining = remaining
         self._is_cancelled = False
         self._answered_origins: set[str] = set()
-        """Origins whose own node has said what it has, for as far as is known here."""
+        """Origins whose own nodes have sent all that they have."""
         self._available_from: dict[str, set[Mark]] = {}
-        """By origin of which nobody has all that was asked for, behind which marks somebody has."""
+        """By origin without a complete log, the marks after which some log is complete."""
         self.missing_ranges: list[tuple[str, Mark, Mark]] = []
-        """What lies before that, where nobody else had it."""
+        """Ranges before these marks that no log has."""
 
     def cancel(self) -> None:
-        """Nobody wants the rest."""
+        """Stop the recovery."""
         self._is_cancelled = True
 
     async def read_previous_node(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What the node has where the client was."""
+        """Read from the node where the client was."""
         address = Address.parse(self._missed.former)
         request = self._page_request(self._remaining.ranges)
         request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
@@ -58,7 +58,7 @@ class LogSource:
             yield page.events
 
     async def read_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Whatever this node has, of any origin."""
+        """Read this node's log, of any origin."""
         request = attrs.evolve(self._page_request(self._remaining.ranges), allow_partial=True)
         async for page in self._read_pages(None, request):
             yield page.events
@@ -66,10 +66,11 @@ class LogSource:
     async def read_origin_logs(
         self, *, archive_follows: bool
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Events of several origins' logs. All are gathered first, for only then it is known whose
-        publishers have been at several of them; they are few.
+        """Read the logs of the remaining origins. All events are read first, so that publishers
+        that moved between origins stay in order. They are few.
 
-        `archive_follows`: the archive is asked for what is left."""
+        With `archive_follows`, the archive is asked for the rest.
+        """
         ranges = self._remaining.ranges
         if len(ranges) == 1:
             for origin, each in ranges.items():
@@ -83,8 +84,8 @@ class LogSource:
             async for page in self._read_log(origin, each):
                 events += page.events
         if self._remaining.ranges and archive_follows:
-            # What an origin's log lacks may be what a publisher sent before it went on to another:
-            # the archive, which is asked next, has all of them in their order.
+            # A publisher may have sent the missing events before it moved to another origin. The
+            # archive, which is next, has all of them in order.
             self._remaining.restore(before)
             return
         merged = merge_logs(gathered)
@@ -92,7 +93,7 @@ class LogSource:
             yield run
 
     async def read_all(self) -> list[LoggedEvent]:
-        """All events of what is left of one origin, as far as a log has all of it."""
+        """Read all remaining events of one origin that a complete log has."""
         found: list[LoggedEvent] = []
         for origin, each in self._remaining.ranges.items():
             async for page in self._read_log(origin, each):
@@ -102,9 +103,10 @@ class LogSource:
     async def read_lost_branch(
         self, origin: str, after: Mark, upto: Mark
     ) -> AsyncIterator[LoggedEvent]:
-        """This node's copies of events that a restored origin has lost, in (`after`, `upto`].
+        """Read this node's copies of events in (`after`, `upto`] that a restored origin has lost.
 
-        The origin may log such an event again later. This node drops it then as a duplicate."""
+        If the origin logs such an event again, this node drops it as a duplicate.
+        """
         if not await self._context.page_reader.has_events(origin, after, upto):
             return
         request = attrs.evolve(self._page_request({origin: (after, upto)}), allow_partial=True)
@@ -117,8 +119,8 @@ class LogSource:
             request = attrs.evolve(request, serial=page.next_serial)
 
     async def read_log_ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What logs have still, though they lack the beginning, and nobody else had that."""
-        # A log that was damaged at several places has several beginnings.
+        """Read the end of logs whose beginning is missing everywhere."""
+        # A log with damage at several places has several beginnings.
         while self._skip_to_available():
             async for events in self.read_origin_logs(archive_follows=False):
                 yield events
@@ -138,10 +140,12 @@ class LogSource:
     async def read_partial_logs(
         self, survey: LogSurvey | None = None
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What nodes have logged for their own subscriptions of what no log has all of: this node,
-        and others. What is here as another origin's does not come again under a new place.
+        """Read events that this node and others logged for their own subscriptions.
 
-        `answers` are those of other nodes; None: they are asked."""
+        This is the last resort for ranges that no complete log has. An event that is here at
+        another place does not come again. `answers` is a survey of other nodes; None: survey them
+        now.
+        """
         ranges = {
             origin: (after, upto)
             for origin, (after, upto) in self._remaining.ranges.items()
@@ -188,12 +192,12 @@ class LogSource:
         return run
 
     def mark_log_lost(self, origin: str) -> None:
-        """No node has the log of an origin: none is waited for."""
+        """Do not wait for nodes with the log of an origin: there is none."""
         self._answered_origins.add(origin)
 
     def unreachable_origins(self) -> list[str]:
-        """The origins of which something known is left that their own node may have: it could not
-        be asked, or did not answer."""
+        """Return origins with a known remainder whose own node was unreachable or did not
+        answer."""
         return [
             origin
             for origin, (_, upto) in self._remaining.ranges.items()
@@ -236,7 +240,8 @@ class LogSource:
     async def _read_pages(
         self, address: Address | None, request: PageRequest
     ) -> AsyncIterator[Page]:
-        """Pages of a node's log, or of this one's; what was looked at is noted once it is taken."""
+        """Yield pages of a node's log, or of this one's, and advance the ranges behind each
+        page."""
         while not self._is_cancelled:
             page = await self._read_page(address, request)
             yield page

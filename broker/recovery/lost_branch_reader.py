@@ -1,7 +1,7 @@
-"""Read this node's copies of events that a restored origin has lost, in the order of their places.
+"""Reads this node's copies of events that a restored origin has lost, in order of their places.
 
-The origin was started from an older copy of its log (`broker.log.histories`). What this node has
-of its lost branch is given among what is recovered of the origin.
+The origin was started from an older copy of its log (`broker.log.histories`). Events of its lost
+branch that this node has are delivered among those recovered from the origin.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 from broker.recovery.log_source import LogSource
 
-#: Events that are given at a time.
+#: Most events of one result.
 MAX_EVENTS: Final = 256
 
 
 class LostBranchReader:
-    """Those of one origin, read as far as they are asked for."""
+    """Reads the lost branches of one origin step by step."""
 
     def __init__(
         self, log_source: LogSource, origin: str, branches: Iterable[tuple[Mark, Mark]]
     ) -> None:
-        """`branches` are ranges of places, rising."""
+        """`branches` are rising ranges of places."""
         self._log_source = log_source
         self._origin = origin
         self._branches = deque(branches)
@@ -32,7 +32,8 @@ class LostBranchReader:
         self._next_event: LoggedEvent | None = None
 
     async def read_before(self, mark: Mark | None) -> list[LoggedEvent]:
-        """At most `MAX_EVENTS` of the next events whose places lie before a mark; None: all do."""
+        """Return the next events, at most `MAX_EVENTS`, whose places lie before a mark; None:
+        all."""
         found: list[LoggedEvent] = []
         while len(found) < MAX_EVENTS:
             if self._next_event is None:

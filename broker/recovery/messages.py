@@ -1,6 +1,6 @@
-"""What nodes say to each other about roaming clients and what they missed (P11, X6).
+"""Messages between nodes about durable handover and pages of logs (P11, X6).
 
-Events travel as chunks of a log (`broker.log.chunks`), one for each run of an origin's.
+Events are encoded as chunks of a log (`broker.log.chunks`), one for each run of an origin.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from broker.wire import fields
 from broker.wire.fields import WirePosition
 from broker.wire.messages import NO_ERROR
 
-#: A page holds one event at least, however large: no longer than a frame of a link may be.
+#: A page has at least one event, however large, but no more than a frame of a link.
 MAX_PAGE_BYTES = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")
 
-#: A message names no more durable subscriptions that are sought.
+#: Most durable subscriptions in one message.
 MAX_SEARCHED = 512
 
-#: A durable subscription, by ClientId and name.
+#: ClientId and name of a durable subscription.
 DurableKey = tuple[str, str]
-#: Of origins: behind the first mark, and up to the second.
+#: By origin a range (after, upto].
 WireRanges = tuple[tuple[str, Mark, Mark | None], ...]
 
 
@@ -72,7 +72,7 @@ def _rank(value: Any) -> int:
 @register(0x80)
 @attrs.frozen
 class TakeOver(RoutedMessage):
-    """To a node where a client may have been: it is here now, with this durable subscription."""
+    """Ask a client's previous node for this durable subscription."""
 
     request: int = attrs.field(converter=fields.count)
     client_id: str = attrs.field(converter=fields.text)
@@ -84,20 +84,20 @@ class TakeOver(RoutedMessage):
 @register(0x81)
 @attrs.frozen
 class HandedOver(RoutedMessage):
-    """The subscription was cancelled, and is kept until `Release`; or why it was not."""
+    """The subscription has ended here and stays until `Release`, or an error."""
 
     request: int = attrs.field(converter=fields.count)
     error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
     position: WirePosition | None = attrs.field(converter=fields.optional_position, default=None)
-    """How far it was processed; None: it is not known there."""
+    """Processed position; None if the subscription is unknown."""
     moved_to: str = attrs.field(converter=fields.address, default="")
-    """The address of the node that has it now; empty: the position is the newest."""
+    """Address of the node that has it now; empty if the position is the newest."""
 
 
 @register(0x82)
 @attrs.frozen
 class Release(RoutedMessage):
-    """The client has processed all that came before it was here: keep it no more."""
+    """Delete the subscription: its client has processed all earlier events."""
 
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
@@ -106,57 +106,57 @@ class Release(RoutedMessage):
 @register(0x85)
 @attrs.frozen
 class Released(RoutedMessage):
-    """The answer: it is kept no more."""
+    """Answer to `Release`."""
 
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
 
 
-#: As the name in `FetchPage`, without a client: whatever the log has of the ranges. The node of an
-#: origin asks so for own events that it has lost; older nodes know no such subscription.
+#: Name in a `FetchPage` without a client that asks for all logged events of the ranges. An origin's
+#: node asks so for its lost events. Nodes of older versions find no such subscription.
 EVERYTHING_LOGGED = "*returned"
 
 
 @register(0x83)
 @attrs.frozen
 class FetchPage(RoutedMessage):
-    """Send what matches of these ranges, from a serial of your log on, as much as makes a page."""
+    """Ask for a page of matching events in these ranges, from a serial of the log on."""
 
     request: int = attrs.field(converter=fields.count)
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
-    """Of the durable subscription that was wanted there, with `client_id`: the log has all that is
-    for it, of whatever origin. Empty: it has all of its own events alone."""
+    """Name of the client's durable subscription there; the log is complete for it, of any origin.
+    Empty: the log is complete only for its own events."""
     pattern: str = attrs.field(converter=fields.text)
     query: str = attrs.field(converter=fields.text)
     namespaces: Mapping[str, str] = attrs.field(converter=fields.texts)
     clearance: int = attrs.field(converter=_rank)
     ranges: WireRanges = attrs.field(converter=_ranges)
     serial: int = attrs.field(converter=fields.count)
-    """0: wherever the ranges begin."""
+    """0: the start of the ranges."""
 
 
 @register(0x84)
 @attrs.frozen
 class PageFetched(RoutedMessage):
-    """A page, or why there is none."""
+    """A page, or an error."""
 
     max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
     request: int = attrs.field(converter=fields.count)
     error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
     reached: WirePosition = attrs.field(converter=fields.position, default=())
-    """Up to where the ranges were looked at; of origins that are not named nothing was, for not all
-    of it is there."""
+    """Marks up to which the ranges were read. Origins that are not named were incomplete, so not
+    read."""
     next: int = attrs.field(converter=fields.count, default=0)
-    """The serial at which the next page begins; 0: there is none."""
+    """Serial of the next page; 0: none."""
     rank: int = attrs.field(converter=_rank, default=0)
-    """The highest of its events."""
+    """Highest rank of its events."""
     chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, default=(), repr=False)
     begins: WirePosition = attrs.field(converter=fields.position, default=())
-    """Of origins of which there is less than was asked for: all from behind these marks on."""
+    """Marks after which incomplete origins are complete."""
     origin: str = attrs.field(converter=fields.text, default="")
-    """Of the log of the node that answers: of this one nobody else can have more."""
+    """Origin of the answering node. No other node can have more of it."""
 
     @property
     def level(self) -> int:
@@ -167,35 +167,34 @@ class PageFetched(RoutedMessage):
 @register(0x86)
 @attrs.frozen
 class FindDurables(RoutedMessage):
-    """Who has these durable subscriptions: you, or, with a unit, any node of that one, which you
-    are in?"""
+    """Ask for durable subscriptions at this node or, with a unit, at all nodes of that unit."""
 
     request: int = attrs.field(converter=fields.count)
     wanted: tuple[DurableKey, ...] = attrs.field(converter=_durable_keys)
     unit: UnitPath | None = attrs.field(converter=_optional_unit)
     within: int = attrs.field(converter=fields.count)
-    """Ms: a later answer is of no use."""
+    """Ms until the answer must arrive."""
 
 
 @register(0x87)
 @attrs.frozen
 class DurablesFound(RoutedMessage):
-    """The answer."""
+    """Answer to `FindDurables`."""
 
     request: int = attrs.field(converter=fields.count)
     found: tuple[tuple[int, str], ...] = attrs.field(converter=_holders)
-    """By the index of what was wanted, the address of the node that has it."""
+    """Pairs of an index into `wanted` and the address of a node that has the subscription."""
     whole: bool = attrs.field(converter=fields.flag)
-    """Whether all nodes have answered that were to be asked."""
+    """True if all nodes have answered."""
 
 
 def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
-    """Events as chunks."""
+    """Encode events as chunks."""
     return tuple(encode_chunk(list(run)) for _, run in groupby(events, key=_origin))
 
 
 def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
-    """The events that `pack_events` packed; `ProtocolError` if they are none."""
+    """Decode the chunks of `pack_events`. Raises `ProtocolError`."""
     found: list[LoggedEvent] = []
     try:
         for data in chunks:

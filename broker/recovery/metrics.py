@@ -1,4 +1,4 @@
-"""Recoveries and the archive for Prometheus. Labels are bounded: sources and outcomes."""
+"""Prometheus metrics of recoveries and the archive. Labels are bounded: sources and outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Counters of the archiver, since its process began: the metric's name, what it says.
+#: Counters of the archiver since its process began: the end of the metric's name, and its text.
 _ARCHIVED = {
     "events": "Events written to the archive.",
     "files": "Files written to the archive.",
@@ -17,7 +17,7 @@ _ARCHIVED = {
 
 
 def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """What `broker.recovery.snapshot.network_snapshot` gave, as metrics."""
+    """Turn a `recovery_snapshot` into metrics."""
     recoveries = report["recoveries"]
     yield CounterMetricFamily(
         "xmlbroker_recoveries", "Recoveries begun.", value=recoveries["begun"]

@@ -1,4 +1,4 @@
-"""What a node recovers from: other nodes, its own log, the archive (see `router.recovery`)."""
+"""A node's recovery from other nodes, its own log and the archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker.recovery.subscription_recovery import SubscriptionRecovery
 
 
 class NodeRecovery:
-    """One node's. Without a network there is nobody to take a subscription over from."""
+    """Implements `broker.delivery.recovery.Recovery`."""
 
     def __init__(
         self,
@@ -36,24 +36,24 @@ class NodeRecovery:
         self.silent_origin_recovery = silent_origin_recovery
         self.handover = handover
         self.questions = questions
-        """To all other nodes; None without a network."""
+        """Questions to all other nodes; None without a network."""
         self.started = 0
         self.cancelled = 0
         self.failed = 0
-        """That could not go on, since the archive could not be searched."""
+        """Recoveries that ended because the archive was not readable."""
         self.events_by_source: Counter[str] = Counter()
-        """Events of recoveries that are over, by source."""
+        """Events of finished recoveries by source."""
         self.lost_places = 0
-        """Places of which they were told that nobody has them."""
+        """Places that no source had."""
         self.active: dict[SubscriptionRecovery, None] = {}
 
     @property
     def has_past(self) -> bool:
-        """Whether there is an archive."""
+        """Return whether there is an archive."""
         return self.context.archive is not None
 
     def begin(self, missed: Missed) -> Recovering:
-        """Begin to recover."""
+        """Start a recovery."""
         self.started += 1
         recovery = SubscriptionRecovery(missed, self.context, len(self.active), self._record_end)
         self.active[recovery] = None
@@ -72,7 +72,7 @@ class NodeRecovery:
             self.lost_places += recovery.lost_places
 
     def run_periodic_jobs(self) -> None:
-        """To be called each second."""
+        """Run due jobs; call it each second."""
         if self.handover is not None:
             self.handover.track_silent_nodes()
         if self.branch_restore is not None:
@@ -83,28 +83,28 @@ class NodeRecovery:
             self.silent_origin_recovery.run_if_due()
 
     def active_snapshots(self, client_id: str) -> list[dict[str, Any]]:
-        """Those of a client that are under way, for people."""
+        """Return snapshots of a client's active recoveries."""
         return [each.snapshot() for each in self.active if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Whether so many places are rather recovered from the archive than read from the log."""
+        """Return whether so many places should come from the archive instead of the log."""
         archive = self.context.archive
         if archive is None or not archive.is_warm():
             return False
         return places > MAX_LOG_PLACES // (1 + len(self.active))
 
     def is_gone(self, origin: str) -> bool:
-        """Whether only the archive knows how far an origin got."""
+        """Return whether only the archive knows an origin's last place."""
         context = self.context
         return self.has_past and origin != context.own_origin and not context.origin_nodes(origin)
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
-        """Have a durable subscription handed over by whoever has it."""
+        """Get a durable subscription from another node."""
         if self.handover is None:
             return succeed(None)
         return Deferred.fromCoroutine(self.handover.take_over_durable(roamer))
 
     def settled(self, client_id: str, name: str, former: str) -> None:
-        """The node where a subscription was need not keep it any more."""
+        """Release a subscription at its previous node."""
         if self.handover is not None:
             self.handover.release_durable(former, client_id, name)

@@ -23,7 +23,7 @@ _ALL_LEVELS = 2
 
 
 class OriginReader:
-    """Those of one origin, for any range of its places."""
+    """Reads ranges of one origin."""
 
     log = Logger()
 
@@ -40,7 +40,7 @@ class OriginReader:
         self._pattern, self._query = StreamPattern.parse(">"), parse_query("true()", {})
 
     async def recover_from_node(self, address: Address, after: Mark, upto: Mark) -> EventPages:
-        """What a node has logged of the branch, and the replica that it has."""
+        """Yield a node's logged events and its replica. Errors are logged."""
         try:
             async for events in self.read_log(address, after, upto):
                 yield events
@@ -50,11 +50,11 @@ class OriginReader:
             self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
 
     def read_log(self, address: Address, after: Mark, upto: Mark) -> EventPages:
-        """Events in a node's log, in the order of their places. Raises `BrokerError`."""
+        """Yield events of a node's log in order. Raises `BrokerError`."""
         return self._read_pages(address, EVERYTHING_LOGGED, after, upto)
 
     def read_replica(self, address: Address, after: Mark, upto: Mark) -> EventPages:
-        """Events in a node's replica, in the order of their places. Raises `BrokerError`."""
+        """Yield events of a node's replica in order. Raises `BrokerError`."""
         return self._read_pages(address, "", after, upto)
 
     async def _read_pages(self, address: Address, name: str, after: Mark, upto: Mark) -> EventPages:
@@ -77,7 +77,7 @@ class OriginReader:
                 yield events
             begun = page.reached.get(origin, begun)
             if not page.next_serial and page.begins.get(origin, begun) > begun:
-                # A replica lacks something, and goes on behind it.
+                # The replica has a missing range, and continues behind it.
                 begun = page.begins[origin]
             elif not page.next_serial or page.next_serial == serial and not events:
                 return
@@ -86,7 +86,7 @@ class OriginReader:
             serial = page.next_serial
 
     async def recover_from_archive(self, after: Mark, upto: Mark) -> EventPages:
-        """What the archive has of the branch; nothing without an archive."""
+        """Yield events of the archive. Errors are logged."""
         try:
             async for events in self.read_archive(after, upto):
                 yield events
@@ -94,7 +94,7 @@ class OriginReader:
             self.log.warn("the archive gives nothing back: {error}", error=error)
 
     async def read_archive(self, after: Mark, upto: Mark) -> EventPages:
-        """Events in the archive, in the order of their places. Raises `BrokerError`."""
+        """Yield events of the archive in order. Raises `BrokerError`."""
         if self._archive is None:
             return
         ranges = {self._origin: (after, upto)}

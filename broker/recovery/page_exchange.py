@@ -1,4 +1,4 @@
-"""Pages of other nodes' logs: asked for one at a time, and served to others."""
+"""Pages of logs: fetched from other nodes one at a time, and served to them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from broker.recovery.messages import (
 )
 from broker.transport.clock import IClock, IDelayed
 
-#: Seconds that another node has for a page, which may have to read and match thousands of events.
+#: Seconds until a page must come. The node may have to read and match thousands of events.
 TIMEOUT = 15.0
-#: Seconds after which it is asked again: the question or the answer may have gone down with a link.
+#: Seconds until a request is repeated, since a link may have lost it or its answer.
 RETRY_AFTER = 3.0
-#: Pages that wait to be read for other nodes; more are refused.
+#: Most requests of other nodes that wait. More are refused.
 MAX_WAITING = 1_024
 
 
@@ -43,7 +43,7 @@ class _PendingRequest:
 
 
 class PageExchange:
-    """Both sides."""
+    """Fetches pages of other nodes, and serves pages to them."""
 
     log = Logger()
 
@@ -61,17 +61,18 @@ class PageExchange:
         self._pending: dict[int, _PendingRequest] = {}
         self._waiting: deque[FetchPage] = deque()
         self._reading: FetchPage | None = None
-        """What is being answered."""
+        """The request that is being answered."""
         self.pages_served = 0
         self.events_denied = 0
-        """Events that were left out, since no way to the reader is cleared for them."""
+        """Events left out because no route to the reader is cleared for them."""
         messenger.add_listener(FetchPage, self._receive_request)
         messenger.add_listener(PageFetched, self._receive_page)
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
-        """A page of another node's log. Fails with its error, `PeerSilent` or `NotConnected`."""
+        """Fetch a page of a node's log. Fails with the node's error, `PeerSilent` or
+        `NotConnected`."""
         own = self._messenger.own_address
         if own is None or not self._messenger.is_reachable(node):
             return fail(NotConnected(f"there is no way to {node}"))
@@ -122,11 +123,11 @@ class PageExchange:
         else:
             pending.answer.callback(result)
 
-    # ------------------------------------------------------------------ answering
+    # ------------------------------------------------------------------ serving
 
     def _receive_request(self, message: FetchPage) -> None:
         if any(_is_same_request(message, each) for each in (self._reading, *self._waiting)):
-            # It is asked again, and will be answered.
+            # A repeated request: the first one will be answered.
             return
         if len(self._waiting) >= MAX_WAITING:
             self._send_error(message, Overloaded("too many nodes ask for pages"))
@@ -158,7 +159,7 @@ class PageExchange:
                     *(message.client_id, message.name),
                     allow_partial=returned,
                     as_logged=returned,
-                    # A node that asks for what is returned is of no earlier version.
+                    # All versions that send this name support placeholders.
                     placeholders=returned or self._messenger.supports_version(message.source, 2),
                 )
             )

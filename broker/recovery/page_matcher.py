@@ -1,7 +1,7 @@
-"""Matching the events of a log page, by the same rules as live delivery.
+"""Matches the events of a log page by the rules of live delivery.
 
-Each event is judged by the text of its origin. An event that was refused on its way here is a
-placeholder, and one whose DTD nobody has becomes one: the reader of the page reports a gap.
+Each event is validated by its origin's DTD. An event that was refused earlier is a placeholder. One
+with an unknown DTD becomes a placeholder. The reader of the page reports placeholders as gaps.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Select: TypeAlias = Callable[
 
 @attrs.frozen
 class PageQuery:
-    """The query of one page, as the matcher has it."""
+    """The query of one page and its number at the matcher."""
 
     pattern: StreamPattern
     query: Query
     matcher_number: int
     waits_for_dtds: bool
-    """Whether a DTD is waited for as long as live delivery does."""
+    """True if a missing DTD is awaited as long as in live delivery."""
 
 
 class PageMatcher:
@@ -53,9 +53,9 @@ class PageMatcher:
     async def select_events(
         self, reader: PageQuery, events: list[LoggedEvent]
     ) -> list[LoggedEvent]:
-        """The events that match, and placeholders for those that may and are not valid.
+        """Return the matching events, and placeholders for invalid events that may match.
 
-        Raises `Overloaded` if a DTD is not here yet and the reader is not patient.
+        Raises `Overloaded` if a DTD is missing and the query does not wait for it.
         """
         matched: list[LoggedEvent] = []
         for run in self._late_judgement.runs(events):
@@ -104,7 +104,8 @@ class PageMatcher:
         return self._late_judgement.may_match(reader, first, needed, Liveness.RECOVERY)
 
     async def _await_dtd(self, reader: PageQuery, run: Run, needed: TypeMissing) -> bool:
-        """Wait for the DTD of the first event if it may match; whether the DTD is here."""
+        """Wait for the DTD of the first event if the event may match. Returns whether it is
+        here."""
         if not self._may_match(reader, run, run.events, needed):
             return False
         settled: Deferred[bool | None] = Deferred()
@@ -132,10 +133,10 @@ def _add_placeholder(
 def drop_placeholders(
     events: Sequence[LoggedEvent],
 ) -> tuple[list[LoggedEvent], dict[str, Mark]]:
-    """The events of a page for a node that does not know placeholders.
+    """Return the events of a page for a node that does not support placeholders.
 
-    An origin's events end before its first placeholder. The second result is by such origin the
-    place up to which the page has its events.
+    An origin's events end before its first placeholder. The second result is, for each such origin,
+    the end of its events in the page.
     """
     remaining: list[LoggedEvent] = []
     ends: dict[str, Mark] = {}

@@ -1,4 +1,4 @@
-"""Pages of several logs with events of one origin, merged by their places."""
+"""Merges pages of several logs with events of one origin by their places."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import TypeAlias
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 
-#: The pages of one log, with events in the order of their places.
+#: Pages of one log, with events in order.
 EventPages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
 
 
 def has_places_between(mark: Mark, other: Mark) -> bool:
-    """Whether events may lie between two places: an epoch may have begun in which there is none."""
+    """Return whether events may lie between two places. An epoch may have begun without any."""
     return mark < other and mark[1] < other[1]
 
 
 class PageMerge:
-    """One page of each log is in memory."""
+    """Merges logs with one page of each in memory."""
 
     def __init__(self, logs: Sequence[EventPages]) -> None:
         self._logs: dict[EventPages, list[LoggedEvent]] = {each: [] for each in logs}
 
     async def next_event(self, after: Mark) -> LoggedEvent | None:
-        """The first event behind a place; None at the end."""
+        """Return the first event after a place; None at the end."""
         for pages in list(self._logs):
             await self._advance(pages, after)
         heads = [events[0] for events in self._logs.values()]
         return min(heads, key=lambda each: each.mark, default=None)
 
     async def _advance(self, pages: EventPages, after: Mark) -> None:
-        """Let the first event of a log be one behind a place."""
+        """Skip a log's events up to a place."""
         events = self._logs[pages]
         while True:
-            # An origin that was set back gives offsets again, in a later epoch.
+            # An origin whose log was restored uses offsets again, in a later epoch.
             while events and events[0].mark <= after:
                 del events[0]
             if events:
@@ -46,6 +46,6 @@ class PageMerge:
                 return
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         for pages in self._logs:
             await pages.aclose()

@@ -1,4 +1,4 @@
-"""Ranges of places and the events of a page: where a page begins, and up to where it goes."""
+"""Ranges of places, and the start and end of a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.log.records import LoggedEvent
 def read_start_marks(
     ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]
 ) -> dict[str, Mark]:
-    """Behind which marks to read; of origins that are not wanted there is nothing behind them."""
+    """Return the marks to read after. Of origins that are not requested, all events are skipped."""
     return {
         origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
     }
@@ -22,10 +22,10 @@ def read_start_marks(
 def split_before_missing(
     after: Mark, events: list[LoggedEvent], upto: Mark | None
 ) -> tuple[list[LoggedEvent], Mark | None]:
-    """The copies behind a mark up to the first offset that is missing, and where they go on.
+    """Return the replica's events up to the first missing offset, and the mark where it continues.
 
-    A log gives its events offsets without a hole, but for those of events that it has lost
-    (`broker.log.histories`): nobody may take these places for ones at which nothing matches.
+    A log's offsets have no missing ones, except for events that it has lost
+    (`broker.log.histories`). A reader must not take these places for events that do not match.
     """
     offset = after[1]
     for index, event in enumerate(events):
@@ -42,8 +42,11 @@ def marks_of_events(
     ranges: Mapping[str, MarkRange],
     lost_branches: Collection[str] = (),
 ) -> dict[str, Mark]:
-    """Up to where these events go, by origin. A range that ends on a lost branch of its origin goes
-    no further than its own events: those behind it are of another branch."""
+    """Return the last mark of the events by origin.
+
+    A range that ends on a lost branch goes no further than its own events. Later ones are of
+    another branch.
+    """
     passed: dict[str, Mark] = {}
     for event in events:
         if event.origin in ranges:
@@ -56,7 +59,7 @@ def marks_of_events(
 
 
 def marks_before_damage(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
-    """Where the damage begins, by origin: this log has nothing of the damage itself."""
+    """Return by origin the mark before the damage."""
     passed: dict[str, Mark] = {}
     for span in damage.spans:
         if span.origin in ranges:
@@ -68,7 +71,7 @@ def marks_before_damage(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict
 
 
 def marks_at_end(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Up to where the ranges were looked at, at the end of a log that goes so far."""
+    """Return by origin the end of the read ranges at the end of a log with this coverage."""
     return {
         origin: covered[origin] if upto is None else min(upto, covered[origin])
         for origin, (_, upto) in ranges.items()

@@ -1,7 +1,7 @@
-"""Whose page is read next for one connection: in turn, and no more than it takes.
+"""Schedules the pages of a connection's replays: in turn, and as fast as the connection sends.
 
-A node may ask for pages of a thousand replays at once. Without this all of them would be read, and
-wait in memory for the node to take them.
+A node may ask for pages of a thousand replays at once. Without a limit all of them would be read
+and wait in memory.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-#: Pages of a connection that are being read, or were since it took the last one: enough that it
-#: does not run dry while the next one is read.
+#: Most pages that are being read or not yet sent. Reading ahead keeps the connection busy.
 MAX_IN_FLIGHT: Final = 16
 
 
 class PageSchedule:
-    """Replays with a page to read, by their ids. No id is taken twice before its turn."""
+    """Queue of replay ids with a page to read. An id is queued once."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}
@@ -24,11 +23,12 @@ class PageSchedule:
         self._is_paused = False
 
     def enqueue(self, replay: int) -> None:
-        """It has a page to read; it comes behind those that wait."""
+        """Append a replay to the queue."""
         self._waiting[replay] = None
 
     def start_next(self, may_read: Callable[[int], bool]) -> list[int]:
-        """Those whose turn it is. `may_read` says of one that waited whether it still wants it."""
+        """Return the replays to read now. `may_read` returns whether a queued replay still needs a
+        page."""
         found = []
         while self._waiting and self._reading + self._unsent < MAX_IN_FLIGHT:
             replay = next(iter(self._waiting))
@@ -39,15 +39,15 @@ class PageSchedule:
         return found
 
     def finish_read(self) -> None:
-        """A page was read, or could not be."""
+        """Count a page as read, or failed."""
         self._reading -= 1
         self._unsent += self._is_paused
 
     def pause(self) -> None:
-        """The connection takes no more for now: what is read meanwhile has to wait."""
+        """Stop sending: pages read from now on wait in memory."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """All that was sent has left."""
+        """Send again: all pages have left."""
         self._is_paused = False
         self._unsent = 0

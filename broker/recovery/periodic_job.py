@@ -12,8 +12,6 @@ from broker.transport.clock import IClock
 
 
 class PeriodicJob:
-    """One job."""
-
     log = Logger()
 
     def __init__(
@@ -22,7 +20,7 @@ class PeriodicJob:
         interval: float,
         start_job: Callable[[], Coroutine[Any, Any, None] | None],
     ) -> None:
-        """`begin` returns the job, or None where there is nothing to do; `every` is in seconds."""
+        """`begin` returns a coroutine, or None if there is no work. `every` is in seconds."""
         self._clock = clock
         self._interval = interval
         self._start_job = start_job
@@ -30,7 +28,7 @@ class PeriodicJob:
         self._is_running = False
 
     def run_if_due(self) -> None:
-        """To be called each second: begin the job if it is due."""
+        """Start the job if it is due; call it each second."""
         now = self._clock.seconds()
         if self._is_running or now < self._due_at:
             return

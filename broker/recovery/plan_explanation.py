@@ -1,6 +1,6 @@
-"""The planner told in words: where each part of what is missed would be looked for, and why there.
+"""Explains a plan: the source of each missed range, and the reason.
 
-Nothing is started. What other nodes' logs still have, only they know: they are expected to have it.
+Nothing is started. Other nodes' logs are assumed to be complete, since only they know their state.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
 from broker.recovery.planner import OWN_LOG, AvailableSources, PlanStep, count_places
 
-#: An end for what has none.
+#: An end for ranges without one.
 _ENDLESS: Mark = (1 << 32, 1 << 62)
 
 
 @attrs.frozen
 class PlanContext:
-    """What this node knows when it plans."""
+    """State of the node at planning time."""
 
     own_origin: str
-    """Its own origin."""
     log_begins: Mapping[str, Mark]
-    """By origin, behind which mark retention lets its log begin."""
+    """By origin the mark at which retention lets this log begin."""
     sources: AvailableSources
     origin_nodes: Callable[[str], Sequence[str]]
-    """Addresses of the nodes that can be asked for an origin's events, the best first."""
+    """Returns the addresses of nodes with an origin's events, the best first."""
     archived: Intervals
-    """What the archive has; an origin that is missing here it has nothing of, or can not tell."""
+    """Coverage of the archive. Origins that are missing have nothing there, or are unknown."""
     is_archive_known: bool
-    """Whether the archive could tell."""
+    """True if the archive's coverage is known."""
 
 
 def explain_plan(
@@ -45,10 +44,10 @@ def explain_plan(
     *,
     all_origins: bool = False,
 ) -> dict[str, Any]:
-    """Plain content: the steps, and by origin which part comes from where.
+    """Return the steps, and by origin the source of each part, as JSON content.
 
-    `recovered` is what of `wanted` has to be recovered, by `steps`; the rest the own log has.
-    `whole`: all of origins that nobody here knows is wanted, too.
+    `recovered` is the part of `wanted` that the own log lacks and `steps` recover. `all_origins`:
+    events of all other origins are needed too.
     """
     return {
         "steps": [
@@ -90,7 +89,7 @@ def _explain_origin(
         "own": origin == context.own_origin,
         **_describe_interval(everything),
         "parts": sorted(parts, key=lambda part: part["after"]),
-        # Where there is no end, nobody knows of anything that is missing.
+        # Without an end, no missing event is known.
         "gaps": [
             {**_describe_interval(each), "why": _gap_reason(origin, context)}
             for each in left
@@ -102,7 +101,7 @@ def _explain_origin(
 def _covered_by_step(
     origin: str, step: PlanStep, left: Sequence[Interval], context: PlanContext
 ) -> tuple[Sequence[Interval], list[str]]:
-    """What a step brings of what is left, and who is asked for it."""
+    """Return the part of the remaining intervals that a step covers, and the nodes it asks."""
     if step.source == "former":
         return left, [context.sources.previous_node]
     if step.source == OWN_LOG:
@@ -112,10 +111,11 @@ def _covered_by_step(
     if origin not in context.sources.log_origins:
         return [], []
     if origin == context.own_origin:
-        # Its log begins where retention lets it; copies are elsewhere, if anywhere.
+        # Own events begin where retention leaves them. Replicas of them are at other nodes, if
+        # anywhere.
         begins = context.log_begins.get(origin, (0, 0))
         return difference(left, [((0, 0), begins)]), []
-    # An end that is not known is the archive's to tell: a node has what it has said it has.
+    # Only the archive knows an unknown end. A node has what it announced.
     return union(left), list(context.origin_nodes(origin))
 
 
@@ -143,7 +143,7 @@ def _describe_part(source: str, interval: Interval, nodes: list[str], why: str) 
 
 
 def _describe_interval(interval: Interval) -> dict[str, Any]:
-    """The bounds as marks, and how many places lie between; None where there is no end."""
+    """Return the bounds and the number of places; None where there is no end."""
     after, upto = interval
     ends = upto != _ENDLESS
     return {

@@ -1,8 +1,8 @@
-"""Where what was missed is looked for, and why there: a pure decision (issue 5, planner).
+"""Plans the sources of a recovery without any I/O (issue 5, planner).
 
-The node where the client was has all that was for it, in one order. An origin's own log has all of
-its events. The archive has all of all origins, but a few seconds later, and a job in it takes its
-time; so a little of origins that can be asked is asked of them.
+The client's previous node has all of its events in one order. An origin's log has all events of
+that origin. The archive has all events of all origins, but some seconds later, and a replay takes
+time. So a small number of places is read from logs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from broker.archive.interval import Interval, difference
 from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 
-#: Places that logs are asked for rather than the archive, by all recoveries at a time together: to
-#: look at so many takes a node about as long as a job in the archive, which serves all at once.
+#: Most places that all active recoveries together read from logs. A node needs about as long for
+#: them as a replay, which serves all at once.
 MAX_LOG_PLACES = 100_000
 
-#: The source where there is no other one, and never will be: whatever this node has.
+#: The only source of a node without network and archive: its own log.
 OWN_LOG = "log"
 
 
 @attrs.frozen
 class PlanStep:
-    """One source that is asked for what is left then."""
+    """One source, which is asked for the ranges that remain at its turn."""
 
     source: str
     """`former`, `logs`, `archive` or `log`."""
@@ -36,32 +36,32 @@ class PlanStep:
 
 @attrs.frozen
 class AvailableSources:
-    """What there is to ask."""
+    """Sources that can be asked now."""
 
     previous_node: str
-    """The address of the node where the client was; empty where there is none, or no way to it."""
+    """Address of the client's previous node; empty if there is none, or it is unreachable."""
     log_origins: Collection[str]
-    """Origins whose logs can be asked."""
+    """Origins whose logs can be read."""
     has_archive: bool
     active_recoveries: int = 0
-    """How many other recoveries are under way."""
+    """Number of other active recoveries."""
     is_alone: bool = False
-    """Whether there is no network: nobody can come back who has more."""
+    """True if there is no network, so no other node can return with more events."""
     is_unbounded: bool = False
-    """Whether logs are asked first for however many places."""
+    """True if logs come first for any number of places."""
 
     @property
     def max_log_places(self) -> int:
-        """Places that one recovery may ask logs for."""
+        """Most places that one recovery may read from logs."""
         return sys.maxsize if self.is_unbounded else MAX_LOG_PLACES // (1 + self.active_recoveries)
 
 
 def plan_steps(
     ranges: Mapping[str, MarkRange], sources: AvailableSources, *, all_origins: bool = False
 ) -> list[PlanStep]:
-    """The sources in the order in which they are asked; each for what those before it did not have.
+    """Return the sources in the order in which they are asked.
 
-    `whole`: all of the past is wanted, of whatever origin, and not only what lies in the ranges.
+    `all_origins`: all past events of all origins are needed, not only the ranges.
     """
     steps: list[PlanStep] = []
     count = count_places(ranges)
@@ -90,7 +90,7 @@ def plan_steps(
 
 
 def count_places(ranges: Mapping[str, MarkRange]) -> int | None:
-    """How many places the ranges have; None where one has no end."""
+    """Return the number of places in the ranges; None if one has no end."""
     total = 0
     for after, upto in ranges.values():
         if upto is None:
@@ -100,21 +100,21 @@ def count_places(ranges: Mapping[str, MarkRange]) -> int | None:
 
 
 def missing_ranges(after: Mark, upto: Mark | None, covered: Sequence[Interval]) -> list[Interval]:
-    """What the archive lacks of (after, upto], before the last that it has."""
+    """Return the parts of (after, upto] that the archive lacks before its last event."""
     last = max((end for _, end in covered), default=after)
     requested = (after, last if upto is None else min(last, upto))
-    # Where an epoch ended, the next one begins with the next offset.
+    # A new epoch continues with the next offset, so an empty range is not missing.
     return [each for each in difference([requested], covered) if each[0][1] < each[1][1]]
 
 
 class RemainingRanges:
-    """What is left of the ranges."""
+    """The ranges that are still to be recovered."""
 
     def __init__(
         self, ranges: Mapping[str, MarkRange], known: Mapping[str, Mark] | None = None
     ) -> None:
-        """`known`: up to where there is something, of those that have no end."""
-        # An epoch may have begun in which there is nothing: nobody need be asked for that.
+        """`known` are the least ends of ranges that have no end."""
+        # An epoch may have begun without events. No source need be asked for that.
         self._left = {
             origin: (after, upto)
             for origin, (after, upto) in ranges.items()
@@ -124,22 +124,22 @@ class RemainingRanges:
         self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
     def copy(self) -> RemainingRanges:
-        """As much as is left now."""
+        """Return a copy."""
         copied = RemainingRanges(self._left, self._known)
         copied._open = dict(self._open)
         return copied
 
     def restore(self, before: RemainingRanges) -> None:
-        """As much is left again as was in a copy."""
+        """Go back to the state of a copy."""
         self._left, self._open = dict(before._left), dict(before._open)
 
     @property
     def ranges(self) -> dict[str, MarkRange]:
-        """By origin; none of these is empty."""
+        """Remaining ranges by origin; none is empty."""
         return dict(self._left)
 
     def advance(self, marks: Mapping[str, Mark]) -> None:
-        """All up to these was looked at."""
+        """Remove the parts up to these marks."""
         for origin, mark in marks.items():
             if origin in self._open:
                 self._open[origin] = max(mark, self._open[origin])
@@ -154,27 +154,26 @@ class RemainingRanges:
 
     @property
     def open_ends(self) -> dict[str, Mark]:
-        """Of the ranges that had no end, up to where they were looked at."""
+        """By origin whose range had no end, the mark up to which it was read."""
         return dict(self._open)
 
     def close_ranges(self, origins: Iterable[str]) -> None:
-        """Those of these whose range has no end have come to it: what is known to lie behind it is
-        left."""
+        """Close the open ranges of these origins. Only the part up to a known end remains."""
         for origin in origins:
             if origin not in self._open or self._left.get(origin, (None, (0, 0)))[1] is not None:
                 continue
             reached, known = self._open[origin], self._known.get(origin, (0, 0))
-            # An epoch may have begun in which there is nothing. If its log was set back behind what
-            # is known, its later places may have lower offsets.
+            # An epoch may have begun without events. A restored log may reuse lower offsets in
+            # later epochs.
             if known > reached and known[1] > reached[1]:
                 self._left[origin] = (reached, known)
             else:
                 del self._left[origin]
 
     def add_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Something is wanted of an origin that was not named."""
+        """Add a range of an origin that was not named."""
         self._left[origin] = (after, upto)
 
     def close_all(self) -> None:
-        """Ranges without an end have come to it."""
+        """Close all open ranges."""
         self.close_ranges(list(self._left))

@@ -1,8 +1,8 @@
-"""Events of an origin in the logs and replicas of other nodes, where its own log is out of reach.
+"""Events of an origin in other nodes' logs and replicas, while its own log is out of reach.
 
-A node asks all others up to which place of the origin they have got, and whether one of them has
-its log. Then it reads pages of those that have got further. Each node has logged only the events
-that its own subscriptions asked for, so each may have other events.
+A survey asks all nodes for their last place of the origin, and whether one of them has its log.
+Then pages are read from the nodes that have got further. Each node has logged only the events that
+its own subscriptions needed, so each may have others.
 """
 
 from __future__ import annotations
@@ -22,51 +22,53 @@ from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_merge import EventPages
 from broker.wire import fields
 
-#: The kind of the question.
+#: Kind of the question.
 REACHED: Final = "reached"
-#: Origins in one question, or in the answer to one that names none.
+#: Most origins in one question, or in an answer to one that names none.
 MAX_ORIGINS: Final = 512
-#: Nodes whose logs are read; of more, those that have got furthest.
+#: Most nodes whose logs are read: those that have got furthest.
 MAX_NODES: Final = 32
 _BEFORE_FIRST: Mark = (0, 0)
 
 
 class KnownOrigins(Protocol):
-    """The origins that this node knows."""
+    """This node's state of all origins."""
 
     def list_origins(self) -> Collection[str]:
-        """Those of which something is in the log or the replicas here, and this node's own."""
+        """Return this node's origin and those with events in its log or replicas."""
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """The furthest place of an origin in the log or the replica here; None: there is none."""
+        """Return the last place of an origin in the log or the replica here."""
 
     def is_log_reachable(self, origin: str) -> bool:
-        """Whether the origin's log is here, or at a node of the cluster that can be reached."""
+        """Return whether the origin's log is here, or at a reachable node of the cluster."""
 
     def sender_addresses(self, origin: str) -> Sequence[str]:
-        """The addresses of the nodes that have sent events of an origin since this one began: its
-        own node, and who answered in its place."""
+        """Return the addresses of nodes that have sent an origin's events since this node began.
+
+        They are its own node, and nodes that answered in its place.
+        """
 
 
 @attrs.define
 class LogSurvey:
-    """What other nodes have said, and whether all could be read."""
+    """Answers of other nodes about their progress in other origins' events."""
 
     marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
-    """By origin, how far which node has got."""
+    """By origin and node, its last place."""
     available_logs: set[str] = attrs.field(factory=set)
     """Origins whose log a node has."""
     senders: dict[str, set[str]] = attrs.field(factory=dict)
-    """By origin the addresses of the nodes that have sent its events."""
+    """By origin the addresses of nodes that have sent its events."""
     answered: set[str] = attrs.field(factory=set)
-    """The addresses of the nodes that have answered, and of the one that has asked."""
+    """Addresses of the nodes that have answered, and of this node."""
     unanswered: Collection[str] = ()
     """Nodes and clusters that did not answer."""
     is_complete: bool = True
-    """Whether all nodes have answered, and all pages that were asked for have come so far."""
+    """True if all nodes have answered, and all pages read so far have come."""
 
     def add_answer(self, node: Address, content: bytes) -> None:
-        """Add the answer of one node. Raises `ValueError` or `TypeError`."""
+        """Add one node's answer. Raises `ValueError` or `TypeError`."""
         for origin, mark, is_here, senders in msgpack.unpackb(content):
             self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
             self.senders.setdefault(origin, set()).update(map(fields.address, senders))
@@ -75,22 +77,21 @@ class LogSurvey:
         self.answered.add(str(node))
 
     def is_log_lost(self, origin: str) -> bool:
-        """Whether the log of an origin is at no node, for certain."""
+        """Return whether certainly no node has the log of an origin."""
         is_known = self.is_complete and self.has_asked_senders(origin)
         return is_known and origin not in self.available_logs
 
     def has_asked_senders(self, origin: str) -> bool:
-        """Whether all nodes that have sent events of an origin, as far as is known, are among those
-        that have answered."""
+        """Return whether all known senders of an origin's events have answered."""
         return self.senders.get(origin, set()) <= self.answered
 
     def furthest_place(self, origin: str) -> Mark:
-        """The furthest place that a node has got to."""
+        """Return the last place of all nodes."""
         return max(self.marks.get(origin, {}).values(), default=_BEFORE_FIRST)
 
 
 class RemoteLogs:
-    """Asks other nodes, and answers them."""
+    """Surveys and reads other nodes, and answers their surveys."""
 
     log = Logger()
 
@@ -100,7 +101,7 @@ class RemoteLogs:
         questions: NetworkQuestions,
         make_reader: Callable[[str], OriginReader],
     ) -> None:
-        """`sources` reads the events of one origin."""
+        """`sources` returns the reader of an origin."""
         self._known_origins = known_origins
         self._questions = questions
         self._origin_reader = make_reader
@@ -114,7 +115,7 @@ class RemoteLogs:
         except (ValueError, TypeError):
             return None
         if origins is None:
-            # Their names begin with the time: of logs that are not here the oldest are left out.
+            # Origin names begin with a time, so the oldest logs that are not here are left out.
             order = sorted(known.list_origins(), reverse=True)
             origins = tuple(sorted(order, key=known.is_log_reachable, reverse=True))
         rows: list[tuple[str, Mark, bool, Sequence[str]]] = []
@@ -127,7 +128,7 @@ class RemoteLogs:
         return msgpack.packb(rows), 0
 
     async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
-        """How far other nodes have got with these origins; None: with all that they know."""
+        """Ask all nodes for their progress with these origins; None: with all that they know."""
         content = None if origins is None else list(origins[:MAX_ORIGINS])
         gathered = await self._questions.ask_all_nodes(REACHED, msgpack.packb(content))
         survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
@@ -149,8 +150,10 @@ class RemoteLogs:
     def read_pages(
         self, origin: str, after: Mark, upto: Mark, survey: LogSurvey
     ) -> list[EventPages]:
-        """The events of an origin in (`after`, `upto`] in the logs and the replicas of those that
-        have got further than `after`. A node that can not be read makes the answers incomplete."""
+        """Return readers of (`after`, `upto`] for logs and replicas of nodes further than `after`.
+
+        A node that can not be read makes the survey incomplete.
+        """
         marks: Mapping[Address, Mark] = survey.marks.get(origin, {})
         further = [node for node, mark in marks.items() if mark > after]
         nodes = sorted(further, key=marks.__getitem__, reverse=True)
@@ -162,7 +165,7 @@ class RemoteLogs:
         ]
 
     def read_archive(self, origin: str, after: Mark, upto: Mark, survey: LogSurvey) -> EventPages:
-        """The events of an origin in the archive."""
+        """Return a reader of the archive."""
         return self._stop_at_error(self._origin_reader(origin).read_archive(after, upto), survey)
 
     async def _stop_at_error(self, pages: EventPages, survey: LogSurvey) -> EventPages:

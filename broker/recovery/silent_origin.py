@@ -1,16 +1,16 @@
-"""Events of an origin that sends nothing any more, from the nodes that have got further with it.
+"""Recovery of events of a silent origin, from other nodes that have got further.
 
-An origin's node sends its events to each node that asks for them. When that node dies, or loses its
-disk, others may have got to different places, and nothing brings them level. So a node asks all
-others about the origins of which nothing new has come for `recovery.patience`. It reads the
-difference from the logs and replicas of those that have got further, and from the archive. It
-merges the events by their places, and takes them like pages of the origin's log.
+An origin's node sends its events to each node that asks for them. When it dies, or loses its disk,
+other nodes may have different last places, and nothing levels them. So a node surveys all others
+about origins without new events for `recovery.patience`. It reads the difference from the logs and
+replicas of nodes that have got further, and from the archive. It merges the events by their places,
+and ingests them like pages of the origin's log.
 
-Those nodes have logged only the events that somebody asked for there. So a missing range between
-their events is a loss only when the origin's log is at no node: all nodes have answered, that of
-the origin among them, and none has it. Then subscriptions are told a gap. Until then nothing behind
-a missing range is taken, for the origin's node may come back, and it has the events. One that does
-not come within a day is not waited for.
+Those nodes have logged only events that their subscriptions needed. So a missing range between
+their events is a loss only if no node has the origin's log: all nodes have answered, among them
+that of the origin. Then subscriptions get a gap. Until then nothing behind a missing range is
+ingested, since the origin's node may return with the events. After a day its return is not awaited
+any more.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from broker.recovery.periodic_job import PeriodicJob
 from broker.recovery.remote_logs import MAX_ORIGINS, LogSurvey, RemoteLogs
 from broker.transport.backoff import backoff_bound
 
-#: Seconds between two looks at which origins are silent.
+#: Seconds between two checks for silent origins.
 CHECK_INTERVAL: Final = 5.0
-#: Seconds until the nodes are asked about an origin again, at first and at most.
+#: Seconds until an origin is surveyed again, at first and at most.
 FIRST_RETRY: Final = 20.0
 MAX_RETRY: Final = 3600.0
-#: Events that are taken at a time.
+#: Most events of one page.
 BATCH_EVENTS: Final = 256
 
 
 class SilentOriginFlows(OriginFlows, Protocol):
-    """Also which nodes are there, and what no node has."""
+    """Adds the reachable nodes, and losses."""
 
     def reachable_nodes(self) -> Collection[str]:
-        """The nodes of the cluster that can be reached, and the clusters beside it."""
+        """Return the reachable nodes of the cluster, and the neighbouring clusters."""
 
     def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        """No node has the events of an origin in (after, upto]."""
+        """Report that no node has an origin's events in (after, upto]."""
 
 
 @attrs.frozen
 class _Retry:
-    """When the nodes are asked about one origin again."""
+    """Next survey of one origin."""
 
     attempts: int
     again_at: float
 
 
 class SilentOriginRecovery:
-    """One node's."""
+    """Recovers events of silent origins for one node."""
 
     log = Logger()
 
@@ -77,20 +77,20 @@ class SilentOriginRecovery:
         self._context = context
         self._job = PeriodicJob(context.clock, CHECK_INTERVAL, self._start)
         self._positions: dict[str, tuple[Mark, float]] = {}
-        """By origin, how far this node has got, and since when."""
+        """By origin this node's last place, and the time since when."""
         self._retries: dict[str, _Retry] = {}
         self._unanswered: frozenset[str] = frozenset()
-        """Nodes and clusters that did not answer the last question. Such a node may have got
-        further, or have the log."""
+        """Nodes and clusters that did not answer the last survey. They may have more, or the
+        log."""
         self.events_found = 0
-        """Events that were taken."""
+        """Events ingested."""
         self.places_lost = 0
-        """Places of which subscriptions were told that no node has them."""
+        """Places reported as lost."""
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ surveys
 
     def run_if_due(self) -> None:
-        """To be called each second: once in a while it looks."""
+        """Check for silent origins if it is time; call it each second."""
         self._job.run_if_due()
 
     def _start(self) -> Coroutine[Any, Any, None] | None:
@@ -101,7 +101,7 @@ class SilentOriginRecovery:
         return self._survey_origins(due) if due else None
 
     def _due_origins(self) -> list[str]:
-        """Silent origins about which the nodes are to be asked now."""
+        """Return the silent origins to survey now."""
         now = self._context.clock.seconds()
         has_new_node = not self._unanswered.isdisjoint(self._flows.reachable_nodes())
         before = self._positions
@@ -133,7 +133,7 @@ class SilentOriginRecovery:
     # ------------------------------------------------------------------ catching up
 
     async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
-        """Take the events of an origin up to the furthest place of other nodes."""
+        """Ingest the events of an origin up to the last place of other nodes."""
         after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
         if after is None or upto <= after:
             return
@@ -154,7 +154,7 @@ class SilentOriginRecovery:
             await merged.close()
 
     def _is_given_up(self, origin: str) -> bool:
-        """Whether nothing new has come of an origin for so long that its node is not waited for."""
+        """Return whether an origin was silent for so long that its node is not awaited."""
         _, since = self._positions.get(origin, (None, float("inf")))
         return self._context.clock.seconds() - since >= PEER_EXPIRY
 
@@ -170,7 +170,7 @@ class SilentOriginRecovery:
                     return
                 after, run = run[-1].mark, []
             if ends:
-                # Of a missing range the end is the place before the next event.
+                # A missing range ends at the place before the next event.
                 end = upto if event is None else (event.mark[0], event.offset - 1)
                 if has_places_between(after, end):
                     if not survey.is_complete or not await self._report_lost(origin, after, end):
@@ -182,7 +182,7 @@ class SilentOriginRecovery:
 
     async def _ingest_page(self, origin: str, after: Mark, events: list[LoggedEvent]) -> bool:
         if self._flows.position_of(origin) != after:
-            # It flows again.
+            # The origin sends again.
             return False
         self._flows.ingest_page(origin, after, events[-1].mark, events)
         self.events_found += len(events)

@@ -1,4 +1,4 @@
-"""What a node says of its recoveries and its archive: for `xmlbroker status`, and for metrics."""
+"""Snapshot of a node's recoveries and its archive, for `xmlbroker status` and metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.recovery.node_recovery import NodeRecovery
 
 
 def recovery_snapshot(recovery: NodeRecovery, log: EventLog) -> dict[str, Any]:
-    """A plain tree. `archive` and `replays` are None where the node has no archive."""
+    """Return JSON content. `archive` and `replays` are None without an archive."""
     archive = recovery.context.archive
     processes = {} if archive is None else archive.snapshot()
     return {
@@ -37,7 +37,7 @@ def _archive_snapshot(archiver: Mapping[str, Any] | None, log: EventLog) -> dict
         "held_behind": None if log.hold.since is None else "{}:{}".format(*log.hold.since),
         "hold_bytes": log.hold.most_bytes,
         "removed_unarchived": log.hold.taken,
-        # None: it has not said yet how far it is.
+        # None: the archiver has not reported yet.
         "behind": None if own is None else max(0, log.cut[1] - own[1]),
     }
 

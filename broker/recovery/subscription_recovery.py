@@ -1,7 +1,7 @@
-"""One recovery: what a subscription missed, from one source after the other (P11, X6).
+"""Recovery of one subscription's missed events, from one source after the other (P11, X6).
 
-What a source brings comes in each origin's order, so whoever breaks off goes on behind what he got;
-and what is left for the next source lies behind it.
+Each source yields events in the order of each origin. So a client that breaks off continues behind
+its last event, and the rest for the next source lies behind it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from broker.recovery.page_merge import has_places_between
 from broker.recovery.planner import OWN_LOG, PlanStep, RemainingRanges, plan_steps
 from broker.replay.engine.contract import MissingRange
 
-#: The stage in which nodes are waited for that can not be reached.
+#: Stage in which unreachable nodes are awaited.
 UNREACHABLE = "cut off"
 
 
 class SubscriptionRecovery:
-    """See `broker.delivery.recovery.Recovering`."""
+    """Implements `broker.delivery.recovery.Recovering`."""
 
     log = Logger()
 
@@ -42,7 +42,7 @@ class SubscriptionRecovery:
         busy: int = 0,
         on_end: Callable[[SubscriptionRecovery], object] = lambda _: None,
     ) -> None:
-        """`busy` is how many others are under way; `ended` is told once that this one is over."""
+        """`busy` counts other active recoveries. `ended` is called once, at the end."""
         self._on_end = on_end
         self._missed = missed
         self._context = context
@@ -55,28 +55,28 @@ class SubscriptionRecovery:
         )
         self._events = self._all_events()
         self._held_back: Sequence[LoggedEvent] = ()
-        """Events that follow a loss; `more` returns them next."""
+        """Events behind a loss, which `more` returns next."""
         self._losses_before: list[Lost] = []
         self._reported: dict[str, list[Interval]] = {}
-        """Losses that were returned by `lost_before`."""
+        """Losses that `lost_before` has returned."""
         self._error: BrokerError | None = None
-        """Why the archive could not be searched."""
+        """Error of the archive."""
         self._is_cancelled = False
         self._sources = context.available_sources(missed, busy)
         self._has_unnamed_origins = missed.others
-        """Whether there may be origins that are wanted and not named."""
+        """True if origins that are not named may have events."""
         self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.others)
         self.stage = ""
-        """The source that is being asked."""
+        """Source that is being read."""
         self.has_failed = False
-        """Whether it could not go on: its client was told why, and may ask again."""
+        """True if the recovery failed. The client got the error, and may ask again."""
         self.events_sent = 0
         self.events_by_source: Counter[str] = Counter()
-        """Events that were found so far, by source."""
+        """Events found so far by source."""
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
-        """The next events; none at the end. Fails where the archive could not be searched for what
-        no log has."""
+        """Return the next events; none at the end. Fails if the archive was needed but not
+        readable."""
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
@@ -92,7 +92,7 @@ class SubscriptionRecovery:
             self.events_sent += len(events)
             return events
         if self._error is not None and (self._remaining.ranges or self._missed.others):
-            # What is left is not lost: the archive, which may have it, could not be searched.
+            # The rest is not lost: the archive may have it.
             self.has_failed = True
             self._on_end(self)
             raise self._error
@@ -102,10 +102,10 @@ class SubscriptionRecovery:
     def _split_at_loss(
         self, events: Sequence[LoggedEvent]
     ) -> tuple[Sequence[LoggedEvent], Sequence[LoggedEvent]]:
-        """Split events at the first one that follows a loss. Losses before all of them are noted.
+        """Split events at the first one behind a loss, and record the losses before all of them.
 
-        A gap must come before the events behind it (guarantee 6), and a client's position must not
-        pass it before.
+        A gap must come before the events behind it (guarantee 6), and a position must not pass it
+        earlier.
         """
         self._losses_before = []
         unreported = self._unreported(self._missing_ranges())
@@ -120,16 +120,16 @@ class SubscriptionRecovery:
         return events, ()
 
     def lost_before(self) -> Sequence[Lost]:
-        """Losses before the events that `more` returned last."""
+        """Return the losses before the events that `more` returned last."""
         return self._losses_before
 
     def reached(self) -> Mapping[str, Mark]:
-        """At the end: how far those of the ranges went that had no end."""
+        """At the end: return how far the ranges without an end were read."""
         beyond = {} if self._archive_source is None else self._archive_source.beyond
         return {**self._remaining.open_ends, **beyond}
 
     def lost(self) -> Sequence[Lost]:
-        """At the end: what no source had, and `lost_before` did not return."""
+        """At the end: return the losses that `lost_before` has not returned."""
         lost = self._unreported([*self._missing_ranges(), *self._unfound_ranges()])
         return [each for origin, found in lost.items() for each in self._as_losses(origin, found)]
 
@@ -144,12 +144,12 @@ class SubscriptionRecovery:
         return [
             (origin, after, upto)
             for origin, (after, upto) in self._remaining.ranges.items()
-            # An epoch may have begun in which there is nothing.
+            # An epoch may have begun without events.
             if upto is not None and upto[1] > after[1]
         ]
 
     def _missing_ranges(self) -> list[MissingRange]:
-        """Ranges that sources reported as missing, before events that they have."""
+        """Return missing ranges before events that the sources have."""
         archived = [] if self._archive_source is None else self._archive_source.missing_ranges
         return [*archived, *self._log_source.missing_ranges]
 
@@ -163,12 +163,13 @@ class SubscriptionRecovery:
         }
 
     def _loss_start(self, origin: str, after: Mark, upto: Mark) -> Mark:
-        """Behind which mark a client lacks what is missing in (`after`, `upto`]."""
+        """Return the mark after which the client misses events of the missing range (`after`,
+        `upto`]."""
         had = self._missed.position.get(origin, after)
         if had <= after or upto <= had:
             return max(had, after)
-        # Its place lies on a lost branch. The origin has logged anew behind the branch place, with
-        # which the range begins.
+        # The client's place is on a lost branch. The origin has logged new events behind the branch
+        # place, at which the range begins.
         branch, _ = self._missed.ranges.get(origin, (had, None))
         return upto[0], branch[1]
 
@@ -177,16 +178,16 @@ class SubscriptionRecovery:
 
     @property
     def client_id(self) -> str:
-        """For whom it is."""
+        """The client."""
         return self._missed.client_id
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody wants the rest."""
+        """True if the recovery was stopped."""
         return self._is_cancelled
 
     def snapshot(self) -> dict[str, Any]:
-        """How far it is, for people."""
+        """Return the progress as JSON content."""
         looked_at, of = (
             (0, 0) if self._archive_source is None else self._archive_source.scanned_rows
         )
@@ -202,7 +203,7 @@ class SubscriptionRecovery:
         }
 
     def cancel(self) -> None:
-        """Nobody wants the rest."""
+        """Stop the recovery."""
         self._is_cancelled = True
         self._log_source.cancel()
         if self._archive_source is not None:
@@ -222,7 +223,7 @@ class SubscriptionRecovery:
         yield list(newest)
 
     async def _merge_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Events of branches that their origins have lost come where their places lie."""
+        """Yield events, with those of lost branches where their places lie."""
         lost = {
             origin: LostBranchReader(self._log_source, origin, branches)
             for origin, branches in self._missed.lost_branches.items()
@@ -254,7 +255,7 @@ class SubscriptionRecovery:
                 self.events_by_source[self.stage] += len(events)
                 yield events
         if self._error is None:
-            # What has no end ends where its sources did, or where something is known to be.
+            # Open ranges end where their sources ended, or at the last known event.
             self._remaining.close_all()
             await self._add_unknown_origins()
         async for events in self._await_unreachable_nodes(until):
@@ -271,11 +272,11 @@ class SubscriptionRecovery:
         self.stage = ""
 
     async def _adapt_steps_to_archive(self) -> None:
-        """Ask logs first where the archive has of no origin that is not named: it need not be
-        searched then, unless they lack something.
+        """Change the order of the sources by the archive's coverage.
 
-        Search it first where it has several branches of another origin. A log or a replica of one
-        branch does not say what there was on others.
+        If the archive has no other origins, logs come first, and the archive only if they lack
+        something. It comes first if it has several branches of another origin: a log or replica
+        holds only one of them.
         """
         ranges, archive = self._missed.ranges, self._context.archive
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
@@ -290,8 +291,11 @@ class SubscriptionRecovery:
             self.steps = plan_steps(ranges, self._sources, all_origins=True)
 
     async def _add_unknown_origins(self) -> None:
-        """Add what other nodes know of origins that are not known here: the log of one may be lost
-        before all of it was archived. Unless all nodes say that it is, its node is waited for."""
+        """Add origins that only other nodes know.
+
+        An origin's log may be lost before all of it was archived. Its node is awaited unless all
+        nodes answer that the log is lost.
+        """
         remote_logs, archive = self._context.remote_logs, self._archive_source
         if remote_logs is None or archive is None or not self._missed.others:
             return
@@ -328,7 +332,7 @@ class SubscriptionRecovery:
             )
 
     async def _await_unreachable_nodes(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What nobody else has may come of nodes that can not be reached, for a moment."""
+        """Wait for unreachable nodes that may have the rest."""
         context = self._context
         while not self._is_cancelled and context.clock.seconds() < until:
             cut_off = self._log_source.unreachable_origins()

@@ -1,8 +1,8 @@
-"""Events of ranges that the archive lacks: read from logs, and merged into what it has.
+"""Reads ranges that the archive lacks from logs, and merges them into a replay.
 
-A manifest or a file of an archive may be damaged or deleted. The archivers write such a range again
-as long as a log has it. Until then a recovery reads the range from the log of its origin, from a
-replica, or as the last resort from this node's own log. Only what none of them has is a gap.
+A manifest or file of an archive may be damaged or deleted. Archivers write the range again while a
+log has it. Until then a recovery reads it from the origin's log, from a replica, or as the last
+resort from this node's log. Only ranges that none of them has are gaps.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from broker.replay.engine.contract import MissingRange
 #: ClientId, incarnation and sequence number.
 EventKey: TypeAlias = tuple[str, int, int]
 
-#: Events inside of what stays missing that are noted, at most: a gap is told around each of them.
+#: Most events inside missing ranges that are recorded. A gap is reported around each of them.
 MAX_RECORDED: Final = 4_096
 
 
 class UnarchivedEvents:
-    """Events that are not in the archive, in their order among those that are."""
+    """Events that the archive lacks, merged in order into those that it has."""
 
     def __init__(self, missed: Missed, context: RecoveryContext) -> None:
         self._missed = missed
         self._context = context
         self._queues: dict[str, deque[tuple[EventKey, LoggedEvent]]] = {}
         self._waiting: set[EventKey] = set()
-        """Of the events in the queues that are still to come."""
+        """Queued events that have not come yet."""
         self._returned: set[EventKey] = set()
         self._missing: dict[str, list[Interval]] = {}
         self._archived_inside: dict[str, list[Mark]] = defaultdict(list)
         self._recorded = 0
         self._origins: list[str] = []
-        """Those of which something is missing."""
+        """Origins with missing ranges."""
         self._survey: LogSurvey | None = None
-        """What other nodes have of these."""
+        """Other nodes' progress with these."""
 
     @property
     def missing_ranges(self) -> list[MissingRange]:
-        """What nobody had, without the events that arrived all the same."""
+        """Ranges that no source has, without single events that came from the archive."""
         return [
             (origin, *each)
             for origin, intervals in self._missing.items()
@@ -65,8 +65,8 @@ class UnarchivedEvents:
     async def read_from_logs(
         self, ranges: Sequence[MissingRange], wait_for: Collection[str], until: float
     ) -> None:
-        """Read these ranges from logs. Of origins to `wait_for` a node that can not be reached is
-        waited for `until` a time of the clock."""
+        """Read these ranges from logs. For origins in `wait_for`, unreachable nodes are awaited
+        `until` a time of the clock."""
         of_origin: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in ranges:
             of_origin[origin].append((after, upto))
@@ -76,7 +76,7 @@ class UnarchivedEvents:
             for after, upto in union(intervals):
                 budget -= upto[1] - after[1]
                 if budget < 0:
-                    # Too much to be held in memory.
+                    # Too much for the memory.
                     self._add_missing(origin, (after, upto))
                     continue
                 patience = until if origin in wait_for else 0.0
@@ -122,12 +122,11 @@ class UnarchivedEvents:
 
     @property
     def is_empty(self) -> bool:
-        """Whether logs had nothing that the archive lacks."""
+        """True if logs have nothing to add."""
         return not self._waiting
 
     def merge_all(self, events: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
-        """All that the archive has and all that it lacks, in the order of each origin and of each
-        publisher."""
+        """Merge with all events of the archive, in the order of each origin and each publisher."""
         of_origin: dict[str, list[LoggedEvent]] = defaultdict(list)
         for event in events:
             self._waiting.discard(_event_key(event))
@@ -140,8 +139,8 @@ class UnarchivedEvents:
         return merge_logs(of_origin)
 
     def merge_batch(self, events: Iterable[LoggedEvent]) -> list[LoggedEvent]:
-        """The next events of the archive, with those that it lacks before them in the order of
-        each origin. A publisher that went to another node may come out of order."""
+        """Merge with the archive's next events, in the order of each origin. A publisher that moved
+        to another node may come out of order."""
         found: list[LoggedEvent] = []
         for event in events:
             queue = self._queues.get(event.origin)
@@ -155,7 +154,7 @@ class UnarchivedEvents:
         return found
 
     def take_rest(self) -> list[LoggedEvent]:
-        """Those that lie behind all that the archive has."""
+        """Return the events behind all archived ones."""
         remaining: dict[str, list[LoggedEvent]] = {}
         for origin, queue in self._queues.items():
             remaining[origin] = [e for _ in range(len(queue)) for e in self._pop_event(queue)]
@@ -170,8 +169,8 @@ class UnarchivedEvents:
         return [event]
 
     def record_event(self, event: LoggedEvent) -> None:
-        """Note an event that arrives from the archive. It may lie inside of what is missing, in
-        another file than the one that is damaged."""
+        """Record an archived event, if it lies inside a missing range. It may be in another file
+        than the damaged one."""
         ranges = self._missing.get(event.origin, ())
         if self._recorded < MAX_RECORDED and any(a < event.mark <= upto for a, upto in ranges):
             self._recorded += 1
