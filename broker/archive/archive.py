@@ -1,4 +1,4 @@
-"""The archive, opened: what it has, and reading it."""
+"""An open archive: its state, and reading from it."""
 
 from __future__ import annotations
 
@@ -27,32 +27,31 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 from broker.transport.clock import wall_clock_ms
 
-#: Rows of a batch that `decode_interest` gives, unless it is told otherwise: some megabytes of events.
+#: Default rows per batch of `Archive.read`: some megabytes of events.
 BATCH_ROWS: Final = 8192
-#: How names of writers begin that come once: after a day of silence others speak for them.
+#: Prefix of writers that are used once. After a day of silence, expiry absorbs their manifests.
 TEMPORARY_WRITER_PREFIX: Final = "guest-"
-#: A guest's name is used no longer than that (ms) after it was used last.
+#: Ms after its last use at which a temporary writer's name is replaced.
 _TEMPORARY_NAME_MS: Final = 3_600_000
-#: What the marker holds.
 _MARKER_CONTENT: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
 
 
 def new_temporary_writer_name() -> str:
-    """A name for a writer that writes little and never comes back under it."""
+    """Return a name for a writer that writes little and is not used again."""
     return f"{TEMPORARY_WRITER_PREFIX}{secrets.token_hex(8)}"
 
 
 class Archive:
-    """An archive that one thread uses. All methods block and may raise `ArchiveUnavailable`."""
+    """An archive, used by one thread. All methods block and may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int] = wall_clock_ms) -> None:
-        """Whether anything lies there is seen when it is used; `open` looks at once."""
+        """Access the archive without checking that it exists; `open` checks it."""
         self.objects = objects
         self.wall_clock = wall_clock
         self.manifests = ManifestJournal(objects)
         self._durables = DurableJournal(objects)
         self._lost_when_relisted: object = None
-        """Of what is lost of manifests, what was known when files were adopted last."""
+        """The lost manifests at the last search for unlisted files."""
         self._own_writer: ManifestWriter | None = None
         self._own_writer_used_at = 0
 
@@ -65,10 +64,11 @@ class Archive:
         wall_clock: Callable[[], int] = wall_clock_ms,
         disk: Disk | None = None,
     ) -> Archive:
-        """The archive at a path or URI (`file:///...`, `s3://...`); made if it is not there.
+        """Open the archive at a path or URI (`file:///...`, `s3://...`).
 
-        `ConfigurationError` if that is no URI, `ArchiveUnavailable` if there is nothing and
-        nothing is to be made, `ArchiveCorrupt` if something else lies there.
+        With `create` a missing archive is created, otherwise it raises `ArchiveUnavailable`. Raises
+        `ConfigurationError` for an invalid URI, and `ArchiveCorrupt` if the place holds something
+        else.
         """
         archive = cls(open_object_store(uri, disk), wall_clock)
         if create:
@@ -79,13 +79,14 @@ class Archive:
 
     @property
     def uri(self) -> str:
-        """Of the folder under which everything lies, as Spark reads it too."""
+        """URI of the root folder, in a form that Spark reads too."""
         return self.objects.uri
 
     def exists(self) -> bool:
-        """Whether there is one; `ArchiveCorrupt` if something else lies there.
+        """Return whether the archive exists. Raises `ArchiveCorrupt` if the place holds something
+        else.
 
-        A marker that was cut short is put again; one that is empty or deleted, where there are
+        A truncated marker is written again. So is an empty or missing one if the archive has
         manifests or durable subscriptions.
         """
         try:
@@ -100,43 +101,46 @@ class Archive:
             and (data or self._has_journal_pages())
         ):
             with suppress(ArchiveUnavailable):
-                # Somebody who may only read needs no marker to go on.
+                # A reader without write access works without the marker.
                 self.objects.put([(MARKER, _MARKER_CONTENT)])
             return True
         try:
             content = json.loads(data)
         except ValueError:
-            raise ArchiveCorrupt(f"{self.uri} is no archive: {MARKER} is not JSON") from None
+            raise ArchiveCorrupt(f"{self.uri} is not an archive: {MARKER} is not JSON") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ArchiveCorrupt(f"{self.uri} is no archive of the format {FORMAT}")
+            raise ArchiveCorrupt(f"{self.uri} is not an archive of the format {FORMAT}")
         return True
 
     def _has_journal_pages(self) -> bool:
         return any(self.objects.list_objects(folder) for folder in (MANIFESTS, DURABLES))
 
     def create_if_missing(self) -> None:
-        """Begin one, if it is not there."""
         if not self.exists():
             self.objects.put([(MARKER, _MARKER_CONTENT)])
 
     def check_exists(self) -> None:
-        """Raises `ArchiveUnavailable` where there is none: a file system may not be mounted."""
+        """Raise `ArchiveUnavailable` if there is no archive: its file system may not be mounted."""
         if not self.exists():
             raise ArchiveUnavailable(f"there is no archive at {self.uri}")
 
     def file_uri(self, file: ArchivedFile) -> str:
-        """The URI of a file, for Spark."""
         return f"{self.uri}/{file.path}"
 
     def state(self) -> ArchiveState:
-        """What the archive has now; the same object as before when nothing is new. What is not
-        there (any more) is not empty: see `check`."""
+        """Return the current state; the same object while nothing changed.
+
+        Raises `ArchiveUnavailable` if the archive is missing: a missing archive is not an empty
+        one.
+        """
         self.check_exists()
         return self.manifests.read_state()
 
     def state_with_unlisted(self) -> ArchiveState:
-        """The same, with the files that only damaged or missing manifests listed: they are listed
-        again. For a reader that needs all that there is."""
+        """Return the state after listing again the files of damaged or missing manifests.
+
+        Readers that need all events use it.
+        """
         state = self.state()
         lost = _lost_manifests(state)
         if not any(lost) or lost == self._lost_when_relisted:
@@ -146,51 +150,53 @@ class Archive:
             try:
                 self._temporary_writer().write(found.manifest)
             except ArchiveUnavailable:
-                # It may be full. This reader knows of them all the same.
+                # The disk may be full. This reader uses the files all the same.
                 return state.with_manifest(found.manifest)
             state = self.manifests.read_state()
         self._lost_when_relisted = _lost_manifests(state)
         return state
 
     def read_durables(self) -> Mapping[tuple[str, str], StoredDurable]:
-        """By client and name each durable subscription: (writer, stored bytes, at)."""
+        """Return (writer, stored bytes, ms since 1970) of each durable subscription, by client and
+        name."""
         return self._durables.read_newest()
 
     def read_durables_of(self, writer: str) -> Mapping[tuple[str, str], bytes]:
-        """Those that one writer has stored and not removed, whatever others say of them."""
+        """Return the durable subscriptions that one writer stored and did not remove."""
         content = self._durables.read_by_writer().get(writer, {})
         return {key: stored for key, (stored, _) in content.items() if stored is not None}
 
     def read_damaged_durables(self) -> Mapping[str, str]:
-        """Pages of durable subscriptions that can not be read, and why, by path."""
+        """Return the reason for each unreadable page of durable subscriptions, by path."""
         return self._durables.read_problems()
 
     def open_reader_lease(self) -> ReaderLease:
-        """A lease: what `state` says after it began is there until it ends.
+        """Return a lease that protects the objects of later states from deletion until it ends.
 
-        Long readers call its `refresh` now and then.
+        Long readers call its `renew` regularly.
         """
         self.check_exists()
         return ReaderLease(self.objects, self.wall_clock)
 
     def read_dtd(self, reference: DtdReference) -> bytes:
-        """The text of a DTD, checked. `ArchiveObjectMissing` if the archive has none."""
+        """Return the verified text of a DTD. Raises `ArchiveObjectMissing` if the archive has
+        none."""
         text = self.state().dtds.get(reference)
         if text is None:
-            raise ArchiveObjectMissing(f"the archive has no DTD of {reference}")
+            raise ArchiveObjectMissing(f"the archive has no DTD for {reference}")
         return self.read_dtd_text(text)
 
     def read_dtd_text(self, text: DtdText) -> bytes:
-        """One text of a DTD, checked. `ArchiveCorrupt` and `ArchiveObjectMissing`."""
+        """Return one verified DTD text. Raises `ArchiveCorrupt` and `ArchiveObjectMissing`."""
         data = self.objects.get(text.path)
         if hashlib.sha256(data).hexdigest() != text.sha256:
-            raise ArchiveCorrupt(f"{text.path} is not what its hash says")
+            raise ArchiveCorrupt(f"{text.path} does not match its hash")
         return data
 
     def open_file(self, file: ArchivedFile, *, checked: bool = False) -> pq.ParquetFile:
-        """A file, to read row groups of. `checked` reads it whole first, and compares its hash.
+        """Open a file to read row groups. `checked` first reads it whole and compares its hash.
 
-        `ArchiveCorrupt` if it is damaged, `ArchiveObjectMissing` if it is not there.
+        Raises `ArchiveCorrupt` if it is damaged, `ArchiveObjectMissing` if it is missing.
         """
         source = (
             pa.BufferReader(self._read_verified(file)) if checked else self.objects.open(file.path)
@@ -198,9 +204,9 @@ class Archive:
         try:
             opened = pq.ParquetFile(source)
         except (pa.ArrowException, OSError) as error:
-            raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+            raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
         if not opened.schema_arrow.equals(SCHEMA):
-            raise ArchiveCorrupt(f"{file.path} has not the columns of an archive")
+            raise ArchiveCorrupt(f"{file.path} does not have the columns of an archive")
         return opened
 
     def read(
@@ -211,17 +217,18 @@ class Archive:
         checked: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file in their order, all columns or these. Errors as of `open_file`."""
+        """Read the rows of a file in order, with all columns or the given ones. Raises as
+        `open_file`."""
         with self.open_file(file, checked=checked) as opened:
             try:
                 yield from opened.iter_batches(batch_rows, columns=columns, use_threads=False)
             except (pa.ArrowException, OSError) as error:
-                raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+                raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
 
     def set_aside(self, file: ArchivedFile, reason: str) -> None:
-        """Nobody is to read this damaged file any more; its places count as lost.
+        """Mark a damaged file as not to be read. Its places count as lost.
 
-        Its bytes stay until `expire` takes them.
+        Expiry deletes its bytes later.
         """
         self._temporary_writer().write(
             Manifest(aside={file.path: SetAside(reason, self.wall_clock())})
@@ -229,7 +236,7 @@ class Archive:
 
     def _temporary_writer(self) -> ManifestWriter:
         now = self.wall_clock()
-        # A guest that was silent for long may count as gone: then this is another one.
+        # Expiry may have absorbed a name that was unused for long.
         if self._own_writer is None or now - self._own_writer_used_at > _TEMPORARY_NAME_MS:
             self._own_writer = ManifestWriter(
                 self.manifests, new_temporary_writer_name(), self.wall_clock
@@ -242,7 +249,7 @@ class Archive:
         if len(data) != file.bytes:
             raise ArchiveCorrupt(f"{file.path} has {len(data)} bytes instead of {file.bytes}")
         if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise ArchiveCorrupt(f"{file.path} is not what its hash says")
+            raise ArchiveCorrupt(f"{file.path} does not match its hash")
         return data
 
 

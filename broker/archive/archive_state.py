@@ -1,4 +1,4 @@
-"""What the archive has: the manifests of all writers together."""
+"""The state of an archive: the manifests of all writers, merged."""
 
 from __future__ import annotations
 
@@ -23,29 +23,27 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
-#: How long (ms) after a file was found damaged its places may be written again: an archiver looks
+#: Ms after damage was found during which archivers may still write the places again. They check
 #: every few seconds.
 HEALING_MS: Final = 60_000
 
 
 class ArchiveState:
-    """A moment of the archive. Never changes."""
-
     def __init__(
         self,
         manifest: Manifest,
         unreadable: Mapping[str, str],
         newest: Mapping[str, int] | None = None,
     ) -> None:
-        """`everything` is what all manifests say; `unreadable` which of them can not be read;
-        `newest` by writer the number of its newest one."""
+        """`manifest` merges all readable manifests; `unreadable` has the reason for the others, by
+        path. `newest` has each writer's highest manifest number."""
         self.manifest = manifest
         self.newest_pages = newest or {}
         self.unreadable = unreadable
-        """Manifests that are damaged or missing, by path."""
+        """Damaged or missing manifests: the reason, by path."""
         self.problems = {p: why for p, why in unreadable.items() if p not in manifest.given_up}
-        """Those of them of which something may still be recovered. What only they say is not
-        known."""
+        """Unreadable manifests that were not given up. Their content is unknown, but may be
+        recovered."""
         removed = manifest.removes.keys() | manifest.deleted
         self.files: Mapping[str, ArchivedFile] = MappingProxyType(
             {
@@ -54,40 +52,41 @@ class ArchiveState:
                 if path not in removed and path not in manifest.aside
             }
         )
-        """All that can be read, by path."""
+        """Readable files, by path."""
         self.aside: Mapping[str, SetAside] = MappingProxyType(
             {path: why for path, why in manifest.aside.items() if path not in removed}
         )
         """Damaged files, by path."""
 
     def with_manifest(self, manifest: Manifest) -> ArchiveState:
-        """The same with one more manifest."""
         merged = Manifest()
         merged.merge(self.manifest)
         merged.merge(manifest)
         return ArchiveState(merged, self.unreadable, self.newest_pages)
 
     def lost_ranges_of(self, file: ArchivedFile) -> Mapping[str, Intervals]:
-        """By origin what lies between the first and last places of a damaged file, if nobody has
-        written it again. Not all of it is missing: other files have places there."""
+        """Return the places lost with a damaged file, by origin, without those written again.
+
+        The ranges lie between its first and last places, so other files may hold some of them.
+        """
         healed = self.manifest.heals.get(file.path, {})
         left = {o: difference([each], healed.get(o, ())) for o, each in file.intervals.items()}
         return {origin: intervals for origin, intervals in left.items() if intervals}
 
     @cached_property
     def damaged_files(self) -> Mapping[str, ArchivedFile]:
-        """Files that were set aside, of which something is still lost."""
+        """Files set aside of which some places are still lost."""
         adds = self.manifest.adds
         return {p: adds[p] for p in self.aside if p in adds and self.lost_ranges_of(adds[p])}
 
     @cached_property
     def healed_files(self) -> Collection[str]:
-        """Files that were set aside, of which nothing is lost any more."""
+        """Files set aside of which no place is lost any more."""
         return self.aside.keys() & self.manifest.adds.keys() - self.damaged_files.keys()
 
     @cached_property
     def lost_ranges(self) -> Mapping[str, Intervals]:
-        """By origin what is lost with damaged files."""
+        """Places lost with damaged files, by origin."""
         damaged_ranges: dict[str, list[Interval]] = defaultdict(list)
         for file in self.damaged_files.values():
             for origin, intervals in self.lost_ranges_of(file).items():
@@ -95,8 +94,10 @@ class ArchiveState:
         return {origin: union(intervals) for origin, intervals in damaged_ranges.items()}
 
     def healing_origins(self, now: int) -> frozenset[str]:
-        """Origins of which something was lost a moment ago: their logs may have it. `now` is in ms
-        since 1970."""
+        """Return the origins with places lost within `HEALING_MS`: their logs may write them again.
+
+        `now` is in ms since 1970.
+        """
         return frozenset(
             origin
             for path, file in self.damaged_files.items()
@@ -106,8 +107,10 @@ class ArchiveState:
 
     @cached_property
     def covered(self) -> Mapping[str, Intervals]:
-        """By origin the places of which the archive has all that was to be archived; none of an
-        origin whose manifests are all lost."""
+        """Places of which the archive has every event, by origin.
+
+        An origin whose manifests are all lost has an empty entry.
+        """
         return dict.fromkeys(self.lost_ends, ()) | {
             origin: difference(
                 intervals, (*self._forgotten_ranges(origin), *self.lost_ranges.get(origin, ()))
@@ -117,13 +120,14 @@ class ArchiveState:
 
     @cached_property
     def covered_ends(self) -> Mapping[str, Mark]:
-        """By origin up to where manifests cover it."""
         return {origin: each[-1][1] for origin, each in self.manifest.covers.items() if each}
 
     @cached_property
     def lost_ends(self) -> Mapping[str, Mark]:
-        """By origin up to where another writer saw it covered, where manifests end before that: its
-        newest manifests are lost."""
+        """Last place that another writer saw covered, for origins whose manifests end before it.
+
+        The newest manifests of these origins are lost.
+        """
         return {
             origin: end
             for origin, end in self.manifest.ends.items()
@@ -132,33 +136,37 @@ class ArchiveState:
 
     @cached_property
     def missing_ranges(self) -> Mapping[str, Intervals]:
-        """By origin what is not covered before the last place that is known to have been."""
+        """Places not covered before the last place known to have been covered, by origin."""
         found: dict[str, Intervals] = {}
         for origin, covered in self.covered.items():
             ends = [mark for _, mark in covered[-1:]]
             end = max((*ends, self.lost_ends.get(origin, (0, 0))))
             ranges_found = difference([(self.forgotten_upto(origin), end)], covered)
-            # Where an epoch ended, the next one goes on with the next offset.
+            # The next epoch continues with the next offset, so equal offsets enclose no place.
             if found_here := tuple(each for each in ranges_found if each[0][1] < each[1][1]):
                 found[origin] = found_here
         return found
 
     def covers(self, origin: str, after: Mark, upto: Mark) -> bool:
-        """Whether the archive has manifest in (after, upto]."""
+        """Return whether the archive has everything in (after, upto]."""
         return self.covered_upto(origin, after) >= upto
 
     def covered_upto(self, origin: str, after: Mark) -> Mark:
-        """How far the archive goes on from `after` without a hole; `after` if not at all."""
+        """Return the end of the covered range that begins at `after`; `after` if there is none."""
         return contiguous_end(self.covered.get(origin, ()), after)
 
     def next_covered(self, origin: str, after: Mark) -> Mark | None:
-        """Behind which mark that is not before `after` it has something again; None: nowhere."""
+        """Return the first mark from `after` on at which a covered range begins; None if there is
+        none."""
         return min((a for a, _ in self.covered.get(origin, ()) if a >= after), default=None)
 
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
-        """The text of each DTD; of several under a name the one that was archived first counts, and
-        each is there by its content hash, too."""
+        """The DTD texts, by reference.
+
+        Of several texts with one name the first archived one is the default. Each text is also
+        present under its content hash.
+        """
         found: dict[DtdReference, DtdText] = {}
         for text in sorted(self.manifest.dtds):
             reference = text.reference
@@ -168,7 +176,7 @@ class ArchiveState:
 
     @cached_property
     def variants(self) -> Mapping[str, Mapping[DtdReference, DtdReference]]:
-        """By origin the texts that judge its events instead of those that count."""
+        """The DTD texts that replace the defaults for one origin's events, by origin."""
         found: dict[str, dict[DtdReference, DtdReference]] = defaultdict(dict)
         for use in sorted(self.manifest.uses):
             reference = DtdReference(use.text.type, use.text.version)
@@ -178,7 +186,7 @@ class ArchiveState:
         return dict(found)
 
     def ranges_healed_by(self, covers: Iterable[Range]) -> Mapping[str, Ranges]:
-        """By path of a damaged file, what of its places is in `covers`."""
+        """Return the lost places of each damaged file that `covers` contains, by path."""
         ranges: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in covers:
             ranges[origin].append((after, upto))
@@ -192,7 +200,7 @@ class ArchiveState:
         return {path: healed for path, healed in found.items() if any(healed.values())}
 
     def forgotten_upto(self, origin: str) -> Mark:
-        """Up to where retention took what the archive had of an origin."""
+        """Return the last place of an origin that retention removed."""
         return max((upto for _, upto in self._forgotten_ranges(origin)), default=(0, 0))
 
     def _forgotten_ranges(self, origin: str) -> Iterable[Interval]:
@@ -200,7 +208,7 @@ class ArchiveState:
 
 
 class StateBuilder:
-    """Merges manifests as they come: what was merged once is not read again."""
+    """Incremental merge of manifests: each manifest is merged once."""
 
     def __init__(self) -> None:
         self._merged: dict[str, tuple[tuple[Page, ...], Manifest]] = {}
@@ -208,7 +216,7 @@ class StateBuilder:
         self._state = ArchiveState(Manifest(), {})
 
     def build_state(self, journals: Mapping[str, WriterPages]) -> ArchiveState:
-        """The state that these manifests tell; the same object as before if nothing is new."""
+        """Return the state of these manifests; the same object as before if nothing changed."""
         if journals == self._journals:
             return self._state
         manifest = Manifest()
@@ -218,7 +226,7 @@ class StateBuilder:
         newest = {writer: pages.newest for writer, pages in journals.items()}
         for writer, pages in journals.items():
             repeated, _ = manifest.absorbed.get(writer, (0, 0))
-            # Pages that others repeat may be half deleted.
+            # Absorbed pages may be partly deleted.
             if pages.newest > repeated:
                 unreadable |= pages.problems
         for carer, number in manifest.pages.items():
@@ -230,7 +238,7 @@ class StateBuilder:
         return self._state
 
     def manifest_of(self, name: str) -> Manifest:
-        """What one writer says, as of the last state."""
+        """Return the merged manifests of one writer, as of the last state."""
         return self._merged[name][1] if name in self._merged else Manifest()
 
     def _merge_writer(self, writer: str, pages: tuple[Page, ...]) -> Manifest:

@@ -1,7 +1,7 @@
-"""A copy of an archive elsewhere: a backup, or what one is restored from (Q19).
+"""A copy of an archive at another place: a backup, or the source of a restore (Q19).
 
-What has the form of an archive in the target is one at every moment: events come before what lists
-them. A second copy brings only what is new, since objects never change.
+The target is a valid archive at every moment, since events are copied before the manifests that
+list them. Objects never change, so the next copy transfers only new ones.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from broker.archive.archive_state import ArchiveState
 from broker.archive.layout import DTDS, DURABLES, EVENTS, MANIFESTS
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 
-#: How often manifests are read anew that change while they are read.
+#: Attempts to read a consistent set of manifests while they change.
 MAX_ATTEMPTS: Final = 100
-#: Pages that are put at a time.
+#: Pages per put.
 _PAGES_PER_PUT: Final = 1_000
 
 
 @attrs.define
 class BackupResult:
-    """What a copy came to."""
-
     files: int = 0
-    """Of events, with their bytes."""
+    """Files of events copied; `bytes` is their size."""
     bytes: int = 0
     there: int = 0
     """Files that the target had already."""
     dtds: int = 0
     pages: int = 0
-    """Of manifests, and of durable subscriptions."""
+    """Pages of manifests and of durable subscriptions."""
     damaged: list[str] = attrs.field(factory=list)
-    """What is not what its hash says, or is missing. The copy lists it, and lacks it."""
+    """Paths of objects that are missing or do not match their hash. The copy lists them and lacks
+    them."""
 
 
 class Backup:
-    """Brings all that one archive lists to another place."""
-
     def __init__(self, source: Archive, target: Archive) -> None:
-        """`target` is new, or an earlier copy; nobody may write to it."""
+        """`target` is new or an earlier copy. No other process may write to it."""
         self._source = source
         self._target = target
         self.result = BackupResult()
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> BackupResult:
-        """Copy what is not there. `progress` is told bytes of files of events, and of how many.
+        """Copy the objects that the target lacks.
 
-        `ArchiveCorrupt` if the target has pages of another archive.
+        `progress` receives the copied and total bytes of event files. Raises `ArchiveCorrupt` if
+        the target holds pages of another archive.
         """
         with self._source.open_reader_lease() as lease:
             state, pages = self._read_pages()
             known = self._stored_sizes(self._target, MANIFESTS, DURABLES)
             for path, size in known.items():
                 if path in pages and len(pages[path]) != size:
-                    raise ArchiveCorrupt(f"the target is no copy of this archive: {path} differs")
+                    raise ArchiveCorrupt(
+                        f"the target is not a copy of this archive: {path} differs"
+                    )
             self._copy_events(state, progress, lease.renew)
             self._copy_dtds(state)
             new = [(path, data) for path, data in sorted(pages.items()) if path not in known]
@@ -68,7 +68,7 @@ class Backup:
         return self.result
 
     def _read_pages(self) -> tuple[ArchiveState, Mapping[str, bytes]]:
-        """All pages, and what just these say that there is."""
+        """Read all pages, and the state that exactly these pages describe."""
         for _ in range(MAX_ATTEMPTS):
             state = self._source.state()
             try:
@@ -77,7 +77,7 @@ class Backup:
                     for path in self._stored_sizes(self._source, MANIFESTS, DURABLES)
                 }
             except ArchiveObjectMissing:
-                # A snapshot has taken its place.
+                # A snapshot has replaced the page.
                 continue
             if self._source.state() is state:
                 return state, pages

@@ -1,7 +1,7 @@
-"""Chunks of a log as rows of the archive, without making an object for each event.
+"""Conversion of log chunks to rows of the archive, without an object per event.
 
-What `broker.archive.table.events_to_batch` does with events, in half of the time: documents
-and headers of a chunk lie behind each other there already.
+This takes half the time of `broker.archive.table.events_to_batch`: a chunk already stores its
+documents and headers contiguously.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ import pyarrow as pa
 from broker.archive.table import columns_to_batch
 from broker.log.chunks import Chunk
 
-#: The columns of a chunk, as numpy reads them: big-endian, until those of many are put together.
+#: Numpy types of a chunk's columns: big-endian, until the columns of many chunks are joined.
 _EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"
 
 
 @attrs.frozen(eq=False)
 class ChunkColumns:
-    """Neighbours in one chunk, copied from the log."""
+    """The columns of neighbouring events of one chunk, copied from the log."""
 
     origin: str
     epochs: Any
     arrivals: Any
     offsets: Any
     lengths: Any
-    """Of the documents."""
+    """Lengths of the documents, in bytes."""
     levels: Any
     records: bytes
     documents: bytes
 
     @property
     def count(self) -> int:
-        """Of the events."""
+        """Number of events."""
         return len(self.offsets)
 
     @classmethod
     def from_chunk(cls, chunk: Chunk, start: int, most: int) -> ChunkColumns:
-        """The events from the serial `start` on, `most` of them at most."""
+        """Copy at most `most` events, from the serial `start` on."""
         count, value, at = chunk.last - chunk.first + 1, chunk.value, chunk.columns_at
         first = start - chunk.first
         end = min(count, first + most)
@@ -60,7 +60,8 @@ class ChunkColumns:
 
 
 def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
-    """The events of at least one chunk as rows, in their order. ValueError as `events_to_batch`."""
+    """Convert the events of at least one chunk to rows, in order. Raises ValueError as
+    `events_to_batch`."""
 
     def column(name: str, kind: type) -> Any:
         return np.concatenate([getattr(chunk, name) for chunk in chunks]).astype(kind)

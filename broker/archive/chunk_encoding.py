@@ -1,4 +1,4 @@
-"""Rows of the archive as chunks, whose columns they nearly are: no event is made for it."""
+"""Conversion of archive rows to log chunks, without an object per event."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 from broker.archive.table import corrupt_row_error, encode_records
 from broker.log.chunks import encode_columns
 
-#: The columns of a chunk in their order, as numpy has them; lengths come behind the third.
+#: The chunk's columns in order, as numpy types. Record and document lengths follow the third.
 _PLACE_COLUMNS: Final = (("epoch", ">u4"), ("arrival", ">u8"), ("offset", ">u8"))
 
 
 def rows_to_chunks(batch: pa.RecordBatch) -> list[bytes]:
-    """What `encode_chunk` makes of the events of each run of neighbouring rows of one origin, which
-    have the columns that `batch_to_events` wants, with origins as a dictionary.
+    """Encode each run of rows of one origin as `encode_chunk` would encode its events.
 
-    `ArchiveCorrupt` if a value is none that an event can have.
+    The batch has the columns that `batch_to_events` needs; `origin` is dictionary-encoded. Raises
+    `ArchiveCorrupt` if a value is invalid for an event.
     """
     try:
         return _encode_chunks(batch)
@@ -65,7 +65,6 @@ def _to_big_endian(values: Any, kind: str) -> Any:
 
 
 def _document_bytes(batch: pa.RecordBatch) -> tuple[Any, memoryview]:
-    """Where each document begins, and the last one ends, in the bytes of all."""
     column = batch.column("document")
     if column.null_count:
         raise ValueError("document is null")

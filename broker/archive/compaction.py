@@ -1,9 +1,10 @@
-"""Compaction: small files of one partition and hour become few large ones, in which a place stands
-once; and streams that are large in a shared partition get their own.
+"""Compaction: merge small files of one partition and hour, and split large streams off.
 
-A merge adds its files and removes those that they replace in one manifest, so it is whole or not
-there. Two compactors at once may both merge a file: then its places are there twice, as when two
-writers wrote them, until somebody merges them again.
+A merged file holds each place once. A stream that is large in a shared partition gets files of its
+own.
+
+One manifest adds the new files and removes the old ones, so a merge is atomic. Two concurrent
+compactors may merge the same file. Its places are then stored twice until the next merge.
 """
 
 from __future__ import annotations
@@ -30,22 +31,20 @@ _MIB: Final = 1 << 20
 
 @attrs.frozen
 class CompactionRules:
-    """What is merged, and how large it becomes."""
-
     target_bytes: int = 64 * _MIB
     target_rows: int = 1_000_000
-    """A file has at most about so much; one of half of either is not small any more."""
+    """A file has at most about this size. A file below half of both targets is small."""
     settled_ms: int = 600_000
-    """So long after its end an hour is settled: only a late neighbour writes to it."""
+    """Ms after its end at which an hour is settled. Only late replicas still write to it."""
     min_files_in_open_hour: int = 32
-    """In an hour that is not settled, so many small files are merged."""
+    """Number of small files that are merged in an hour that is not settled."""
     split_bytes: int = 16 * _MIB
-    """A stream of so many bytes in a file that others share gets files of its own."""
+    """A stream with more bytes in a file of a shared partition gets files of its own."""
 
 
 @attrs.frozen
 class Merge:
-    """Files of one partition and hour that become one, or few."""
+    """Files of one partition and hour that become one or a few."""
 
     partition: str
     hour: str
@@ -53,14 +52,11 @@ class Merge:
 
     @property
     def bytes(self) -> int:
-        """Of the files."""
         return sum(file.bytes for file in self.files)
 
 
 @attrs.define
 class CompactionResult:
-    """What compaction came to."""
-
     merges: int = 0
     files_before: int = 0
     files_after: int = 0
@@ -71,11 +67,12 @@ class CompactionResult:
     damaged: list[str] = attrs.field(factory=list)
     """Paths of files that were set aside."""
     passed_over: int = 0
-    """Merges of which a file was gone or damaged; the next run has the rest."""
+    """Merges skipped because a file was missing or damaged. The next run merges their other files.
+    """
 
 
 def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int) -> list[Merge]:
-    """What is to be merged; `now` is ms since 1970. Oldest hours first."""
+    """Return the merges that are due, oldest hours first. `now` is in ms since 1970."""
     groups: dict[tuple[str, str], list[ArchivedFile]] = defaultdict(list)
     for file in files:
         groups[file.hour, file.partition].append(file)
@@ -99,7 +96,7 @@ def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int)
 
 
 class Compaction:
-    """Merges of one archive, entered under the name of one writer."""
+    """Compaction of one archive, recorded in the manifests of one writer."""
 
     def __init__(
         self, archive: Archive, manifest_writer: ManifestWriter, rules: CompactionRules
@@ -110,7 +107,6 @@ class Compaction:
         self.result = CompactionResult()
 
     def plan(self) -> list[Merge]:
-        """What `archive_until_end` would merge now."""
         files = self._archive.state().files.values()
         return plan_merges(files, self._rules, self._archive.wall_clock())
 
@@ -119,7 +115,10 @@ class Compaction:
         progress: Callable[[int, int], object] = lambda done, of: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """Do all that is to be done now; `progress` is told bytes. `ArchiveUnavailable`."""
+        """Do all merges that are due. Raises `ArchiveUnavailable`.
+
+        `progress` receives merged and total bytes.
+        """
         with self._archive.open_reader_lease() as lease:
             merges = self.plan()
             of, done = sum(merge.bytes for merge in merges), 0
@@ -138,7 +137,7 @@ class Compaction:
         except DamagedFileError as damaged:
             self.result.passed_over += 1
             path = damaged.file.path
-            # What is missing and not listed any more somebody else has merged.
+            # Another compactor has merged a file that is missing and no longer listed.
             if not damaged.missing or path in self._archive.state().files:
                 self.result.damaged.append(path)
                 aside = SetAside(damaged.reason, self._archive.wall_clock())
@@ -155,7 +154,6 @@ class Compaction:
         self._count(merge, new_files)
 
     def _merged_files(self, merge: Merge) -> Iterator[EncodedFile]:
-        """The new files, sorted by place within each partition."""
         growing: dict[str, ParquetFileWriter] = {}
         own_partitions = self._large_streams(merge)
         for rows in merge_rows(merge.files, self._read):
@@ -171,7 +169,6 @@ class Compaction:
         return self._archive.read(file, checked=True)
 
     def _large_streams(self, merge: Merge) -> frozenset[str]:
-        """The streams of a shared partition that are to have files of their own."""
         if not merge.partition.endswith(SHARED_TOKEN):
             return frozenset()
         sizes: Counter[str] = Counter()
@@ -204,7 +201,6 @@ def _rows_by_stream(archive: Archive, file: ArchivedFile) -> Mapping[str, int]:
 def _split_by_stream(
     rows: pa.Table, partition: str, own_partitions: frozenset[str]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """The rows by the partition that they go to."""
     if not own_partitions:
         yield partition, rows
         return
@@ -224,7 +220,8 @@ def _is_small(file: ArchivedFile, rules: CompactionRules) -> bool:
 
 
 def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
-    """Without those that outweigh all smaller ones together: a byte is merged seldom, then."""
+    """Drop files that are larger than all smaller ones together. Thus each byte is merged
+    seldom."""
     rest = sorted(files, key=lambda file: file.bytes)
     total = sum(file.bytes for file in rest)
     while rest and rest[-1].bytes > total - rest[-1].bytes:
@@ -235,7 +232,7 @@ def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
 def _group_by_target_size(
     files: Sequence[ArchivedFile], rules: CompactionRules
 ) -> Iterator[tuple[ArchivedFile, ...]]:
-    """The files in groups that each fill one file; a group of one is left out."""
+    """Group files so that each group fills one file. Groups of one file are dropped."""
     group: list[ArchivedFile] = []
     size = rows = 0
     for file in sorted(files, key=lambda file: (min(file.spans), file.spans[min(file.spans)])):
@@ -252,7 +249,7 @@ def _group_by_target_size(
 
 
 def _has_large_stream(file: ArchivedFile, rules: CompactionRules) -> bool:
-    """Whether a file holds a stream that is large enough for certain: its average one is."""
+    """Return whether the file's average stream is large. Then at least one stream is."""
     if not file.partition.endswith(SHARED_TOKEN) or not file.streams:
         return False
     return file.bytes // len(file.streams) >= rules.split_bytes

@@ -1,4 +1,4 @@
-"""Texts of DTDs that manifests list and that are damaged or missing."""
+"""Search for DTD texts that manifests list and that are damaged or missing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from broker.errors import ArchiveCorrupt
 
 
 class DtdCheck:
-    """Looks for them. A text is read again only if a listing shows another object."""
+    """Check of all listed DTD texts. A sound text is read again only if its object changed."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._sound: dict[str, tuple[int, int]] = {}
-        """By path the bytes of a sound object, and when it was put."""
+        """(bytes, ms since 1970) of each sound object, by path."""
 
     def find_damaged(self) -> list[DtdText]:
-        """All that there are now. `ArchiveUnavailable`."""
+        """Return all damaged or missing texts. Raises `ArchiveUnavailable`."""
         everything = self._archive.state().manifest
         listed = {e.path: (e.bytes, e.modified) for e in self._archive.objects.list_objects(DTDS)}
         lost: list[DtdText] = []

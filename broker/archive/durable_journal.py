@@ -1,10 +1,11 @@
-"""Durable subscriptions that are kept in the archive, for nodes whose client comes from another.
+"""The journal of durable subscriptions, for nodes that take clients over.
 
-A journal like that of the manifests; a page's body is
-`{"changes": [[client, name, base64 of what is stored or null, rank]...]}`. A writer's newest change
-of a subscription is what it says of it. Of several writers the one of the highest rank is right.
-The rank of what is stored is the time; that of a removal is the rank of what it removes: so a node
-that lets go what moved to another one takes nothing away there.
+It has the form of the manifests' journal. The body of a page is `{"changes": [[client, name, base64
+of the stored bytes or null, rank]...]}`.
+
+A writer's newest change of a subscription replaces its earlier ones. Of several writers the highest
+rank wins. A stored subscription's rank is its time. A removal has the rank of what it removes, so a
+node that drops a moved subscription does not remove it at the new node.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from broker.errors import ArchiveCorrupt
 
 #: Client and name of a subscription.
 DurableKey: TypeAlias = tuple[str, str]
-#: (writer, stored bytes, when they were put in ms since 1970)
+#: (writer, stored bytes, ms since 1970)
 StoredDurable: TypeAlias = tuple[str, bytes, int]
-#: Client, name, and the stored bytes; None to remove it.
+#: Client, name and stored bytes; None removes the subscription.
 DurableChange: TypeAlias = tuple[str, str, bytes | None]
-#: What one writer says: stored bytes or None, and the rank.
+#: The entries of one writer: stored bytes or None, and the rank.
 RankedDurables: TypeAlias = dict[DurableKey, tuple[bytes | None, int]]
 
 
 class DurableJournal:
-    """What all writers say of durable subscriptions."""
+    """Reader of the durable subscriptions of all writers."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._journal = Journal(objects, DURABLES, _parse_body)
 
     def read_newest(self) -> Mapping[DurableKey, StoredDurable]:
-        """By client and name what is stored. `ArchiveUnavailable`."""
+        """Return each stored subscription, by client and name. Raises `ArchiveUnavailable`."""
         newest: dict[DurableKey, tuple[int, str, bytes | None]] = {}
         for writer, entries in self.read_by_writer().items():
             for key, (stored, rank) in entries.items():
@@ -50,16 +51,14 @@ class DurableJournal:
         }
 
     def read_by_writer(self) -> dict[str, RankedDurables]:
-        """What each writer says."""
         return {writer: _merge_pages(pages) for writer, pages in self._journal.read().items()}
 
     def is_damaged(self, writer: str) -> bool:
-        """Whether a page of a writer can not be read now."""
         self._journal.read()
         return self._journal.is_damaged(writer)
 
     def read_problems(self) -> dict[str, str]:
-        """Pages that can not be read, by path."""
+        """Return the reason for each unreadable page, by path."""
         found: dict[str, str] = {}
         for pages in self._journal.read().values():
             found |= pages.problems
@@ -67,8 +66,6 @@ class DurableJournal:
 
 
 class DurableJournalWriter:
-    """The durable subscriptions of one writer."""
-
     def __init__(self, objects: ObjectStore, writer: str, wall_clock: Callable[[], int]) -> None:
         self._reader = DurableJournal(objects)
         self._journal = JournalWriter(objects, DURABLES, writer)
@@ -77,7 +74,7 @@ class DurableJournalWriter:
         self._written: RankedDurables | None = None
 
     def put_changes(self, changes: Sequence[DurableChange]) -> None:
-        """Say these. `ArchiveUnavailable`: they may have been said all the same."""
+        """Write changes. If it raises `ArchiveUnavailable`, they may be stored all the same."""
         if self._written is None:
             self._written = self._reader.read_by_writer().get(self._writer, {})
         entries, now = self._written, self._wall_clock()
@@ -117,4 +114,4 @@ def _parse_body(body: dict[str, Any]) -> RankedDurables:
             for client, name, stored, rank in body["changes"]
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise ArchiveCorrupt(f"is no page of durable subscriptions: {error!r}") from None
+        raise ArchiveCorrupt(f"is not a page of durable subscriptions: {error!r}") from None

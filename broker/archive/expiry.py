@@ -1,8 +1,8 @@
-"""Expiry: retention, and deleting what nobody can be reading any more.
+"""Expiry: retention, and deletion of objects that no reader can use any more.
 
-A file is deleted when it was removed longer ago than the grace, and no reader's lease began before
-that. What no manifest lists is deleted when it is older than the grace: a flush that did not come
-to its manifest.
+A file is deleted when it was removed longer ago than the grace period and before every reader's
+lease began. An unlisted file older than the grace period is left from an aborted flush, and is
+deleted too.
 """
 
 from __future__ import annotations
@@ -25,45 +25,43 @@ from broker.archive.retention import DurableNeed, ExpiredHours, Retention, find_
 from broker.archive.unlisted_files import find_unlisted_files
 
 _HOUR: Final = 3_600_000
-#: Clocks of machines that share an archive differ by less (ms): a lease that seems to have begun
-#: so soon after a removal counts as older.
+#: Assumed bound (ms) on clock differences. A lease that began this soon after a removal counts as
+#: older.
 _MAX_CLOCK_SKEW_MS: Final = 60_000
-#: Paths that are deleted at once, between two looks at what is to be done.
+#: Paths deleted per call.
 _DELETE_BATCH: Final = 500
 
 
 @attrs.frozen
 class ExpiryRules:
-    """What goes, and how soon."""
-
     retention: Retention = Retention()
     grace_ms: int = _HOUR
-    """How long what was removed, or what nobody lists, stays."""
+    """Ms for which removed and unlisted files stay."""
     aside_ms: int = 7 * 24 * _HOUR
-    """How long the bytes of damaged files stay, for somebody to look at."""
+    """Ms for which the bytes of damaged files stay, for inspection."""
     temporary_writers_ms: int = 24 * _HOUR
-    """So long after its last word a writer that never comes back is read for the last time."""
+    """Ms of silence after which a temporary writer's manifests are absorbed."""
 
 
 @attrs.define
 class ExpiryResult:
-    """What expiry came to, or would."""
+    """Objects that one expiry removed and deleted, or would."""
 
     removed: list[str] = attrs.field(factory=list)
-    """Paths that retention took; they are deleted after the grace."""
+    """Paths that retention removed. They are deleted after the grace period."""
     removed_bytes: int = 0
     held: str = ""
-    """The hour that would go but for a durable subscription that needs it."""
+    """The hour that would expire if no durable subscription needed it."""
     deleted: list[str] = attrs.field(factory=list)
     deleted_bytes: int = 0
     orphans: int = 0
-    """Of what is deleted, files that no manifest lists."""
+    """Number of deleted files that no manifest lists."""
     kept_orphans: int = 0
-    """Those that stay because a manifest is damaged, which may be the one that lists them."""
+    """Number of unlisted files that stay, since a damaged manifest may list them."""
 
 
 class Expiry:
-    """Expiry of one archive, entered under the name of one writer."""
+    """Expiry of one archive, recorded in the manifests of one writer."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class Expiry:
         rules: ExpiryRules,
         needed: Sequence[DurableNeed] = (),
     ) -> None:
-        """`needed` is what durable subscriptions need."""
+        """`needed` is the unprocessed part of each durable subscription."""
         self._archive = archive
         self._manifest_writer = manifest_writer
         self._rules = rules
@@ -80,11 +78,11 @@ class Expiry:
         self._now = archive.wall_clock()
 
     def plan(self) -> ExpiryResult:
-        """What `archive_until_end` would do now."""
         return self._expire(really=False)
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> ExpiryResult:
-        """Do it; `progress` is told numbers of objects. `ArchiveUnavailable`."""
+        """Expire files. `progress` receives deleted and total objects. Raises
+        `ArchiveUnavailable`."""
         return self._expire(really=True, progress=progress)
 
     def _expire(
@@ -92,7 +90,8 @@ class Expiry:
     ) -> ExpiryResult:
         self._now = self._archive.wall_clock()
         objects = self._archive.objects
-        # In this order: what is put between is younger than the grace.
+        # The listing comes before the state: files that are put in between are younger than the
+        # grace.
         stored = objects.list_objects(EVENTS)
         leases = oldest_lease_start(objects, self._now)
         state = self._archive.state()
@@ -119,7 +118,8 @@ class Expiry:
         return expired
 
     def _relist_files(self, state: ArchiveState) -> ArchiveState:
-        """List again what only lost manifests listed. With all of it these are given up."""
+        """List the files of lost manifests again. If all are readable, give the lost manifests
+        up."""
         found = find_unlisted_files(self._archive.objects, state)
         said = found.manifest
         if not found.unreadable:
@@ -140,7 +140,6 @@ class Expiry:
     def _find_deletable_files(
         self, state: ArchiveState, stored: list[StoredObject], leases: int, expired: ExpiryResult
     ) -> list[StoredObject]:
-        """The files of events that can be deleted now."""
         everything = state.manifest
         deletable: list[StoredObject] = []
         for each in stored:
@@ -160,7 +159,6 @@ class Expiry:
         return deletable
 
     def _find_deletable_pages(self, state: ArchiveState) -> list[StoredObject]:
-        """Pages of journals that nobody reads any more, and leases that ended."""
         objects = self._archive.objects
         deletable: set[str] = set(abandoned_leases(objects, self._now))
         for folder in (MANIFESTS, DURABLES):
@@ -188,7 +186,6 @@ class Expiry:
         deletable: list[StoredObject],
         progress: Callable[[int, int], object],
     ) -> None:
-        """Say what is removed and what is gone, and delete."""
         for start in range(0, len(deletable), _DELETE_BATCH):
             self._archive.objects.delete([e.path for e in deletable[start : start + _DELETE_BATCH]])
             progress(min(start + _DELETE_BATCH, len(deletable)), len(deletable))
@@ -205,7 +202,8 @@ class Expiry:
             self._manifest_writer.write(said)
 
     def _absorb_temporary_writers(self, state: ArchiveState, said: Manifest) -> None:
-        """Repeat what guests said long ago, so that their pages can go when that is known."""
+        """Copy the manifests of silent temporary writers into `manifest`. Their pages can be
+        deleted later."""
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():

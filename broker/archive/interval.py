@@ -1,7 +1,7 @@
 """Sets of places of one origin, as intervals of marks `(after, upto]`.
 
-Offsets go on through epochs, so intervals that meet are one; a place in a later epoch that was not
-used is no hole.
+Offsets continue through epochs, so adjacent intervals join. An unused place in a later epoch is not
+a missing range.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import TypeAlias
 
 from broker.event.place import Mark
 
-#: What lies behind `after`, up to and with `upto`.
+#: Places after the first mark, up to and including the second.
 Interval: TypeAlias = tuple[Mark, Mark]
-#: In order, apart from each other, none of them empty.
+#: Sorted, disjoint, not empty.
 Intervals: TypeAlias = tuple[Interval, ...]
 
 
 def union(intervals: Iterable[Interval]) -> Intervals:
-    """The union of any intervals."""
     found: list[Interval] = []
     for after, upto in sorted(intervals):
         if upto <= after:
@@ -32,7 +31,6 @@ def union(intervals: Iterable[Interval]) -> Intervals:
 
 
 def difference(intervals: Iterable[Interval], taken: Iterable[Interval]) -> Intervals:
-    """What is in `intervals` and not in `taken`."""
     left = list(union(intervals))
     for start, end in union(taken):
         rest: list[Interval] = []
@@ -44,13 +42,13 @@ def difference(intervals: Iterable[Interval], taken: Iterable[Interval]) -> Inte
 
 
 def intersection(intervals: Iterable[Interval], others: Iterable[Interval]) -> Intervals:
-    """What is in both."""
     first = union(intervals)
     return difference(first, difference(first, others))
 
 
 def contiguous_end(intervals: Intervals, after: Mark) -> Mark:
-    """How far `intervals` go on from `after` without a hole; `after` itself if not at all."""
+    """Return the end of the interval that contains the place after `after`; `after` if none
+    does."""
     for start, end in intervals:
         if start <= after < end:
             return end
@@ -58,10 +56,10 @@ def contiguous_end(intervals: Intervals, after: Mark) -> Mark:
 
 
 def branch_starts(intervals: Sequence[Interval]) -> tuple[Mark, ...]:
-    """The marks behind which they go on as another branch: before the end of the one before."""
+    """Return the marks at which the intervals begin another branch: before the previous one's
+    end."""
     return tuple(after for (_, end), (after, _) in pairwise(intervals) if after[1] < end[1])
 
 
 def has_branches(intervals: Sequence[Interval]) -> bool:
-    """Whether they are of several branches."""
     return bool(branch_starts(intervals))

@@ -1,8 +1,8 @@
-"""A folder of numbered objects of one writer: said once, never changed, repeated by snapshots.
+"""Journals: folders of numbered, immutable pages, one folder for each writer.
 
-`<folder>/<writer>/<number, 12 digits>.json` holds one line of JSON:
-`{"number": n, "snapshot": whether it repeats all before it, "body": {...}, "sha256": "..."}`, where
-the hash is that of `[number, snapshot, body]` as JSON without spaces and with sorted keys.
+`<folder>/<writer>/<number, 12 digits>.json` holds one line of JSON: `{"number": n, "snapshot": true
+if it repeats all pages before it, "body": {...}, "sha256": "..."}`. The hash is that of `[number,
+snapshot, body]` as JSON without spaces and with sorted keys.
 """
 
 from __future__ import annotations
@@ -20,35 +20,32 @@ from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
 _NAME: Final = re.compile(r"([^/]+)/([0-9]{12})\.json")
-#: What is wrong with a page that is not there.
+#: The problem of a missing page.
 MISSING: Final = "is missing"
 
 
 @attrs.frozen
 class Page:
-    """One object of a journal."""
-
     number: int
     snapshot: bool
     body: Any
-    """A dictionary of JSON; when a journal was read, what its reader makes of that."""
+    """A JSON object; after reading, the result of the journal's `parse`."""
 
     def encode(self) -> bytes:
-        """Its bytes."""
         content = {"number": self.number, "snapshot": self.snapshot, "body": self.body}
         return (_json({**content, "sha256": self._hash()}) + "\n").encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Page:
-        """What `encode_node_message` wrote; `ArchiveCorrupt` if it is not that."""
+        """Decode a page. Raises `ArchiveCorrupt` if it is invalid."""
         try:
             content = json.loads(data)
             page = cls(content["number"], content["snapshot"], content["body"])
             sound = page._hash() == content["sha256"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ArchiveCorrupt(f"is no page of a journal: {error!r}") from None
+            raise ArchiveCorrupt(f"is not a page of a journal: {error!r}") from None
         if not sound or not isinstance(page.body, dict):
-            raise ArchiveCorrupt("is not what its hash says")
+            raise ArchiveCorrupt("does not match its hash")
         return page
 
     def _hash(self) -> str:
@@ -57,52 +54,50 @@ class Page:
 
 
 def page_path(folder: str, writer: str, number: int) -> str:
-    """Where a page lies."""
     return f"{folder}/{writer}/{number:012}.json"
 
 
 @attrs.frozen
 class WriterPages:
-    """The pages of a writer that matter: the newest snapshot that can be read, and all after it."""
+    """A writer's newest readable snapshot and all pages after it."""
 
     pages: tuple[Page, ...]
     newest: int
-    """The highest number that was used, whether or not that page can be read; 0 if none was."""
+    """The highest number in use, readable or not; 0 if there is none."""
     problems: Mapping[str, str]
-    """What is wrong, by path: a page is damaged, or missing."""
+    """The reason for each damaged or missing page, by path."""
 
 
-#: What a listing shows of a page: its bytes, and when it was put, in ms.
+#: (bytes, ms since 1970) of a page, as listed.
 _ObjectVersion: TypeAlias = tuple[int, int]
 
 
 class Journal:
-    """The journals of all writers in a folder. A page is read again only if its object changed."""
+    """Reader of all journals in a folder. A page is read again only if its object changed."""
 
     def __init__(
         self, objects: ObjectStore, folder: str, parse: Callable[[dict[str, Any]], Any] = dict
     ) -> None:
-        """`parse` makes of a page's body what is wanted; `ArchiveCorrupt` if that is not in it."""
+        """`parse` converts the body of a page, or raises `ArchiveCorrupt`."""
         self._objects = objects
         self._folder = folder
         self._parse = parse
         self._known: dict[str, WriterPages] = {}
         self._listed: dict[str, dict[int, _ObjectVersion]] = {}
         self._cache: dict[str, dict[int, tuple[_ObjectVersion, Page | str]]] = {}
-        """By writer and number what was read: a page, or what is wrong with it."""
+        """By writer and number: the page, or the reason why it is unreadable."""
         self._expected: dict[str, int] = {}
 
     def expect_page(self, writer: str, number: int) -> None:
-        """This process has put the writer's page of this number: without it the rest is damaged."""
         self._expected[writer] = number
 
     def read(self) -> Mapping[str, WriterPages]:
-        """By writer what there is now. An entry that is the same object as before is unchanged.
+        """Return the pages of each writer; unchanged entries are the same objects.
 
         Raises `ArchiveUnavailable`.
         """
         listed = self._list_pages()
-        # A snapshot may take the place of pages while they are read: then they are listed anew.
+        # A snapshot may replace pages during reading. Then they are listed again.
         for last_try in (False, True):
             try:
                 found = {w: self._read_writer(w, each, last_try) for w, each in listed.items()}
@@ -114,15 +109,15 @@ class Journal:
         return found
 
     def is_damaged(self, writer: str) -> bool:
-        """Whether a page of the writer could not be read when `decode_interest` was called last."""
+        """Return whether a page of the writer was unreadable at the last `read`."""
         return writer in self._known and bool(self._known[writer].problems)
 
     def writers(self) -> list[str]:
-        """Whose pages there were when `decode_interest` was called last."""
+        """Return the writers found by the last `read`."""
         return sorted(self._known)
 
     def list_page_numbers(self, writer: str) -> list[int]:
-        """The numbers of all pages of a writer that lie there, rising."""
+        """Return the numbers of all stored pages of a writer, ascending."""
         return sorted(self._list_pages(writer).get(writer, ()))
 
     def _list_pages(self, writer: str = "") -> dict[str, dict[int, _ObjectVersion]]:
@@ -147,7 +142,7 @@ class Journal:
         for number in sorted(listed, reverse=True):
             cached = before.get(number)
             if cached is None or cached[0] != listed[number]:
-                # An object may have been deleted or cut since, or put again by a later process.
+                # An object may have been deleted or truncated, or written again by a later process.
                 cached = (listed[number], self._read_page(writer, number, last_try))
             cache[number] = cached
             _, page = cached
@@ -159,13 +154,12 @@ class Journal:
                 break
         pages.reverse()
         self._cache[writer] = cache
-        # This process may have seen pages behind the newest one that is there now.
+        # This process may have read pages after the newest stored one.
         problems |= self._missing_pages(writer, pages, listed, newest)
         found = WriterPages(tuple(pages), newest, problems)
         return known if found == known and known is not None else found
 
     def _read_page(self, writer: str, number: int, last_try: bool) -> Page | str:
-        """Read a page, or say what is wrong with it."""
         try:
             page = Page.decode(self._objects.get(page_path(self._folder, writer, number)))
             if page.number != number:
@@ -181,7 +175,6 @@ class Journal:
     def _missing_pages(
         self, writer: str, pages: list[Page], listed: Iterable[int], newest: int
     ) -> dict[str, str]:
-        """Numbers that were passed over since the snapshot, or since the beginning."""
         present = set(listed)
         first = pages[0].number if pages and pages[0].snapshot else 1
         lost: Iterator[int] = (n for n in range(first, newest + 1) if n not in present)

@@ -1,4 +1,4 @@
-"""Writing a journal: the next number, and a snapshot now and then."""
+"""Writing a journal: numbered pages, and snapshots."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from broker.archive.layout import check_writer_name
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveUnavailable
 
-#: Pages between snapshots, at least: what somebody reads who opens the archive is about so much.
+#: Minimum pages between snapshots. A process that opens the archive reads about this many.
 SNAPSHOT_EVERY: Final = 64
-#: A large snapshot waits until the pages since the last one are a half of it, so that snapshots
-#: take no more room than twice what they repeat; but not for more pages than this.
+#: Maximum pages between snapshots. Below it, a snapshot waits until the pages since the last one
+#: have half its size. So snapshots take at most twice the space of what they repeat.
 _MAX_PAGES: Final = 1024
 
 
@@ -37,10 +37,11 @@ class JournalWriter:
         *,
         repeat: bool = False,
     ) -> None:
-        """Say this. `ArchiveUnavailable`: it may have been said all the same.
+        """Write a page, and a snapshot if one is due.
 
-        `snapshot` gives the body that repeats everything, if it is time for that, or with
-        `repeat`; None if there should be none now. It is not an error if that one can not be put.
+        If it raises `ArchiveUnavailable`, the page may be stored all the same. `snapshot` returns
+        the snapshot's body, or None if none is possible now. `repeat` requests a snapshot. Failure
+        to write the snapshot is not an error.
         """
         self._bytes_since_snapshot += self._write_page(body, False)
         self._pages_since_snapshot += 1
@@ -50,7 +51,7 @@ class JournalWriter:
                 if repeated is not None:
                     self.put_snapshot(repeated)
             except ArchiveUnavailable:
-                # Said is said; it is tried again at the next one.
+                # The page is stored. The next page tries the snapshot again.
                 return
 
     def skip_numbers_upto(self, number: int) -> None:
@@ -59,11 +60,11 @@ class JournalWriter:
 
     @property
     def last_number(self) -> int:
-        """The number of the page that was put last; 0 if that is not known."""
+        """Number of the last page; 0 if unknown."""
         return self._last_number or 0
 
     def put_snapshot(self, body: dict[str, Any]) -> None:
-        """Repeat everything. `ArchiveUnavailable`."""
+        """Write a page that repeats all earlier ones. Raises `ArchiveUnavailable`."""
         self._snapshot_bytes = self._write_page(body, True)
         self._pages_since_snapshot = self._bytes_since_snapshot = 0
 
@@ -75,7 +76,6 @@ class JournalWriter:
         return enough or self._pages_since_snapshot >= _MAX_PAGES
 
     def _write_page(self, body: dict[str, Any], snapshot: bool) -> int:
-        """Put a page; its bytes."""
         last, self._last_number = (
             self._find_last_number() if self._last_number is None else self._last_number,
             None,
@@ -84,12 +84,12 @@ class JournalWriter:
         path = page_path(self._folder, self.writer, page.number)
         data = page.encode()
         self._objects.put_new(path, data)
-        # Forgotten until here: after an error only a look shows which number is free.
+        # Set only after success: after an error only a listing shows the next free number.
         self._last_number = page.number
         return len(data)
 
     def _find_last_number(self) -> int:
         numbers = Journal(self._objects, self._folder).list_page_numbers(self.writer)
-        # A writer that comes back makes a snapshot soon if many pages lie there.
+        # A writer that starts with many stored pages makes a snapshot soon.
         self._pages_since_snapshot = max(self._pages_since_snapshot, len(numbers))
         return max((*numbers, self._min_number))

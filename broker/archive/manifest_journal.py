@@ -1,4 +1,4 @@
-"""The manifests of an archive: those of all writers read, those of one written."""
+"""Reading the manifests of all writers, and writing those of one."""
 
 from __future__ import annotations
 
@@ -13,31 +13,28 @@ from broker.archive.object_store import ObjectStore
 
 
 class ManifestJournal:
-    """What all writers say, as it becomes known."""
-
     def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
         self._journal = Journal(objects, MANIFESTS, Manifest.from_json)
         self._state_builder = StateBuilder()
 
     def read_state(self) -> ArchiveState:
-        """What there is now; the same object as before when nothing is new."""
+        """Return the current state; the same object as before if nothing changed."""
         return self._state_builder.build_state(self._journal.read())
 
     def manifest_of(self, writer: str) -> Manifest:
-        """What one writer has said, as of the last `state`."""
+        """Return the merged manifests of one writer, as of the last `read_state`."""
         return self._state_builder.manifest_of(writer)
 
     def is_damaged(self, writer: str) -> bool:
-        """Whether a part of what it has said can not be read, as of the last `state`."""
+        """Return whether a manifest of the writer was unreadable at the last `read_state`."""
         return self._journal.is_damaged(writer)
 
     def expect_page(self, writer: str, number: int) -> None:
-        """See `Journal.expect_page`."""
         self._journal.expect_page(writer, number)
 
     def writers(self) -> list[str]:
-        """All that have said something, as of the last `state`."""
+        """Return all writers found by the last `read_state`."""
         return self._journal.writers()
 
 
@@ -47,17 +44,18 @@ class ManifestWriter:
     def __init__(
         self, manifests: ManifestJournal, writer: str, wall_clock: Callable[[], int]
     ) -> None:
-        """`wall_clock` gives ms since 1970. `BadName` for a name that can be no folder."""
+        """`wall_clock` returns ms since 1970. Raises `BadName` if the name cannot be a folder."""
         self._manifests = manifests
         self._journal = JournalWriter(manifests.objects, MANIFESTS, writer)
         self._wall_clock = wall_clock
         self.writer = writer
         self._last_read: Manifest | None = None
         self._written: Manifest | None = None
-        """What this writer said, as of when all of it could be read last, and since."""
+        """The manifests of this writer when all were last readable, and those written since."""
 
     def write(self, manifest: Manifest) -> None:
-        """Say this, with the time. `ArchiveUnavailable`: it may have been said all the same."""
+        """Write a manifest with the current time. If it raises `ArchiveUnavailable`, it may be
+        stored all the same."""
         manifest.at = self._wall_clock()
         if not self._journal.last_number:
             everything = self._manifests.read_state().manifest
@@ -68,8 +66,11 @@ class ManifestWriter:
             self._written.merge(manifest)
 
     def repair(self, state: ArchiveState) -> bool:
-        """Say again what this writer said, if a part of it was lost since this process could read
-        it; return whether it did. `state` was read just now. `ArchiveUnavailable`."""
+        """Write a snapshot if a manifest was lost since this process read it; return whether it
+        did.
+
+        `state` is the current state. Raises `ArchiveUnavailable`.
+        """
         own = self._manifests.manifest_of(self.writer)
         if not self._manifests.is_damaged(self.writer):
             if own is not self._last_read:
@@ -90,18 +91,19 @@ class ManifestWriter:
         return True
 
     def _set_aside_missing_files(self, snapshot: Manifest) -> None:
-        """Whatever took manifests may have taken files: an archive was set back to an older copy.
-        These are to be written again."""
+        """Set aside listed files that are missing, so that they are written again.
+
+        An archive that was reset to an older copy lost files together with manifests.
+        """
         present = {each.path for each in self._manifests.objects.list_objects(EVENTS)}
-        reason = SetAside("it is listed and not there", self._wall_clock())
+        reason = SetAside("it is listed but missing", self._wall_clock())
         for path in snapshot.adds.keys() - present - snapshot.removes.keys():
             snapshot.aside.setdefault(path, reason)
 
     def _snapshot_body(self) -> dict[str, object] | None:
-        """All that this writer has said and that is of use still.
+        """Return the snapshot of this writer; None while a page is unreadable and not given up.
 
-        None while a part can not be read and was not given up: behind a snapshot that part would
-        be forgotten, and what only it lists would be taken for what nobody lists.
+        A snapshot would hide that page, and the files that only it lists would count as unlisted.
         """
         state = self._manifests.read_state()
         if any(path.startswith(f"{MANIFESTS}/{self.writer}/") for path in state.problems):

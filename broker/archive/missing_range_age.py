@@ -1,4 +1,4 @@
-"""Ranges that the archive lacks, since when: archivers write them again within seconds."""
+"""Times at which this process first saw each missing range of the archive."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from broker.archive.interval import Interval
 
 
 class MissingRangeAges:
-    """Remembers for one process when it saw each missing range first.
+    """First sight of each missing range, for one process.
 
-    A manifest that is deleted leaves a hole in what is covered. Nothing in the archive says since
-    when, so a reader would wait each time for a range that nobody has any more.
+    Archivers write a missing range again within seconds. A deleted manifest leaves a missing range,
+    and the archive does not record since when. Without these times, readers would always wait for
+    ranges that no node has any more.
     """
 
     def __init__(self) -> None:
@@ -18,8 +19,10 @@ class MissingRangeAges:
         self._first_seen: dict[tuple[str, Interval], int] = {}
 
     def healing_origins(self, state: ArchiveState, now: int) -> frozenset[str]:
-        """Origins of which something was damaged or missing a moment ago. `now` is in ms since
-        1970."""
+        """Return the origins with places damaged or missing since less than `HEALING_MS`.
+
+        `now` is in ms since 1970.
+        """
         if state is not self._state:
             self._state = state
             current = (

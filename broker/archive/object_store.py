@@ -1,7 +1,7 @@
-"""Where the archive's objects lie: whole and durable once they are put, and never changed.
+"""The archive's objects: put atomically and durably, never changed.
 
-On a local file system an object is written beside its place, synced, renamed, and its folder
-synced; elsewhere it is one upload, which object stores show when it is complete.
+On a local file system, an object is written to a temporary file, synced and renamed, and its folder
+is synced. Elsewhere it is one upload, which object stores show when it is complete.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ import pyarrow.fs
 from broker.archive.disk import Disk
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable, ConfigurationError
 
-#: Under the root, what is being written. Nothing in it counts.
+#: Folder of objects that are being written. Readers ignore it.
 INCOMING: Final = "incoming"
 _READ: Final = "read"
-#: How often a folder is made that another process takes away as it is empty.
+#: Attempts to create a folder that another process removes because it is empty.
 _MAX_ATTEMPTS: Final = 5
-#: Stores that show an object when all of it is there, and that have no folders.
+#: Stores that show only complete objects, and that have no folders.
 _ATOMIC_STORES: Final = {"s3", "gcs", "abfs"}
 
 
 @attrs.frozen
 class StoredObject:
-    """An object that lies there."""
-
     path: str
     bytes: int
     modified: int
-    """When it was put, ms since 1970 by the store's clock."""
+    """Time of the put by the store's clock, ms since 1970."""
 
 
 class ObjectStore(Protocol):
-    """Paths are relative, with `/`. All methods block, and raise `ArchiveUnavailable`."""
+    """A store of objects. Paths are relative, with `/`. All methods block and raise
+    `ArchiveUnavailable`."""
 
     uri: str
-    """Of the root, in a form that Spark reads too."""
+    """URI of the root, in a form that Spark reads too."""
     access_uri: str
-    """The URI with which another process comes to the same objects."""
+    """URI with which another process opens the same store."""
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
-        """Put (path, buffer) objects: each one is whole or not there. All are durable at the end;
-        of an error nothing is known."""
+        """Put (path, buffer) objects durably, each atomically. After an error, any of them may
+        exist."""
 
     def put_new(self, path: str, data: bytes) -> None:
-        """Put one; `ArchiveUnavailable` if it is there already, as far as the store can tell."""
+        """Put one object. Raises `ArchiveUnavailable` if it exists, as far as the store can
+        tell."""
 
     def get(self, path: str) -> bytes:
-        """All bytes of an object. `ArchiveObjectMissing` if it is not there."""
+        """Return all bytes of an object. Raises `ArchiveObjectMissing`."""
 
     def open(self, path: str) -> pa.NativeFile:
-        """An object to read parts of. `ArchiveObjectMissing` if it is not there."""
+        """Open an object for random access. Raises `ArchiveObjectMissing`."""
 
     def list_objects(self, folder: str) -> list[StoredObject]:
-        """All objects below a folder, unsorted; none if there is no such folder."""
+        """Return all objects below a folder, unsorted; none if there is no such folder."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove objects; those that are not there are passed over."""
+        """Delete objects; missing ones are ignored."""
 
 
 def open_object_store(uri: str, disk: Disk | None = None) -> ObjectStore:
-    """The objects under a URI or a path of this machine.
+    """Open the store at a URI or local path.
 
-    `ConfigurationError` for what is neither, `ArchiveUnavailable` if it can not be reached.
+    Raises `ConfigurationError` for an invalid URI, and `ArchiveUnavailable` if it is unreachable.
     """
     if not uri:
         raise ConfigurationError("the archive's URI is empty")
@@ -84,22 +84,19 @@ def open_object_store(uri: str, disk: Disk | None = None) -> ObjectStore:
     try:
         system, root = pa.fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ConfigurationError(f"{uri!r} is no URI of an archive: {error}") from None
+        raise ConfigurationError(f"{uri!r} is not a valid archive URI: {error}") from None
     except OSError as error:
-        raise ArchiveUnavailable(f"{uri} can not be reached: {error}") from None
+        raise ArchiveUnavailable(f"{uri} cannot be reached: {error}") from None
     return RemoteObjectStore(system, root, uri)
 
 
 class LocalObjectStore:
-    """Objects in a folder of this machine."""
-
     def __init__(self, root: Path, disk: Disk) -> None:
         self._root = root.absolute()
         self._disk = disk
         self.uri = self.access_uri = self._root.as_uri()
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
-        """See `ObjectStore`."""
         written: list[tuple[Path, Path]] = []
         with _translate_errors("written"):
             try:
@@ -114,7 +111,6 @@ class LocalObjectStore:
                 raise
 
     def put_new(self, path: str, data: bytes) -> None:
-        """See `ObjectStore`."""
         new = self._root / path
         with _translate_errors("written"):
             temporary = self._write_temporary(data)
@@ -126,17 +122,14 @@ class LocalObjectStore:
             self._disk.sync_folder(new.parent)
 
     def get(self, path: str) -> bytes:
-        """See `ObjectStore`."""
         with _translate_errors(_READ):
             return self._disk.read(self._root / path)
 
     def open(self, path: str) -> pa.NativeFile:
-        """See `ObjectStore`."""
         with _translate_errors(_READ):
             return self._disk.open(self._root / path)
 
     def list_objects(self, folder: str) -> list[StoredObject]:
-        """See `ObjectStore`."""
         with _translate_errors("listed"):
             within = f"{folder}/" if folder else ""
             return [
@@ -145,7 +138,6 @@ class LocalObjectStore:
             ]
 
     def delete(self, paths: Sequence[str]) -> None:
-        """See `ObjectStore`. Folders that are left empty go, too."""
         with _translate_errors("deleted"):
             for path in paths:
                 self._disk.remove(self._root / path)
@@ -171,18 +163,18 @@ class LocalObjectStore:
             try:
                 return rename(temporary, new)
             except FileNotFoundError:
-                # Whoever deletes objects removes folders that it finds empty.
+                # A process that deletes objects removes folders that it finds empty.
                 continue
-        raise FileNotFoundError(errno.ENOENT, "the folder goes as fast as it is made", new)
+        raise FileNotFoundError(errno.ENOENT, "another process removes the folder repeatedly", new)
 
     def _discard(self, temporaries: Iterable[Path]) -> None:
-        """On a full disk the room of what was not finished is what others need most."""
+        """Remove temporary files: on a full disk other writers need their space."""
         for temporary in temporaries:
             with suppress(OSError):
                 self._disk.remove(temporary)
 
     def _make_folders(self, folder: Path) -> None:
-        """A folder with all above it, each of them durable before there is anything in it."""
+        """Create a folder and its parents. Each is durable before anything is created in it."""
         missing: list[Path] = []
         while not self._disk.is_folder(folder):
             missing.append(folder)
@@ -201,43 +193,39 @@ class LocalObjectStore:
 
 
 class RemoteObjectStore:
-    """Objects in any file system that pyarrow knows."""
+    """Objects in any file system that pyarrow supports."""
 
     def __init__(self, system: pa.fs.FileSystem, root: str, uri: str) -> None:
         self._system = system
         self._root = root.rstrip("/")
         self._puts_atomically = system.type_name in _ATOMIC_STORES
-        # Behind a question mark stands how to get there, which is pyarrow's and not Spark's.
+        # The query holds connection options of pyarrow, which Spark does not know.
         self.uri = uri.partition("?")[0].rstrip("/")
         self.access_uri = uri
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
-        """See `ObjectStore`."""
         with _translate_errors("written"):
             for path, data in objects:
                 self._put(path, data)
 
     def put_new(self, path: str, data: bytes) -> None:
-        """See `ObjectStore`. Two that put at the same moment are not told apart."""
+        """See `ObjectStore`. Two concurrent puts are not detected."""
         with _translate_errors("written"):
             found = self._system.get_file_info(self._full_path(path))
             if found.type != pa.fs.FileType.NotFound:
-                raise FileExistsError(f"{path} is there already")
+                raise FileExistsError(f"{path} exists already")
             self._put(path, data)
 
     def get(self, path: str) -> bytes:
-        """See `ObjectStore`."""
         with _translate_errors(_READ), self._system.open_input_file(self._full_path(path)) as file:
             data: bytes = file.read()
             return data
 
     def open(self, path: str) -> pa.NativeFile:
-        """See `ObjectStore`."""
         with _translate_errors(_READ):
             return self._system.open_input_file(self._full_path(path))
 
     def list_objects(self, folder: str) -> list[StoredObject]:
-        """See `ObjectStore`."""
         selector = pa.fs.FileSelector(self._full_path(folder), allow_not_found=True, recursive=True)
         with _translate_errors("listed"):
             return [
@@ -249,14 +237,13 @@ class RemoteObjectStore:
             ]
 
     def delete(self, paths: Sequence[str]) -> None:
-        """See `ObjectStore`."""
         for path in paths:
             try:
                 self._system.delete_file(self._full_path(path))
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise ArchiveUnavailable(f"the archive can not be deleted from: {error}") from None
+                raise ArchiveUnavailable(f"cannot delete from the archive: {error}") from None
 
     def _put(self, path: str, data: Any) -> None:
         place = self._full_path(path)
@@ -284,4 +271,4 @@ def _translate_errors(done: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and done == _READ:
             raise ArchiveObjectMissing(f"the archive has no such object: {error}") from None
-        raise ArchiveUnavailable(f"the archive can not be {done}: {error}") from None
+        raise ArchiveUnavailable(f"the archive cannot be {done}: {error}") from None

@@ -1,4 +1,4 @@
-"""Leases of readers: what was there when one began is not deleted while it lasts.
+"""Leases of readers: objects that existed when a lease began are not deleted while it lasts.
 
 `readers/<token>.json` holds `{"began": ms, "until": ms}`.
 """
@@ -15,17 +15,17 @@ from broker.archive.layout import READERS
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
-#: How long (ms) a lease lasts that its reader does not refresh.
+#: Duration (ms) of a lease that is not renewed.
 LEASE_MS: Final = 600_000
-#: A refresh writes when so much of that has passed.
+#: Ms after which a renewal writes again.
 _RENEW_MS: Final = LEASE_MS // 4
 
 
 class ReaderLease:
-    """The lease of one reader, from the beginning to the end of a `with` block."""
+    """The lease of one reader, for the duration of a `with` block."""
 
     def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int]) -> None:
-        """`wall_clock` gives ms since 1970."""
+        """`wall_clock` returns ms since 1970."""
         self._objects = objects
         self._wall_clock = wall_clock
         self._path = f"{READERS}/{secrets.token_hex(8)}.json"
@@ -46,7 +46,7 @@ class ReaderLease:
         self._objects.delete([self._path])
 
     def renew(self) -> None:
-        """Hold it on; cheap when that was done a moment ago. `ArchiveUnavailable`."""
+        """Renew the lease. Cheap if called often. Raises `ArchiveUnavailable`."""
         now = self._wall_clock()
         if now - self._written >= _RENEW_MS:
             content = {"began": self.began, "until": now + LEASE_MS}
@@ -55,9 +55,9 @@ class ReaderLease:
 
 
 def oldest_lease_start(objects: ObjectStore, now: int) -> int:
-    """When the oldest reader began that is still there; `now` if there is none. Ms since 1970.
+    """Return the start of the oldest lease in force, in ms since 1970; `now` if there is none.
 
-    A lease that can not be read is one that began before everything.
+    An unreadable lease counts as older than everything.
     """
     oldest = now
     for each in objects.list_objects(READERS):
@@ -74,7 +74,7 @@ def oldest_lease_start(objects: ObjectStore, now: int) -> int:
 
 
 def abandoned_leases(objects: ObjectStore, now: int) -> list[str]:
-    """The paths of leases whose readers went without a word: a whole lease's time ago."""
+    """Return the paths of leases that ended at least a lease's duration ago."""
     return [
         each.path for each in objects.list_objects(READERS) if each.modified + 2 * LEASE_MS < now
     ]

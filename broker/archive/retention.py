@@ -1,6 +1,7 @@
-"""What is too old: whole hours, oldest first, and none that somebody still needs.
+"""Retention: whole hours expire, oldest first, up to the first hour that is still needed.
 
-An hour goes with all its files, so that what is left of an origin is all of it behind one mark.
+An hour expires with all its files. So the remaining places of an origin are all those after one
+mark.
 """
 
 from __future__ import annotations
@@ -22,27 +23,26 @@ _DAY: Final = 86_400_000
 
 @attrs.frozen
 class Retention:
-    """How much is kept. 0: there is no such bound."""
+    """Limits of the archive. 0 means no limit."""
 
     age_ms: int = 0
-    """Hours whose newest event is older go."""
+    """Hours whose newest event is older expire."""
     max_bytes: int = 0
-    """The oldest hours go until the files together have no more."""
+    """The oldest hours expire until all files together are within this size."""
     max_events: int = 0
-    """The same for their events."""
+    """The same for the number of events."""
     hard_age_ms: int = 90 * _DAY
-    """What is older goes, whoever still needs it. 0: nothing does."""
+    """Older hours expire even if a durable subscription needs them. 0 means never."""
 
 
 @attrs.frozen
 class DurableNeed:
-    """What a durable subscription has not processed yet."""
+    """The unprocessed part of a durable subscription."""
 
     pattern: StreamPattern
     position: Position
 
     def may_need(self, file: ArchivedFile) -> bool:
-        """Whether there may be something for it in a file."""
         if file.streams is not None:
             wanted = any(map(self.pattern.matches, file.streams))
         else:
@@ -53,15 +53,13 @@ class DurableNeed:
 
 @attrs.frozen
 class ExpiredHours:
-    """What retention takes."""
-
     files: tuple[ArchivedFile, ...]
     held_hour: str
-    """The hour at which it stopped because somebody needs that; "" if it did not."""
+    """The hour that is kept for a durable subscription; "" if there is none."""
 
     @property
     def forgotten_ranges(self) -> list[Range]:
-        """The places that are not covered any more: of each origin all up to the last."""
+        """The places that are no longer covered: all up to the last one, by origin."""
         last: dict[str, Mark] = {}
         for file in self.files:
             for origin, (_, mark) in file.spans.items():
@@ -72,7 +70,8 @@ class ExpiredHours:
 def find_expired_hours(
     files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[DurableNeed], now: int
 ) -> ExpiredHours:
-    """What goes now; `now` is ms since 1970. `files` are those set aside, too."""
+    """Return the files that expire now. `files` includes those set aside; `now` is in ms since
+    1970."""
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)

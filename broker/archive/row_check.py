@@ -1,4 +1,4 @@
-"""Checks of the rows of a file: their order, their documents, and where the file lies."""
+"""Checks of a file's rows: their order, documents, partition and hour."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from broker.errors import ArchiveCorrupt
 
 
 def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
-    """What is to be known of the rows of a file, at least one; `ArchiveCorrupt` unless its places
-    rise and its documents are what their hashes say."""
+    """Check and summarise the rows of a file.
+
+    Raises `ArchiveCorrupt` if there are none, their places do not ascend, or a document does not
+    match its digest.
+    """
     parts: list[RowSummary] = []
     last_row: pa.Table | None = None
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         joined = rows if last_row is None else pa.concat_tables([last_row, rows])
         if not is_strictly_ordered(joined.unify_dictionaries()):
-            raise ArchiveCorrupt("its places do not rise")
+            raise ArchiveCorrupt("its places do not ascend")
         last_row = rows.slice(rows.num_rows - 1)
         _check_documents(batch)
         parts.append(RowSummary.from_rows(rows))
@@ -33,15 +36,15 @@ def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
 
 
 def check_partition_and_hour(file: ArchivedFile, parts: Sequence[RowSummary]) -> None:
-    """`ArchiveCorrupt` unless its events belong into its partition and hour."""
+    """Raise `ArchiveCorrupt` if an event belongs to another partition or hour."""
     streams = frozenset[str]().union(*(part.streams for part in parts))
     if not all(partition_contains(file.partition, stream) for stream in streams):
-        raise ArchiveCorrupt("a stream in it belongs into another partition")
+        raise ArchiveCorrupt("one of its streams belongs to another partition")
     if {hour_of(arrival) for arrival in file.arrivals} != {file.hour}:
-        raise ArchiveCorrupt("an event in it arrived at another hour")
+        raise ArchiveCorrupt("one of its events arrived in another hour")
 
 
 def _check_documents(batch: pa.RecordBatch) -> None:
     found = map(digest_of, batch.column("document").to_pylist())
     if list(found) != batch.column("digest").to_pylist():
-        raise ArchiveCorrupt("a document is not what its hash says")
+        raise ArchiveCorrupt("a document does not match its digest")

@@ -1,4 +1,4 @@
-"""The order of rows by place."""
+"""Sorting rows by place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def sort_and_deduplicate(rows: pa.Table) -> pa.Table:
-    """The rows by origin, epoch and offset; of those that repeat a place, the first."""
+    """Sort rows by origin, epoch and offset, and keep the first row of each place."""
     rows = rows.unify_dictionaries()
     order, repeated, sorted_already = _sort_order(rows)
     if sorted_already and not repeated.any():
@@ -18,14 +18,12 @@ def sort_and_deduplicate(rows: pa.Table) -> pa.Table:
 
 
 def is_strictly_ordered(rows: pa.Table) -> bool:
-    """Whether each row has a higher place than the one before it."""
     _, repeated, sorted_already = _sort_order(rows)
     return sorted_already and not bool(repeated.any())
 
 
 def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
-    """The order of the rows by place, which of them in that order repeat the place before, and
-    whether they are in this order already."""
+    """Return the order by place, the repeated places in that order, and whether rows are sorted."""
     keys = _sort_keys(rows)
     order = np.lexsort(keys[::-1])
     repeated = np.ones(len(order), bool)
@@ -37,7 +35,7 @@ def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
 
 
 def _sort_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
-    """Origin (as its rank among the names), epoch and offset of each row."""
+    """Return the origin (as the rank of its name), epoch and offset of each row."""
     origins = rows.column("origin").combine_chunks()
     names = origins.dictionary.to_pylist()
     ranks = np.empty(len(names), np.int32)

@@ -1,7 +1,6 @@
-"""Merging sorted files into one run of rows, in which every place stands once.
+"""Merging sorted files into one sequence of rows with each place once.
 
-Files that follow each other are open one after another, so what is held is a batch of each file
-that overlaps, not all of them.
+Only files that overlap are open at the same time, with one batch of each in memory.
 """
 
 from __future__ import annotations
@@ -16,30 +15,29 @@ from broker.archive.row_order import is_strictly_ordered, sort_and_deduplicate
 from broker.archive.table import PLACE_COLUMNS, SCHEMA
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
-#: Where a row stands: origin, epoch, offset.
+#: Origin, epoch and offset of a row.
 RowPlace: TypeAlias = tuple[str, int, int]
-#: Gives the batches of a file.
+#: Returns the batches of a file.
 ReadFile: TypeAlias = Callable[[ArchivedFile], Iterator[pa.RecordBatch]]
 
 
 class DamagedFileError(Exception):
-    """A file can not be merged; the others can."""
+    """A file that cannot be merged. The other files can."""
 
     def __init__(self, file: ArchivedFile, reason: str, *, missing: bool = False) -> None:
         super().__init__(reason)
         self.file = file
         self.reason = reason
         self.missing = missing
-        """Whether it is not there: perhaps others took its place by now."""
+        """True if the file does not exist. Another merge may have replaced it."""
 
     @classmethod
     def from_error(cls, file: ArchivedFile, error: ArchiveCorrupt) -> DamagedFileError:
-        """What reading a file said."""
         return cls(file, error.text, missing=isinstance(error, ArchiveObjectMissing))
 
 
 class _OpenFile:
-    """A file that is being read: the rows of it that are not merged yet."""
+    """A file that is being read, with its rows that are not merged yet."""
 
     def __init__(self, file: ArchivedFile, read: ReadFile) -> None:
         self._file = file
@@ -52,11 +50,11 @@ class _OpenFile:
 
     @property
     def last_place(self) -> RowPlace:
-        """Of its rows that are there."""
+        """Place of the last row in memory."""
         return _row_place(self.rows, self.rows.num_rows - 1)
 
     def read_next_batch(self) -> None:
-        """Read on if no row is there; there is none at the end."""
+        """Read the next rows if none are left; at the end of the file there are none."""
         while not self.rows.num_rows:
             batch = next(self._batches, None)
             if batch is None:
@@ -66,7 +64,7 @@ class _OpenFile:
                 self._check_order()
 
     def take_rows_upto(self, limit: RowPlace) -> pa.Table:
-        """Its rows up to and with a place."""
+        """Remove and return the rows up to and including a place."""
         count = _count_upto(self.rows, limit)
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken
@@ -75,11 +73,11 @@ class _OpenFile:
         first = _row_place(self.rows, 0)
         is_first_batch = self._previous_place is None
         if is_first_batch and first != _first_place(self._file):
-            raise DamagedFileError(self._file, "it does not begin where its manifest says")
+            raise DamagedFileError(self._file, "its first place is not the one in its manifest")
         if not is_strictly_ordered(self.rows) or (
             self._previous_place is not None and first <= self._previous_place
         ):
-            raise DamagedFileError(self._file, "its places do not rise")
+            raise DamagedFileError(self._file, "its places do not ascend")
         self._previous_place = self.last_place
 
     def _read_batches(self, read: ReadFile) -> Iterator[pa.RecordBatch]:
@@ -90,9 +88,9 @@ class _OpenFile:
 
 
 def merge_rows(files: Sequence[ArchivedFile], read: ReadFile) -> Iterator[pa.Table]:
-    """All rows of the files by place, some at a time; of a place that occurs twice, one.
+    """Yield all rows of the files by place, in portions; a repeated place occurs once.
 
-    Raises `DamagedFileError` for a file that is not what its manifest says.
+    Raises `DamagedFileError` if a file contradicts its manifest.
     """
     pending = sorted(files, key=_first_place, reverse=True)
     opened: list[_OpenFile] = []
@@ -113,7 +111,7 @@ def _merge_limit(opened: Sequence[_OpenFile]) -> RowPlace:
 
 
 def _count_upto(rows: pa.Table, limit: RowPlace) -> int:
-    """How many of sorted rows stand at a place or before it."""
+    """Return the number of sorted rows up to and including a place."""
     low, high = 0, rows.num_rows
     while low < high:
         middle = (low + high) // 2

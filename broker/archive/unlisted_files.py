@@ -1,8 +1,9 @@
-"""Find event files that no manifest lists because their manifest is damaged or missing.
+"""Search for event files that no manifest lists.
 
-A file holds all that its manifest said of it, so it is listed again, by whoever finds it. Where its
-places follow each other they are covered again, too. A file that was never listed is listed so as
-well, of a flush or merge that was broken off: a place that is there twice is one event.
+The manifest of such a file is damaged or missing, so the finder lists the file again. The file
+holds everything that its manifest recorded. Places that follow each other are covered again.
+
+A file of an aborted flush or merge is listed as well. Repeated places count as one event.
 """
 
 from __future__ import annotations
@@ -30,16 +31,14 @@ from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
 @attrs.define
 class UnlistedFiles:
-    """Files that no manifest lists."""
-
     manifest: Manifest = attrs.field(factory=Manifest)
-    """What lists those that are sound."""
+    """Entries of the readable files."""
     unreadable: dict[str, str] = attrs.field(factory=dict)
-    """The others, and why, by path."""
+    """The reason for each unreadable file, by path."""
 
 
 def find_unlisted_files(objects: ObjectStore, state: ArchiveState) -> UnlistedFiles:
-    """Read all files that no manifest lists. `ArchiveUnavailable`."""
+    """Read all files that no manifest lists. Raises `ArchiveUnavailable`."""
     found = UnlistedFiles()
     places: dict[str, list[Interval]] = defaultdict(list)
     everything = state.manifest
@@ -49,7 +48,7 @@ def find_unlisted_files(objects: ObjectStore, state: ArchiveState) -> UnlistedFi
         try:
             file, runs = _read_file(objects, each.path)
         except ArchiveObjectMissing:
-            # A flush that failed takes its files back.
+            # A failed flush deletes its files.
             continue
         except ArchiveCorrupt as error:
             found.unreadable[each.path] = error.text
@@ -68,10 +67,10 @@ def _read_file(objects: ObjectStore, path: str) -> tuple[ArchivedFile, list[tupl
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as opened:
             if not opened.schema_arrow.equals(SCHEMA):
-                raise ArchiveCorrupt(f"{path} has not the columns of an archive")
+                raise ArchiveCorrupt(f"{path} does not have the columns of an archive")
             rows = opened.read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ArchiveCorrupt(f"{path} can not be read: {error}") from None
+        raise ArchiveCorrupt(f"{path} cannot be read: {error}") from None
     parts = check_rows(iter(rows.to_batches()))
     partition = "/".join(path.split("/")[1:-2])
     file = describe_file(parts, partition, len(data), hashlib.sha256(data).hexdigest(), path)
@@ -80,7 +79,7 @@ def _read_file(objects: ObjectStore, path: str) -> tuple[ArchivedFile, list[tupl
 
 
 def _intervals_by_origin(rows: pa.Table) -> Iterator[tuple[str, Intervals]]:
-    """By origin the places of sorted rows, as intervals in which each offset is used."""
+    """Return the places of sorted rows, by origin, as intervals without unused offsets."""
     origins = rows.column("origin").to_pylist()
     epochs, offsets = (rows.column(name).to_numpy() for name in ("epoch", "offset"))
     follows = (np.diff(offsets) == 1) & (np.diff(epochs) == 0)

@@ -1,4 +1,4 @@
-"""Verification: every object that is listed is what was written; the rest stays usable."""
+"""Verification of all listed objects against their hashes and manifests."""
 
 from __future__ import annotations
 
@@ -18,20 +18,16 @@ from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
 @attrs.frozen
 class Fault:
-    """Something that is not as it should be."""
-
     kind: str
-    """`file`, `missing` (a file), `dtd`, `manifest`, `durables`, `aside` (a file that was found
-    damaged before) or `hole` (places between others that nobody covers)."""
+    """`file`, `missing` (a file), `dtd`, `manifest`, `durables`, `aside` (a file set aside before)
+    or `hole` (a missing range)."""
     name: str
-    """A path; of a hole the origin."""
+    """A path; for a `hole`, the origin."""
     reason: str
 
 
 @attrs.define
 class VerificationResult:
-    """What verification came to."""
-
     files: int = 0
     rows: int = 0
     bytes: int = 0
@@ -40,8 +36,6 @@ class VerificationResult:
 
 
 class Verification:
-    """Looks at every listed object of an archive."""
-
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self.result = VerificationResult()
@@ -52,9 +46,9 @@ class Verification:
         *,
         set_aside: bool = True,
     ) -> VerificationResult:
-        """Look at everything; damaged files are set aside, unless that is not wanted.
+        """Check all objects. `set_aside` marks damaged files as not to be read.
 
-        `progress` is told bytes. Files that others took the place of meanwhile are passed over.
+        `progress` receives checked and total bytes. Files that were replaced meanwhile are skipped.
         Raises `ArchiveUnavailable`.
         """
         with self._archive.open_reader_lease() as lease:
@@ -79,7 +73,7 @@ class Verification:
         except ArchiveObjectMissing:
             if file.path not in self._archive.state().files:
                 return None
-            return Fault("missing", file.path, "it is listed and not there")
+            return Fault("missing", file.path, "it is listed but missing")
         except ArchiveCorrupt as error:
             return Fault("file", file.path, error.text)
         self.result.rows += file.rows
@@ -99,28 +93,28 @@ class Verification:
         for origin, ranges in state.missing_ranges.items():
             for after, upto in ranges:
                 if after == state.forgotten_upto(origin) and state.covered[origin]:
-                    # It was never there: the archive began later.
+                    # The archive began after these places.
                     continue
-                yield Fault("hole", origin, f"nothing covers ({_mark(after)}, {_mark(upto)}]")
+                yield Fault("hole", origin, f"no manifest covers ({_mark(after)}, {_mark(upto)}]")
 
     def _check_dtd_text(self, text: DtdText) -> Iterator[Fault]:
         try:
             data = self._archive.objects.get(text.path)
         except ArchiveObjectMissing:
-            yield Fault("dtd", text.path, "it is listed and not there")
+            yield Fault("dtd", text.path, "it is listed but missing")
         else:
             if hashlib.sha256(data).hexdigest() != text.sha256:
-                yield Fault("dtd", text.path, "it is not what its hash says")
+                yield Fault("dtd", text.path, "it does not match its hash")
 
 
 def check_file(archive: Archive, file: ArchivedFile) -> None:
-    """Nothing, if a file is what its manifest says, down to the hash of each document.
+    """Check a file against its manifest entry, including the digest of each document.
 
-    `ArchiveCorrupt` says what is wrong; `ArchiveObjectMissing` if it is not there.
+    Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`.
     """
     parts = check_rows(archive.read(file, checked=True))
     if describe_file(parts, file.partition, file.bytes, file.sha256, file.path) != file:
-        raise ArchiveCorrupt("its rows are not those of which its manifest tells")
+        raise ArchiveCorrupt("its rows do not match its manifest")
     check_partition_and_hour(file, parts)
 
 

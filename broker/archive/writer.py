@@ -1,4 +1,4 @@
-"""Writing to the archive: a flush is some files and one manifest, all of it or nothing."""
+"""Writing to the archive. A flush writes some files and one manifest, atomically."""
 
 from __future__ import annotations
 
@@ -31,16 +31,13 @@ _HOUR_MS: Final = 3_600_000
 
 @attrs.frozen
 class WriteResult:
-    """What a flush came to."""
-
     files: tuple[str, ...]
-    """Their paths."""
     rows: int
     bytes: int
 
 
 class ArchiveWriter:
-    """One writer of an archive; several may write at once, each under a name of its own."""
+    """One writer of an archive. Several may write at once, each under its own name."""
 
     def __init__(
         self,
@@ -50,7 +47,8 @@ class ArchiveWriter:
         *,
         level: int = COMPRESSION_LEVEL,
     ) -> None:
-        """`wall_clock` gives ms since 1970; `level` is zstd's. `BadName` if it can be no folder."""
+        """`wall_clock` returns ms since 1970; `level` is the level of zstd. Raises `BadName` for an
+        invalid name."""
         self._archive = archive
         self._manifest_writer = ManifestWriter(archive.manifests, name, wall_clock)
         self._durables = DurableJournalWriter(archive.objects, name, wall_clock)
@@ -61,7 +59,7 @@ class ArchiveWriter:
 
     @property
     def manifest_writer(self) -> ManifestWriter:
-        """Where this writer enters what it does, for compaction and expiry under its name."""
+        """Writer of this name's manifests, also for compaction and expiry."""
         return self._manifest_writer
 
     def write(
@@ -71,13 +69,14 @@ class ArchiveWriter:
         dtds: Mapping[DtdReference, bytes],
         uses: Collection[OriginDtdVariant] = (),
     ) -> WriteResult:
-        """Archive events, or rows of them: all that is to be archived of the places in `covers`.
+        """Archive events or rows, atomically.
 
-        `dtds` are the texts of the versions that they name; those that are there already cost
-        nothing. `uses` names those of them that do not count under their names, and whose events
-        they judge. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of
-        it is archived or nothing, and the same may be written again: a place that is there twice is
-        one event.
+        `covers` are the places of which these are all events. `dtds` are the DTD texts of the
+        events; those already archived cost nothing. `uses` names texts that replace the default for
+        an origin.
+
+        All documents together must be below 2 GiB. After `ArchiveUnavailable`, the same call can be
+        repeated: repeated places count as one event.
         """
         manifest = Manifest()
         manifest.add_covers(covers)
@@ -110,7 +109,8 @@ class ArchiveWriter:
         )
 
     def report_observed_coverage(self) -> None:
-        """Say what is new of other writers, if it is time for that. `ArchiveUnavailable`."""
+        """Record the observed coverage by other writers, if it is due. Raises
+        `ArchiveUnavailable`."""
         state, now = self._archive.state(), self._wall_clock()
         self._observed_coverage.observe(
             state, self._archive.manifests.manifest_of(self._manifest_writer.writer)
@@ -121,7 +121,7 @@ class ArchiveWriter:
             self._observed_coverage.mark_reported(entries, now)
 
     def restore_dtds(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
-        """Put lost texts of DTDs again, as far as these are the same. `ArchiveUnavailable`."""
+        """Put lost DTD texts again if `dtds` has the same text. Raises `ArchiveUnavailable`."""
         hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
         found = [
             (text.path, dtds[text.reference])
@@ -132,15 +132,15 @@ class ArchiveWriter:
             self._archive.objects.put(found)
 
     def put_durables(self, changes: Sequence[tuple[str, str, bytes | None]]) -> None:
-        """Store durable subscriptions of clients: (client, name, stored bytes); None removes one.
+        """Store durable subscriptions: (client, name, stored bytes); None removes one.
 
-        What a removal takes away is what this writer stored, not what another one stored later.
+        A removal affects what this writer stored, not what another writer stored later.
         """
         if changes:
             self._durables.put_changes(changes)
 
     def _delete_files(self, files: list[EncodedFile]) -> None:
-        """Nobody lists these. What can not be deleted now, `expire` deletes."""
+        """Delete unlisted files. Expiry deletes those that remain."""
         with suppress(ArchiveUnavailable):
             self._archive.objects.delete([each.file.path for each in files])
 
@@ -175,7 +175,6 @@ class ArchiveWriter:
 
 
 def split_by_partition(rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows by partition and hour, in their order: (partition, rows)."""
     streams = rows.column("stream").combine_chunks()
     names = streams.dictionary.to_pylist()
     hours = rows.column("arrival").to_numpy() // _HOUR_MS

@@ -1,19 +1,18 @@
-"""The order in which recovered events are given: a pure function on columns (DESIGN 5, X6).
+"""The order of recovered events, as a pure function on columns (DESIGN 5, X6).
 
-Three orders hold, where they can:
+It keeps these orders where possible:
 
-a. each origin's events by mark: a client that breaks off at any event resumes from its marks;
-b. each publisher's events (ClientId and incarnation) by sequence number, wherever they were logged;
-c. if asked for, the order that a protocol stack gave.
+a. each origin's events by mark, so that a client can resume after any event;
+b. each publisher's events (ClientId and incarnation) by sequence number, at any origin;
+c. on request, the order that a protocol stack gave.
 
-Within these, by arrival. Each order is a set of *chains*, and a chain's members have *ranks*. An
-event may come when each lower rank of its chains has come; of one EventId that was logged at two
-places the first to come counts, and the other need not be waited for: it is dropped later.
+Within these, events are ordered by arrival. Each order is a set of *chains*; a chain's members have
+*ranks*. An event may come once all lower ranks of its chains have come. If an EventId was logged at
+two places, the first to come counts, and the other is not waited for. A later step drops it.
 
-Events that are sorted by arrival mostly keep all of it. What does not, since clocks differ or a
-publisher moved, lies in stretches that are found by numpy, and each of them alone is merged. Orders
-that contradict each other can not come of real runs; then (a) holds, and the earliest event that it
-allows comes next.
+Sorting by arrival satisfies most of this. Clock differences and moving publishers leave unordered
+stretches, which numpy finds. Each stretch is merged separately. Real runs contain no contradicting
+orders. If they do, (a) holds, and the earliest event that it allows comes next.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OrderKeys:
-    """What the order of events depends on: columns of one length.
+    """The keys that determine the order, as columns of one length.
 
-    The numbers of origins stand for them in the order of their names, those of publishers in any.
-    No place occurs twice.
+    Origins are numbered in the order of their names, publishers in any order. No place occurs
+    twice.
     """
 
     origin: Integers
@@ -43,15 +42,15 @@ class OrderKeys:
     offset: Integers
     arrival: Integers
     publisher: Integers
-    """A number for each (ClientId, incarnation)."""
+    """One number for each (ClientId, incarnation)."""
     sequence: Integers
     timestamp: Integers
     stack: Integers | None = None
-    """Where the order of protocol stacks is wanted: the stack's number, negative for none."""
+    """Number of the protocol stack, negative for none; None if its order is not requested."""
     stack_order: Integers | None = None
 
     def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
-        """The keys of these rows alone, with those of stacks or without."""
+        """Return the keys of some rows, with or without stacks."""
         columns = [self.origin, self.epoch, self.offset, self.arrival, self.publisher]
         columns += [self.sequence, self.timestamp]
         if stacks and self.stack is not None and self.stack_order is not None:
@@ -61,29 +60,26 @@ class OrderKeys:
 
 @attrs.frozen(eq=False)
 class EventOrder:
-    """Rows in their order."""
-
     rows: Integers
     contradictions: int
-    """How often no event could come without breaking (b) or (c)."""
+    """Number of events that had to break (b) or (c)."""
 
 
 @attrs.frozen(eq=False)
 class _Chains:
-    """One of the three orders, for rows that are numbered as they are sorted by arrival."""
+    """One of the three orders, for rows numbered by arrival."""
 
     chain: Integers
-    """Which chain a row is in; the chain's first rank is its number."""
+    """The chain of each row, named by the chain's first rank."""
     rank: Integers
-    """Ranks of one chain follow each other without a hole; chains have no rank in common."""
+    """Consecutive within a chain, and unique among all chains."""
     first: Integers
-    """By rank: the first row that has it."""
+    """The first row with each rank."""
     reach: Integers
-    """The last of the rows that must have come before this one, as it is sorted."""
+    """The last row that must come before each row."""
 
 
 def order_events(keys: OrderKeys) -> EventOrder:
-    """The order of these events; a row whose order nothing decides stays behind none."""
     by_arrival = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))
     orders = [
         _build_chains(by_arrival, keys.origin, keys.epoch, keys.offset),
@@ -91,7 +87,7 @@ def order_events(keys: OrderKeys) -> EventOrder:
     ]
     if keys.stack is not None and keys.stack_order is not None:
         alone = keys.stack < 0
-        # Without a stack each is a chain of its own.
+        # A row without a stack is a chain of its own.
         stack = np.where(alone, -1 - np.arange(len(alone)), keys.stack)
         orders.append(_build_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
     places = np.arange(len(by_arrival))
@@ -103,17 +99,17 @@ def order_events(keys: OrderKeys) -> EventOrder:
 
 
 def mark_first_of_each(*columns: Integers) -> NDArray[np.bool_]:
-    """Which rows are the first with their values, in the order of rows."""
+    """Mark the rows that are the first with their values."""
     size = len(columns[0])
     order = np.lexsort(columns)
     is_first = np.ones(size, dtype=np.bool_)
-    # lexsort is stable: behind the first of equal ones stand the later ones.
+    # lexsort is stable, so the first of equal rows comes first.
     is_first[order[1:]] = _mark_changes(order, columns)[1:]
     return is_first
 
 
 def _mark_changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
-    """Where, in that order of rows, a row differs from the one before it."""
+    """Mark the rows that differ from their predecessor in the given order."""
     changes = np.zeros(len(order), dtype=np.bool_)
     if len(order):
         changes[0] = True
@@ -131,8 +127,8 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
     new_rank = _mark_changes(order, [chain, *columns])
     rank_of = np.cumsum(new_rank) - 1
     first = order[new_rank]
-    # A running maximum within each chain: chains lie behind each other, so each gets a floor that
-    # is above all of those before it.
+    # A running maximum for each chain. Chains are consecutive, so each gets a floor above all
+    # earlier ones.
     floor = np.cumsum(new_chain)[new_rank] * size
     highest = np.maximum.accumulate(first + floor) - floor
     before = np.full(len(first), -1)
@@ -145,7 +141,7 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
 
 
 def _find_unordered_stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
-    """(start, end) of rows that are not in order as they are sorted; none reaches into another."""
+    """Return disjoint (start, end) of rows that sorting by arrival leaves unordered."""
     reach = np.maximum.reduce([each.reach for each in orders])
     late = np.flatnonzero(reach > np.arange(len(reach)))
     if not len(late):
@@ -157,7 +153,7 @@ def _find_unordered_stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]
 
 
 class _StretchMerge:
-    """The events of one stretch, from a queue for each origin."""
+    """Merge of one stretch, with a queue for each origin."""
 
     def __init__(self, orders: Sequence[_Chains], start: int, end: int) -> None:
         rows = np.arange(start, end)
@@ -169,7 +165,7 @@ class _StretchMerge:
         ):
             self._queues[origin].append(row)
         self._start = start
-        # (chain, rank) of each row in each order but that of origins, which the queues keep.
+        # (chain, rank) of each row in each order except that of origins, which the queues keep.
         self._ranks = [
             tuple(zip(chain, rank, strict=True))
             for chain, rank in (
@@ -186,7 +182,7 @@ class _StretchMerge:
 
     @staticmethod
     def _first_ranks(orders: Sequence[_Chains], start: int, end: int) -> dict[tuple[int, int], int]:
-        """By order and chain the lowest rank that has not come before the stretch."""
+        """Return the lowest rank that did not come before the stretch, by order and chain."""
         first: dict[tuple[int, int], int] = {}
         for number, each in enumerate(orders):
             chains, ranks = each.chain[start:end], each.rank[start:end]
@@ -197,7 +193,6 @@ class _StretchMerge:
         return first
 
     def run(self) -> tuple[Integers, int]:
-        """The rows in their order, and how often none could come."""
         found: list[int] = []
         broken = 0
         for queue in self._queues.values():
@@ -218,7 +213,7 @@ class _StretchMerge:
         return np.array(found, dtype=np.int64), broken
 
     def _enqueue(self, row: int) -> None:
-        """The first row of a queue: ready, or it waits for a chain."""
+        """Add the first row of a queue to the ready rows, or to those waiting for a chain."""
         for number, row_ranks in enumerate(self._ranks):
             chain, rank = row_ranks[row - self._start]
             key = (number, chain)

@@ -1,4 +1,4 @@
-"""A replay as the replay process keeps it, and the bounds of all of them."""
+"""The record of one replay in the replay process, and the limits of all."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ import attrs
 from broker.replay.engine.contract import Report
 from broker.replay.request import ReplayRequest
 
-#: Seconds: requests that come so close to each other are one job.
+#: Requests within this time of each other share a job.
 GATHER_SECONDS: Final = 0.1
-#: Seconds after which a job begins though more requests keep coming.
+#: A job starts after this time even if more requests arrive.
 MAX_GATHER_SECONDS: Final = 1.0
-#: Seconds that a replay stays when the connection is gone that it was for.
+#: Seconds for which a replay survives its connection.
 LEASE_SECONDS: Final = 600.0
 
 
 @attrs.frozen
 class ReplayerLimits:
-    """Bounds of the process; what is beyond is refused with `Overloaded`."""
+    """Limits of the process. Requests beyond them are rejected with `Overloaded`."""
 
     replays: int = 50_000
-    """That are not forgotten."""
+    """Replays in any state."""
     requests: int = 10_000
-    """Of one job; others wait for the next one."""
+    """Requests per job; others wait for the next job."""
     spool_bytes: int = 32 << 30
-    """Of the spools of all jobs, each request's counted by itself: no further request is taken."""
+    """Spooled bytes at which new requests are rejected. A shared event counts for each request."""
     pages: int = 1_024
-    """That may be asked for in advance."""
 
 
 class ReplayState(enum.Enum):
-    """How far a replay is."""
-
     WAITING = enum.auto()
     IN_JOB = enum.auto()
     READY = enum.auto()
@@ -43,24 +40,22 @@ class ReplayState(enum.Enum):
 
 @attrs.define(eq=False)
 class ReplayEntry:
-    """One request, from when it is accepted until it is forgotten."""
+    """A replay, from acceptance until it is forgotten."""
 
     id: int
     request: ReplayRequest
     connection: int | None
-    """The connection that it is for; None: that is gone."""
+    """Number of its connection; None if that is lost."""
     state: ReplayState = ReplayState.WAITING
     job: int = 0
     number: int = 0
     report: Report = attrs.field(factory=Report)
     next_event: int = 0
-    """The number of the first event that was not sent."""
     credit: int = 0
     generation: int = 0
-    """Rises when what is being read is of no use any more."""
+    """Incremented when the page being read becomes obsolete."""
     is_reading: bool = False
 
     @property
     def has_result(self) -> bool:
-        """Whether its events can be sent: they are ready, or were sent already."""
         return self.state in (ReplayState.READY, ReplayState.SENT)

@@ -1,8 +1,8 @@
-"""`python -m broker.replay.replayer`: the replay process, as a node starts it.
+"""`python -m broker.replay.replayer`: the replay process.
 
-It writes `ready` to its standard output when it can be connected to, and its log to standard error.
-It ends in good order on SIGTERM or SIGINT; with `--attached` also when its standard input closes,
-so that it does not outlive the node that holds the other end.
+It prints `ready` when it accepts connections, and logs to standard error. It stops cleanly on
+SIGTERM or SIGINT. With `--attached` it also stops when its standard input closes, so that it does
+not outlive its node.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from broker.replay.garbage_collection import tune_garbage_collector
 from broker.replay.replay_entry import ReplayerLimits
 from broker.replay.replayer_service import ReplayerService
 
-#: What it writes to its standard output when it can be connected to.
+#: Printed when the process accepts connections.
 READY: Final = "ready"
 _JOB, _ALL = JobLimits(), ReplayerLimits()
-#: Whoever can connect gets any event of the archive, so nobody but the node's user can.
+#: A client can read any archived event, so only the node's user may connect.
 _SOCKET_MODE = 0o600
 
 
@@ -74,7 +74,7 @@ def main(
     """Serve replays of an archive to the nodes that connect."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     try:
-        # While it is not there requests fail: a new one here would be taken for an empty one.
+        # The archive may be missing for now. Creating one here would make it look empty.
         archive = Archive(open_object_store(uri))
         catalogue = Catalogue.load(dtds or shipped_folder())
     except BrokerError as error:
@@ -93,7 +93,7 @@ def main(
     limits = ReplayerLimits(replays=replays, spool_bytes=spool_bytes)
 
     def run(reactor: Any) -> Deferred[None]:
-        # A clock that is set would delay timers.
+        # Setting the wall clock would delay timers.
         reactor.seconds = time.monotonic
         return Deferred.fromCoroutine(
             _serve(reactor, create_engine, spool, limits, socket, attached)
@@ -111,7 +111,7 @@ async def _serve(
     attached: bool,
 ) -> None:
     replayer = ReplayerService(reactor, engine, spool, limits)
-    # Of a process that was killed.
+    # A killed process leaves its socket.
     socket.unlink(missing_ok=True)
     await UNIXServerEndpoint(reactor, str(socket), mode=_SOCKET_MODE).listen(replayer)
     reactor.addSystemEventTrigger(
@@ -130,7 +130,6 @@ class _Attached(Protocol):
         self._closed = closed
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Twisted calls it when standard input closes."""
         self._closed()
 
 

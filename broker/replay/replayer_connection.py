@@ -1,4 +1,4 @@
-"""One end of a connection between a node and the replay process: frames to messages and back."""
+"""One end of a connection between a node and the replay process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.transport.socket import framing
 
 @implementer(IPushProducer)
 class ReplayerConnection(Protocol):
-    """A frame is a length (u32, big-endian) and a message. Bytes that are none end it."""
+    """A frame is a length (u32, big-endian) and a message. Invalid bytes end the connection."""
 
     transport: Any
 
@@ -30,8 +30,8 @@ class ReplayerConnection(Protocol):
             [ReplayerConnection, bool], object
         ] = lambda connection, on_writable_changed: None,
     ) -> None:
-        """`lost` is told the error if it ended by one that the other end made; `writable` whether
-        what was sent has left, when that changes."""
+        """`on_lost` receives the error if the peer broke the protocol. `on_writable_changed`
+        receives False when the buffer is full and True when it is empty again."""
         self._received = on_message
         self._lost = on_lost
         self._made = on_made
@@ -40,13 +40,11 @@ class ReplayerConnection(Protocol):
         self._error: BrokerError | None = None
 
     def connectionMade(self) -> None:
-        """Twisted calls it."""
         assert self.transport is not None
         self.transport.registerProducer(self, True)
         self._made(self)
 
     def dataReceived(self, data: bytes) -> None:
-        """Twisted calls it."""
         if self._error is not None:
             return
         try:
@@ -59,35 +57,31 @@ class ReplayerConnection(Protocol):
                 self._received(self, message)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Twisted calls it."""
         self._lost(self, self._error)
 
     def send(self, message: Message) -> None:
-        """To the other end; nothing happens if that is gone."""
+        """Send a message; ignored after the connection is lost."""
         if self.transport is not None:
             self.transport.writeSequence(framing.encode([encode(message)]))
 
     def drop(self, error: BrokerError) -> None:
-        """The other end broke a rule: no more of it."""
         self._error = error
         self.close()
 
     def close(self) -> None:
-        """End the connection, once what was sent has left."""
+        """Close the connection after all sent data has left."""
         if self.transport is not None:
-            # Before it closes it would ask a producer for more.
+            # Otherwise the transport calls the producer before it closes.
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
-    # ------------------------------------------------------------------ a producer of Twisted
+    # ------------------------------------------------------------------ IPushProducer
 
     def pauseProducing(self) -> None:
-        """Twisted calls it."""
         self._writable(self, False)
 
     def resumeProducing(self) -> None:
-        """Twisted calls it."""
         self._writable(self, True)
 
     def stopProducing(self) -> None:
-        """Twisted calls it when the connection ends; `connectionLost` comes, too."""
+        """Part of IPushProducer; `connectionLost` follows."""

@@ -1,17 +1,16 @@
-"""The replay process without its sockets, threads and files: requests become jobs, and spools
-become pages (X8, X16, Q3).
+"""Sans-I/O core of the replay process: requests become jobs, spools become pages (X8, X16, Q3).
 
-| a replay is | until | then |
+| replay | until | next |
 |---|---|---|
-| waiting | no job runs, and no more come for `GATHER_SECONDS` | in a job, with all that wait |
-| in a job | the job is over | ready; or failed, and forgotten |
+| waiting | no job runs, no request for `GATHER_SECONDS` | in a job, with all that wait |
+| in a job | the job ends | ready; or failed, and forgotten |
 | ready | its last event is sent | sent |
 | sent | it is cancelled | forgotten |
 
-A page is sent when the node has asked for one (`More`), and read when it is to be sent: replays
-take turns, and no more is read than the connection takes. When the connection breaks, replays stay
-for `LEASE_SECONDS`; `PageRequest` takes one over. `Cancel` forgets it in any state. When the last replay of a
-job is forgotten its folder goes, or the job is stopped.
+A page is read and sent when the node has requested one (`More`). Replays take turns, and reading
+stops while the connection is full. When the connection is lost, replays stay for `LEASE_SECONDS`;
+`Resume` continues one. `Cancel` forgets a replay in any state. When the last replay of a job is
+forgotten, the job is stopped or its folder deleted.
 """
 
 from __future__ import annotations
@@ -51,16 +50,16 @@ from broker.replay.request import ReplayRequest
 
 
 class ReplayerCore:
-    """See above. Each method returns what is to be done; `next_timeout` may have changed then."""
+    """The core. Its methods return effects, and may change `next_timeout`."""
 
     def __init__(self, limits: ReplayerLimits) -> None:
         self._limits = limits
         self._replays: dict[int, ReplayEntry] = {}
         self._lease_ends: dict[int, float] = {}
-        """When they are forgotten, by id: replays without a connection."""
+        """Time at which each replay without a connection is forgotten, by id."""
         self._spooled_bytes = 0
         self._schedules: dict[int, PageSchedule] = {}
-        """By connection, of those that pages were asked for over."""
+        """Turns of replays with requested pages, by connection."""
         self._jobs: dict[int, dict[int, ReplayEntry]] = {}
         self._running_job: int | None = None
         self._job_start: float | None = None
@@ -71,7 +70,7 @@ class ReplayerCore:
     # ---------------------------------------------------------------- connections
 
     def connection_lost(self, connection: int, now: float) -> None:
-        """A connection is gone, whose number is not used again; its replays stay for a while."""
+        """Detach replays from a lost connection. Its number is not used again."""
         self._schedules.pop(connection, None)
         for replay in self._replays.values():
             if replay.connection == connection:
@@ -82,7 +81,6 @@ class ReplayerCore:
     def message_received(
         self, connection: int, message: messages.Message, now: float
     ) -> list[Effect]:
-        """A message came over a connection."""
         match message:
             case messages.Replay():
                 return self._accept_replay(connection, message, now)
@@ -101,7 +99,7 @@ class ReplayerCore:
 
     def _accept_replay(self, connection: int, message: messages.Replay, now: float) -> list[Effect]:
         if message.id in self._replays:
-            return [Drop(connection, ProtocolError(f"there is a replay {message.id} already"))]
+            return [Drop(connection, ProtocolError(f"the replay id {message.id} is in use"))]
         try:
             request = ReplayRequest.from_wire(message.request)
             self._check_limits()
@@ -110,20 +108,20 @@ class ReplayerCore:
         self._replays[message.id] = ReplayEntry(message.id, request, connection)
         if self._job_start is None:
             self._latest_job_start = now + MAX_GATHER_SECONDS
-        # A thousand clients that come back need a moment to say so: as long as more come it waits.
+        # Thousands of clients may return together. While requests arrive, the job waits.
         self._job_start = min(now + GATHER_SECONDS, self._latest_job_start)
         return [Send(connection, messages.Accepted(message.id))]
 
     def _check_limits(self) -> None:
         if len(self._replays) >= self._limits.replays:
-            raise Overloaded(f"{len(self._replays)} replays are under way")
+            raise Overloaded(f"the maximum of {len(self._replays)} replays is reached")
         if self._spooled_bytes > self._limits.spool_bytes:
-            raise Overloaded(f"replays that were not fetched yet hold {self._spooled_bytes} bytes")
+            raise Overloaded(f"{self._spooled_bytes} spooled bytes have not been fetched yet")
 
     def _add_credit(self, connection: int, message: messages.More) -> list[Effect]:
         replay = self._replays.get(message.id)
         if replay is None or replay.connection != connection:
-            # It may have failed, or gone to another connection, when this was under way.
+            # The replay may have failed or moved to another connection meanwhile.
             return []
         replay.credit = min(replay.credit + message.pages, self._limits.pages)
         return self._schedule_page(replay)
@@ -132,7 +130,7 @@ class ReplayerCore:
         replay = self._replays.get(message.id)
         if replay is None:
             unknown_error = UnknownSubscription(
-                f"there is no replay {message.id} any more: ask again"
+                f"replay {message.id} no longer exists: request it again"
             )
             return [Send(connection, messages.Failed(message.id, unknown_error.to_wire()))]
         if replay.has_result and message.first > replay.report.events:
@@ -151,25 +149,23 @@ class ReplayerCore:
         return effects
 
     def pause_connection(self, connection: int) -> None:
-        """A connection takes no more for now; what is sent over it has to wait."""
+        """Stop reading pages for a full connection."""
         self._schedule_of(connection).pause()
 
     def resume_connection(self, connection: int) -> list[Effect]:
-        """All that was sent over a connection has left."""
+        """Continue with a connection whose sent data has left."""
         self._schedule_of(connection).resume()
         return self._read_next_pages(connection)
 
     # ---------------------------------------------------------------- time
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is to be called at the latest."""
         times = list(self._lease_ends.values())
         if self._job_start is not None and self._running_job is None:
             times.append(self._job_start)
         return min(times, default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """It is so late now."""
         effects: list[Effect] = []
         for number in [number for number, expires in self._lease_ends.items() if expires <= now]:
             effects += self._forget(self._replays[number])
@@ -194,7 +190,6 @@ class ReplayerCore:
         return [StartJob(self._running_job, tuple(replay.request for replay in chosen))]
 
     def job_progress(self, job: int, done: int, of: int) -> list[Effect]:
-        """So many of the rows have been looked at."""
         return [
             Send(replay.connection, messages.Progress(replay.id, done, of))
             for replay in self._jobs.get(job, {}).values()
@@ -202,11 +197,9 @@ class ReplayerCore:
         ]
 
     def job_done(self, job: int, reports: Sequence[Report], now: float) -> list[Effect]:
-        """The job is over; a report for each of its requests."""
         return self._finish_job(job, reports, None, now)
 
     def job_failed(self, job: int, error: BrokerError, now: float) -> list[Effect]:
-        """The whole job could not be done."""
         self._failed_jobs += 1
         return self._finish_job(job, (), error.to_wire(), now)
 
@@ -214,7 +207,7 @@ class ReplayerCore:
         self, job: int, reports: Sequence[Report], error: WireError | None, now: float
     ) -> list[Effect]:
         self._running_job = None
-        # Where nobody is left to forget it, it goes now.
+        # All its replays are forgotten, so its folder is deleted now.
         effects: list[Effect] = [] if job in self._jobs else [DeleteJob(job)]
         for number, replay in list(self._jobs.get(job, {}).items()):
             report = Report(error=error) if error is not None else reports[number]
@@ -238,7 +231,6 @@ class ReplayerCore:
     # ---------------------------------------------------------------- pages
 
     def _schedule_page(self, replay: ReplayEntry) -> list[Effect]:
-        """The next page is to be read in its turn, if there is one and it may be sent."""
         if not self._can_read_page(replay):
             return []
         assert replay.connection is not None
@@ -263,7 +255,7 @@ class ReplayerCore:
 
     def _read_next_pages(self, connection: int) -> list[Effect]:
         def may_read(number: int) -> bool:
-            # It may have failed, or gone to another connection, while it waited.
+            # The replay may have failed or moved to another connection while it waited.
             replay = self._replays.get(number)
             return (
                 replay is not None
@@ -282,7 +274,7 @@ class ReplayerCore:
         return effects
 
     def page_read(self, page: ReadPage, chunks: Sequence[bytes], events: int) -> list[Effect]:
-        """What `ReadPage` wanted: `events` of them, at least one."""
+        """Send a page with `events` events, at least one."""
         effects: list[Effect] = []
         replay = self._current_replay(page)
         if replay is not None and replay.connection is not None:
@@ -294,7 +286,6 @@ class ReplayerCore:
         return effects + self._release_page(page)
 
     def page_failed(self, page: ReadPage, error: BrokerError) -> list[Effect]:
-        """It could not be read."""
         replay = self._current_replay(page)
         effects = [] if replay is None else self._fail(replay, error.to_wire())
         return effects + self._release_page(page)
@@ -310,7 +301,7 @@ class ReplayerCore:
         if replay is None or replay.generation != page.generation or not replay.is_reading:
             return None
         if replay.connection is None:
-            # Read for a connection that is gone.
+            # The page was read for a lost connection.
             replay.is_reading = False
         return replay
 
@@ -336,7 +327,6 @@ class ReplayerCore:
         return [CancelJob(replay.job) if replay.job == self._running_job else DeleteJob(replay.job)]
 
     def snapshot(self) -> Mapping[str, int]:
-        """How many replays are in which state, and the like."""
         found = {state.name.lower(): 0 for state in ReplayState}
         for replay in self._replays.values():
             found[replay.state.name.lower()] += 1

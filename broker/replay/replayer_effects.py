@@ -1,4 +1,4 @@
-"""What the core of the replay process wants done."""
+"""Effects of the core of the replay process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from broker.replay.request import ReplayRequest
 
 @attrs.frozen
 class Send:
-    """To the node at this connection."""
-
     connection: int
     message: Message
 
 
 @attrs.frozen
 class Drop:
-    """Close a connection whose other end broke a rule."""
+    """Close a connection whose peer broke the protocol."""
 
     connection: int
     error: BrokerError
@@ -29,7 +27,7 @@ class Drop:
 
 @attrs.frozen
 class StartJob:
-    """Run these requests together; afterwards `job_done` or `job_failed` is called."""
+    """Run requests as one job; then call `job_done` or `job_failed`."""
 
     job: int
     requests: tuple[ReplayRequest, ...]
@@ -37,29 +35,27 @@ class StartJob:
 
 @attrs.frozen
 class CancelJob:
-    """Nobody waits for the running job any more; `job_failed` is called all the same."""
+    """Cancel the running job; `job_failed` is called all the same."""
 
     job: int
 
 
 @attrs.frozen
 class ReadPage:
-    """Read events of a request from a spool; afterwards `page_read` or `page_failed` is called,
-    with the same `turn`."""
+    """Read events of a spool; then call `page_read` or `page_failed` with this effect."""
 
     id: int
     job: int
     number: int
-    """Of the request in its job."""
+    """Number of the request in its job."""
     first: int
     generation: int
     connection: int
-    """The connection that the page is for."""
 
 
 @attrs.frozen
 class DeleteRequest:
-    """Nobody reads this request's spool any more."""
+    """Delete one request's order from a spool."""
 
     job: int
     number: int
@@ -67,8 +63,6 @@ class DeleteRequest:
 
 @attrs.frozen
 class DeleteJob:
-    """Nor that of any other of its job: the folder goes."""
-
     job: int
 
 

@@ -1,7 +1,7 @@
-"""The replay process: its socket, its threads and its files, around `ReplayerCore` (X16).
+"""Threads, files and connections around `ReplayerCore` (X16).
 
-One thread runs jobs and one reads pages; the reactor only passes messages on. What people should
-know (no Java, a JVM that died) is told to every node that is or will be connected.
+One thread runs jobs and another reads pages. Notices (no Java, a dead JVM) go to every connected
+node, and to those that connect later.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from broker.replay.replayer_effects import (
 from broker.replay.replayer_messages import Message, Notice, State
 from broker.replay.spool import Spool
 
-#: What a page holds at most: a delivery to a client is about as much.
+#: Limits of a page: about one delivery to a client.
 PAGE_EVENTS: Final = 512
 PAGE_BYTES: Final = 256 * 1024
-#: Notices that are kept for those who connect later.
+#: Notices kept for later connections.
 _NOTICES: Final = 16
 
 
 class ReplayerService(Factory):
-    """Serves nodes at connections that `buildProtocol` makes; `start` it first."""
+    """Serves nodes over connections. Call `start` first."""
 
     noisy = False
     _log = Logger()
@@ -59,8 +59,8 @@ class ReplayerService(Factory):
         folder: Path,
         limits: ReplayerLimits,
     ) -> None:
-        """`engine` is made with what takes its notices. `folder` is for spools, and this process's
-        own: what jobs of an earlier one left there goes."""
+        """`engine` is called with a function that takes notices. `folder` is for this process
+        alone. Spools of an earlier process in it are deleted."""
         self._reactor = reactor
         self._folder = folder
         self._core = ReplayerCore(limits)
@@ -75,21 +75,20 @@ class ReplayerService(Factory):
         self._timer: IDelayedCall | None = None
         self._notices: list[str] = []
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Deferred[None]:
-        """Fires when the engine is warm; requests may come before."""
+        """Fires when the engine is warmed up. Requests may arrive earlier."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for old_folder in self._folder.glob("job-*"):
             shutil.rmtree(old_folder)
         self._jobs.start()
         self._pages.start()
         warm = deferToThreadPool(self._reactor, self._jobs, self._engine.warm_up)
-        # A job will tell whoever asks.
+        # Jobs report the error to the nodes that request them.
         return warm.addErrback(lambda failure: self._send_notice(failure.getErrorMessage()))
 
     async def stop(self) -> None:
-        """Whatever runs is cancelled; spools go."""
         for event in self._cancelled.values():
             event.set()
         for connection in list(self._numbers):
@@ -103,7 +102,6 @@ class ReplayerService(Factory):
             spool.delete()
 
     def buildProtocol(self, _address: object) -> ReplayerConnection:
-        """Twisted calls it for each connection."""
         return ReplayerConnection(
             self._message_received,
             self._connection_lost,
@@ -122,7 +120,7 @@ class ReplayerService(Factory):
         number = self._numbers.pop(connection)
         del self._connections[number]
         if error is not None:
-            self._log.warn("a node was cut off: {error}", error=error)
+            self._log.warn("closed a connection: {error}", error=error)
         self._core.connection_lost(number, self._reactor.seconds())
         self._perform([])
 
@@ -181,9 +179,11 @@ class ReplayerService(Factory):
         self._perform(self._core.handle_timeout(self._reactor.seconds()))
 
     def _run_after_pages(self, what: Callable[[], object]) -> None:
-        """Behind the pages that are being read."""
+        """Run a function after the pages that are being read."""
         done = deferToThreadPool(self._reactor, self._pages, what)
-        done.addErrback(lambda failure: self._log.failure("a spool stays", failure=failure))
+        done.addErrback(
+            lambda failure: self._log.failure("a spool could not be deleted", failure=failure)
+        )
 
     # ---------------------------------------------------------------- jobs
 
@@ -221,9 +221,9 @@ class ReplayerService(Factory):
         if isinstance(error, BrokerError):
             return error
         if isinstance(error, OSError):
-            return Overloaded(f"the spool can not be used: {error}")
+            return Overloaded(f"the spool cannot be used: {error}")
         self._log.failure("a replay failed", failure=failure)
-        return EngineUnavailable(f"an error of the program: {failure.getErrorMessage()}")
+        return EngineUnavailable(f"internal error: {failure.getErrorMessage()}")
 
     # ---------------------------------------------------------------- pages
 

@@ -1,11 +1,11 @@
-"""What a job found, on disk until it has been sent: a folder with each event once.
+"""The result of a job on disk: a folder with each event once.
 
-`part-<n>.arrow` (an Arrow IPC file) has the events of the n-th file of the archive that somebody
-wants, with the columns `EVENT_SCHEMA`. `request-<n>.arrow` says in which order the n-th request gets them:
-the columns `part`, `row` and `size` (bytes, about). So an event that a thousand requests want is
-stored once, and a request is read from any event number on.
+`part-<n>.arrow` (an Arrow IPC file) has the requested events of the n-th file of the archive, with
+the columns `EVENT_SCHEMA`. `request-<n>.arrow` has the order of the n-th request: columns `part`,
+`row` and `size` (approximate bytes). So a shared event is stored once, and reading can start at any
+event number.
 
-Files are written under another name first: what is there is whole.
+Files are written under a temporary name, so a file that exists is complete.
 """
 
 from __future__ import annotations
@@ -28,32 +28,31 @@ from broker.log.records import LoggedEvent
 from broker.replay.ordering import Integers
 
 _INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row", "size")])
-#: Rows lie together in batches of about so many bytes: a page takes some of many, one by one.
+#: Approximate bytes per batch. A page takes single rows from many batches.
 _BATCH_BYTES: Final = 64 << 20
-#: Parts whose files are held open: each is mapped, not read.
+#: Maximum number of memory-mapped parts.
 _MAX_OPEN_PARTS: Final = 64
 
 
 @contextmanager
 def _translate_disk_errors() -> Iterator[None]:
-    """A full disk has no room now; the same may be tried again."""
+    """Raise `Overloaded`: a full disk is temporary, so the job can be repeated."""
     try:
         yield
     except OSError as error:
-        raise Overloaded(f"the spool can not be written: {error}") from error
+        raise Overloaded(f"the spool cannot be written: {error}") from error
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """Where the events of a part lie."""
     return folder / f"part-{number}.arrow"
 
 
 class PartWriter:
-    """Writes the events of a part; nothing is there if it is given up, or if there are none."""
+    """Writer of a part. An abandoned or empty part leaves no file."""
 
     def __init__(self, folder: Path, number: int, schema: pa.Schema) -> None:
         self._path = part_path(folder, number)
-        # Several may write the same, when a task is tried again beside one that hangs.
+        # A retried task may write the same part while the first one hangs.
         self._temporary_path = self._path.with_suffix(f".{os.getpid()}.{id(self)}")
         with _translate_disk_errors():
             self._sink = pa.OSFile(str(self._temporary_path), "wb")
@@ -63,7 +62,7 @@ class PartWriter:
         self._rows = 0
 
     def write(self, events: pa.RecordBatch) -> None:
-        """Some more; raises `Overloaded` when the disk is full."""
+        """Append events. Raises `Overloaded` if the disk is full."""
         if events.num_rows:
             self._waiting.append(events)
             self._bytes += events.nbytes
@@ -72,7 +71,7 @@ class PartWriter:
                 self._flush()
 
     def commit(self) -> None:
-        """That is all of them; raises `Overloaded` when the disk is full."""
+        """Complete the part. Raises `Overloaded` if the disk is full."""
         self._flush()
         with _translate_disk_errors():
             self._close()
@@ -88,9 +87,9 @@ class PartWriter:
         self._waiting, self._bytes = [], 0
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Delete the incomplete part."""
         with suppress(OSError, pa.ArrowException):
-            # What could not be written before can not be now; and it may be closed already.
+            # The same error may occur again, or the file is closed already.
             self._close()
         self._temporary_path.unlink(missing_ok=True)
 
@@ -102,9 +101,9 @@ class PartWriter:
 def write_request_order(
     folder: Path, number: int, parts: Integers, rows: Integers, sizes: Integers
 ) -> None:
-    """The order in which a request gets the events at these places, and their sizes in bytes.
+    """Write the order of a request: the places of its events, and their sizes in bytes.
 
-    Raises `Overloaded` when the disk is full.
+    Raises `Overloaded` if the disk is full.
     """
     columns = [pa.array(column, pa.int32()) for column in (parts, rows, sizes)]
     batch = pa.RecordBatch.from_arrays(columns, schema=_INDEX)
@@ -117,7 +116,7 @@ def write_request_order(
 
 
 class Spool:
-    """The folder of a job, for reading. One thread at a time."""
+    """Reader of a job's folder, for one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -125,16 +124,14 @@ class Spool:
         self._orders: dict[int, tuple[Integers, ...]] = {}
 
     def count_events(self, request: int) -> int:
-        """How many events a request gets."""
         return len(self._read_order(request)[0])
 
     def read_events(
         self, request: int, first: int, most: int, most_bytes: int
     ) -> list[LoggedEvent]:
-        """Up to `most` events of a request from the event number `first` (from 0) on.
+        """Read up to `most` events of a request, from the event number `first` (from 0) on.
 
-        They are not more than `most_bytes` together; one there is at least, if the request has as
-        many.
+        They have at most `most_bytes`, but there is at least one event if the request has more.
         """
         batch = self._read_rows(request, first, most, most_bytes)
         return [] if batch is None else batch_to_events(batch)
@@ -142,7 +139,6 @@ class Spool:
     def read_page(
         self, request: int, first: int, most: int, most_bytes: int
     ) -> tuple[list[bytes], int]:
-        """The same events as chunks, and how many they are."""
         batch = self._read_rows(request, first, most, most_bytes)
         return ([], 0) if batch is None else (rows_to_chunks(batch), batch.num_rows)
 
@@ -167,12 +163,10 @@ class Spool:
         return _dictionary_encode(together)
 
     def delete_request(self, request: int) -> None:
-        """Nobody reads this request any more."""
         self._orders.pop(request, None)
         _request_path(self._folder, request).unlink(missing_ok=True)
 
     def delete(self) -> None:
-        """The job is over: the folder goes."""
         self._parts.clear()
         self._orders.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -198,8 +192,6 @@ class Spool:
 
 
 class _MappedPart:
-    """The events of a part, mapped: only what is asked for is read from disk."""
-
     def __init__(self, path: Path) -> None:
         with pa.memory_map(str(path)) as source:
             opened = pa.ipc.open_file(source)
@@ -207,7 +199,7 @@ class _MappedPart:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def take_rows(self, rows: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-        """The events at these rows in some order, and for each which of `rows` it is."""
+        """Yield the events at `rows` in any order, with their positions in `rows`."""
         batches = np.searchsorted(self._starts, rows, "right") - 1
         for number in np.unique(batches).tolist():
             places = np.flatnonzero(batches == number)
@@ -216,8 +208,10 @@ class _MappedPart:
 
 
 def _dictionary_encode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With names as the archive has them. In a file of Arrow they are plain: there each column has
-    one list of names for all batches."""
+    """Encode names as dictionaries, as the archive does.
+
+    Arrow files would need one dictionary per column for all batches, so names are plain there.
+    """
     columns = {
         name: column.dictionary_encode() if pa.types.is_string(column.type) else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

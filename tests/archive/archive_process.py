@@ -1,8 +1,8 @@
 """Processes on one archive: `python -m tests.archive.archive_process FOLDER PART`.
 
-PART is the name of an origin, whose events are written from where the archive covers it until
-`EVENTS` of them are there; or `care`, which merges and deletes until its stdin has ended. A line
-is printed after each flush or round.
+PART is an origin: its events are written from the end of its coverage until there are `EVENTS`. Or
+it is `care`: files are merged and deleted until stdin ends. The process prints a line after each
+flush or round.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ EVENTS = 900
 FLUSH = 15
 
 
-def made_by(origin: str) -> list[LoggedEvent]:
-    """All events of an origin."""
+def events_of(origin: str) -> list[LoggedEvent]:
     return events(range(1, EVENTS + 1), origin=origin)
 
 
 def write(folder: str, origin: str) -> None:
-    """Write all that is not covered yet."""
+    """Write all events that are not covered yet."""
     archive = Archive.open(folder)
     writer = ArchiveWriter(archive, origin, wall_clock_ms)
-    made = made_by(origin)
+    made = events_of(origin)
     while True:
         _, done = archive.state().covered_upto(origin, (1, 0))
         print(done, flush=True)
@@ -42,8 +41,8 @@ def write(folder: str, origin: str) -> None:
         writer.write(covering(flush), flush, {})
 
 
-def care(folder: str) -> None:
-    """Merge, and delete what has had its grace, until stdin ends; then once more, over all."""
+def run_maintenance(folder: str) -> None:
+    """Merge and expire until stdin ends, then once more."""
     ended = False
     while not ended:
         ended = bool(select.select([sys.stdin], [], [], 0)[0])
@@ -58,6 +57,6 @@ def care(folder: str) -> None:
 if __name__ == "__main__":
     _, where, part = sys.argv
     if part == "care":
-        care(where)
+        run_maintenance(where)
     else:
         write(where, part)

@@ -1,4 +1,4 @@
-"""Opening an archive, its leases, and other places than a folder."""
+"""Opening an archive, leases, and other file systems."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import HOUR, Wall, covering, event, everything_in, same
 
 
-def test_an_empty_uri_is_refused() -> None:
+def test_an_empty_uri_is_rejected() -> None:
     with pytest.raises(ConfigurationError):
         Archive.open("")
 
 
 @pytest.mark.parametrize("uri", ["nonsense://x/y", "s3n:/x://", "http://example.org/archive"])
-def test_what_is_no_file_system_is_refused(uri: str) -> None:
+def test_an_unknown_uri_scheme_is_rejected(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="not a valid archive URI"):
         Archive.open(uri)
 
 
-def test_nothing_is_made_unless_it_is_wanted(tmp_path: Path) -> None:
+def test_an_archive_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(ArchiveUnavailable, match="there is no archive"):
         Archive.open(str(tmp_path / "a"), create=False)
     assert list(tmp_path.iterdir()) == []
@@ -43,7 +43,7 @@ def test_nothing_is_made_unless_it_is_wanted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["manifests", "durables"])
 @pytest.mark.parametrize("keep", [None, 0, 20])
-def test_a_marker_that_is_lost_is_put_again_where_an_archive_is(
+def test_a_lost_marker_of_an_existing_archive_is_written_again(
     keep: int | None, folder: str
 ) -> None:
     disk = FragileDisk(Wall())
@@ -60,7 +60,7 @@ def test_a_marker_that_is_lost_is_put_again_where_an_archive_is(
     assert Archive.open("/archive", create=False, disk=disk).objects.get("archive.json") == marker
 
 
-def test_a_marker_that_was_cut_short_before_anything_was_archived_is_put_again() -> None:
+def test_a_truncated_marker_of_an_empty_archive_is_written_again() -> None:
     disk = FragileDisk(Wall())
     archive = Archive.open("/archive", disk=disk)
     marker = archive.objects.get("archive.json")
@@ -70,27 +70,27 @@ def test_a_marker_that_was_cut_short_before_anything_was_archived_is_put_again()
 
 
 @pytest.mark.parametrize("marker", [b"", b"[]", b'{"format": "xmlbroker-archive-9"}', b"\xff"])
-def test_something_else_is_left_alone(tmp_path: Path, marker: bytes) -> None:
+def test_an_invalid_marker_is_not_overwritten(tmp_path: Path, marker: bytes) -> None:
     (tmp_path / "archive.json").write_bytes(marker)
     with pytest.raises(ArchiveCorrupt):
         Archive.open(str(tmp_path))
     assert (tmp_path / "archive.json").read_bytes() == marker
 
 
-def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_writable_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveUnavailable):
         Archive.open(str(tmp_path / "file" / "archive"))
 
 
-def test_uris_with_strange_characters_are_folders(tmp_path: Path) -> None:
+def test_uris_with_special_characters_are_folders(tmp_path: Path) -> None:
     folder = tmp_path / "a b%20c+é"
     archive = Archive.open(folder.as_uri())
     assert (folder / "archive.json").is_file()
     assert Archive.open(archive.uri, create=False).uri == archive.uri == folder.as_uri()
 
 
-def test_the_state_is_the_same_object_until_something_is_new(tmp_path: Path) -> None:
+def test_the_state_is_the_same_object_until_something_changes(tmp_path: Path) -> None:
     archive = Archive.open(str(tmp_path))
     before = archive.state()
     assert archive.state() is before
@@ -99,7 +99,7 @@ def test_the_state_is_the_same_object_until_something_is_new(tmp_path: Path) -> 
     assert not before.covers("aa", (1, 0), (1, 1))
 
 
-def test_a_lease_ends_with_its_reader_and_is_refreshed_seldom(tmp_path: Path) -> None:
+def test_a_lease_ends_with_its_reader_and_is_renewed_seldom(tmp_path: Path) -> None:
     wall = Wall()
     archive = Archive.open(str(tmp_path), wall_clock=wall)
     began = wall.now
@@ -119,19 +119,19 @@ def test_a_lease_ends_with_its_reader_and_is_refreshed_seldom(tmp_path: Path) ->
     assert not list(tmp_path.glob("readers/*"))
 
 
-def test_a_lease_that_can_not_be_read_holds_everything(tmp_path: Path) -> None:
+def test_an_unreadable_lease_protects_everything(tmp_path: Path) -> None:
     archive = Archive.open(str(tmp_path))
     archive.objects.put([("readers/x.json", b"{")])
     assert oldest_lease_start(archive.objects, archive.wall_clock()) == 0
 
 
 @pytest.mark.parametrize("said", [{"adds": [{}]}, {"covers": [["aa"]]}, {"adds": 3}, {"at": "x"}])
-def test_a_manifest_of_another_form_is_corrupt(said: dict[str, object]) -> None:
+def test_a_manifest_of_another_format_is_corrupt(said: dict[str, object]) -> None:
     with pytest.raises(ArchiveCorrupt):
         Manifest.from_json(said)
 
 
-def test_a_manifest_of_another_form_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_a_corrupt_manifest_does_not_hide_the_others(tmp_path: Path) -> None:
     archive = Archive.open(str(tmp_path))
     writer = ArchiveWriter(archive, "aa", Wall())
     writer.write(covering([event(1)]), [event(1)], {})
@@ -143,12 +143,12 @@ def test_a_manifest_of_another_form_does_not_hide_the_others(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["folder", "store"])
-def test_any_file_system_will_do(tmp_path: Path, kind: str) -> None:
+def test_an_archive_works_on_any_file_system(tmp_path: Path, kind: str) -> None:
     wall = Wall()
     system = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
     objects = RemoteObjectStore(system, "archive", "test://archive/?region=here")
     if kind == "store":
-        # As on an object store: no folder is made, and no object gets another name.
+        # As on an object store: no folders are created, and objects are not renamed.
         objects._puts_atomically = True
         for folder in ("events/s/2026-11-20T07", "durables/aa", "readers"):
             system.create_dir(f"archive/{folder}")
@@ -167,7 +167,7 @@ def test_any_file_system_will_do(tmp_path: Path, kind: str) -> None:
     assert same(everything_in(archive), made)
     assert archive.uri == "test://archive"
     assert len(archive.state().files) == 1
-    # The store's clock is that of the test's machine.
+    # The store uses the clock of this machine.
     wall.now = max(each.modified for each in objects.list_objects("")) + 2 * HOUR
     expiry = Expiry(archive, ManifestWriter(archive.manifests, "cc", wall), ExpiryRules())
     assert len(expiry.run().deleted) == 2

@@ -1,4 +1,4 @@
-"""Copies of an archive: whole at every moment, and small where most is there."""
+"""Backups are valid at every moment, and incremental."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.archive.events import HOUR, Wall, covering, events, everything_in, sa
 
 
 class Place:
-    """An archive in memory with some files, and room for a copy of it."""
+    """An archive in memory with some files, and a second disk for its copy."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -66,12 +66,12 @@ def test_a_copy_is_an_archive_with_the_same_events(place: Place) -> None:
     assert place.copy().state().covered == place.archive.state().covered
 
 
-def test_the_next_copy_brings_what_is_new(place: Place) -> None:
+def test_the_next_copy_transfers_only_new_objects(place: Place) -> None:
     Backup(place.opened(), place.copy()).run()
     place.write()
     place.compact()
     done = Backup(place.opened(), place.copy()).run()
-    # Those of the last flush are merged with the others: a file for each stream.
+    # Files of the last flush were merged with the others: one file for each stream.
     assert (done.files, done.there) == (3, 0)
     place.has(place.copy(), 63)
     assert len(place.copy().state().files) == 3
@@ -79,7 +79,7 @@ def test_the_next_copy_brings_what_is_new(place: Place) -> None:
     assert (again.files, again.bytes, again.there, again.pages) == (0, 0, 3, 0)
 
 
-def test_who_writes_to_the_copy_goes_on_where_the_archive_ended(place: Place) -> None:
+def test_a_writer_to_the_copy_continues_where_the_archive_ended(place: Place) -> None:
     Backup(place.opened(), place.copy()).run()
     made = events(range(55, 60))
     ArchiveWriter(place.copy(), "aa", place.wall).write(covering(made), made, {})
@@ -87,7 +87,7 @@ def test_who_writes_to_the_copy_goes_on_where_the_archive_ended(place: Place) ->
 
 
 @pytest.mark.parametrize("what", [Place.write, Place.compact])
-def test_what_happens_while_pages_are_read_is_in_it_wholly(
+def test_a_change_while_pages_are_read_is_copied_completely(
     place: Place, monkeypatch: pytest.MonkeyPatch, what: Callable[[Place], None]
 ) -> None:
     source = place.opened()
@@ -106,7 +106,7 @@ def test_what_happens_while_pages_are_read_is_in_it_wholly(
     place.has(place.copy(), place.made)
 
 
-def test_wherever_a_copy_breaks_off_there_is_a_whole_archive(place: Place) -> None:
+def test_an_interrupted_copy_is_a_valid_archive(place: Place) -> None:
     Backup(place.opened(), place.copy()).run()
     place.write()
     for steps in range(6):
@@ -129,7 +129,7 @@ def test_wherever_a_copy_breaks_off_there_is_a_whole_archive(place: Place) -> No
     place.has(place.copy(), 63)
 
 
-def test_what_is_damaged_is_named_and_not_copied(place: Place) -> None:
+def test_damaged_files_are_reported_and_not_copied(place: Place) -> None:
     path = sorted(place.archive.state().files)[0]
     data = bytearray(place.archive.objects.get(path))
     data[len(data) // 2] ^= 1
@@ -140,9 +140,9 @@ def test_what_is_damaged_is_named_and_not_copied(place: Place) -> None:
     assert (fault.kind, fault.name) == ("missing", path)
 
 
-def test_another_archive_is_not_copied_over(place: Place) -> None:
+def test_a_different_archive_is_not_overwritten(place: Place) -> None:
     target = place.copy()
     longer = events(range(1, 400))
     ArchiveWriter(target, "aa", place.wall).write(covering(longer), longer, {})
-    with pytest.raises(ArchiveCorrupt, match="no copy of this archive"):
+    with pytest.raises(ArchiveCorrupt, match="not a copy of this archive"):
         Backup(place.opened(), place.copy()).run()

@@ -37,10 +37,10 @@ def logged(
     ]
 
 
-# Arrow is loaded meanwhile.
+# The first example includes the import of Arrow.
 @settings(deadline=None)
 @given(CHUNKS, st.data())
-def test_chunks_make_the_rows_that_their_events_make(
+def test_chunks_give_the_same_rows_as_their_events(
     chunks: list[tuple[str, list[tuple[int, int, int, int, Header, bytes]]]], data: st.DataObject
 ) -> None:
     columns, wanted = [], []

@@ -1,4 +1,4 @@
-"""Rows as chunks: what the events of these rows are as chunks."""
+"""Encoding rows as chunks equals encoding their events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def chunks(made: list[LoggedEvent]) -> list[bytes]:
 
 @settings(deadline=None)
 @given(st.lists(logged(), max_size=6), st.data())
-def test_they_are_the_chunks_of_their_events(made: list[LoggedEvent], data: st.DataObject) -> None:
+def test_rows_give_the_same_chunks_as_their_events(
+    made: list[LoggedEvent], data: st.DataObject
+) -> None:
     batch = events_to_batch(made)
     assert rows_to_chunks(batch) == chunks(made)
     start = data.draw(st.integers(0, len(made)))
@@ -44,7 +46,7 @@ def test_they_are_the_chunks_of_their_events(made: list[LoggedEvent], data: st.D
         *(("arrival", None), ("document", None), ("client", None)),
     ],
 )
-def test_a_row_that_is_no_event_is_told_as_damage(column: str, value: int | None) -> None:
+def test_an_invalid_row_raises_archive_corrupt(column: str, value: int | None) -> None:
     batch = events_to_batch(events([1]))
     index = SCHEMA.get_field_index(column)
     field = SCHEMA.field(index).with_nullable(True)
@@ -53,7 +55,7 @@ def test_a_row_that_is_no_event_is_told_as_damage(column: str, value: int | None
         rows_to_chunks(damaged)
 
 
-def test_an_epoch_that_no_chunk_can_hold_is_told_as_damage() -> None:
+def test_an_epoch_too_large_for_a_chunk_raises_archive_corrupt() -> None:
     batch = events_to_batch(events([1]))
     index = SCHEMA.get_field_index("epoch")
     damaged = batch.set_column(index, "epoch", pa.array(np.array([1 << 32])))

@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same events."""
+"""Compaction reduces files and keeps all events."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ RULES = CompactionRules(min_files_in_open_hour=4)
 
 
 class Place:
-    """An archive in memory, with a writer and a compactor."""
-
     def __init__(self) -> None:
         self.wall = Wall()
         self.disk = FragileDisk(self.wall)
@@ -72,7 +70,7 @@ def test_the_files_of_a_settled_hour_become_one(place: Place) -> None:
     assert place.compaction().plan() == []
 
 
-def test_a_place_that_two_wrote_stands_once(place: Place) -> None:
+def test_a_place_written_twice_occurs_once_after_compaction(place: Place) -> None:
     made = events(range(1, 31))
     neighbour = ArchiveWriter(place.opened(), "neighbour", place.wall)
     place.writer.write(covering(made[:20]), made[:20], {})
@@ -85,7 +83,7 @@ def test_a_place_that_two_wrote_stands_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(10, 30))
-def test_whatever_was_written_is_the_same_after_it(
+def test_compaction_keeps_all_events(
     seed: int, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 60)
@@ -115,7 +113,7 @@ def test_whatever_was_written_is_the_same_after_it(
     assert same(once(found), written)
 
 
-def test_files_of_a_running_hour_are_merged_when_they_are_many(place: Place) -> None:
+def test_many_files_of_an_open_hour_are_merged(place: Place) -> None:
     for number in range(1, 4):
         place.writer.write([], [event(number)], {})
     assert place.compaction().plan() == []
@@ -123,8 +121,8 @@ def test_files_of_a_running_hour_are_merged_when_they_are_many(place: Place) -> 
     assert place.compaction().run().files_before == 4
 
 
-def test_a_byte_is_merged_seldom(place: Place) -> None:
-    """Every file that comes is small; what they became is left alone until there is as much."""
+def test_each_byte_is_merged_seldom(place: Place) -> None:
+    """Merged files wait until new files have as many bytes."""
     merged = 0
     for number in range(1, 101):
         document = b"%d" % number * 400
@@ -134,7 +132,7 @@ def test_a_byte_is_merged_seldom(place: Place) -> None:
     assert len(place.archive.state().files) < 20
 
 
-def test_a_large_stream_leaves_those_that_share_a_partition(place: Place) -> None:
+def test_a_large_stream_moves_out_of_a_shared_partition(place: Place) -> None:
     chance = Random(1)
     made = [
         event(n, stream=f"feed.s{n % 40 if n % 2 else 0}", document=chance.randbytes(2000))
@@ -153,7 +151,9 @@ def test_a_large_stream_leaves_those_that_share_a_partition(place: Place) -> Non
 def test_a_damaged_file_is_set_aside_and_the_rest_is_merged(place: Place) -> None:
     made = [event(n) for n in range(1, 13)]
     paths = [place.writer.write(covering([e]), [e], {}).files[0] for e in made]
-    place.disk.damage_file(place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9))  # type: ignore[attr-defined]
+    place.disk.damage_file(
+        place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9)
+    )  # type: ignore[attr-defined]
     place.wall.now += 2 * HOUR
     first = place.compaction().run()
     assert (first.damaged, first.passed_over) == ([paths[4]], 1)
@@ -165,7 +165,7 @@ def test_a_damaged_file_is_set_aside_and_the_rest_is_merged(place: Place) -> Non
     assert state.covers("aa", (1, 5), (1, 12))
 
 
-def test_a_file_that_lies_about_its_order_is_damaged(place: Place) -> None:
+def test_a_file_out_of_order_is_damaged(place: Place) -> None:
     written = place.writer.write([], [event(1), event(2)], {})
     [file] = place.archive.state().files.values()
     other = attrs.evolve(file, spans={"aa": ((1, 2), (1, 2))})
@@ -181,7 +181,7 @@ def test_a_file_that_lies_about_its_order_is_damaged(place: Place) -> None:
     assert written.rows == 2
 
 
-def test_a_missing_file_is_set_aside_to_heal(place: Place) -> None:
+def test_a_missing_file_is_set_aside_for_repair(place: Place) -> None:
     for number in (1, 2):
         place.writer.write([], [event(number)], {})
     place.wall.now += 2 * HOUR
@@ -193,7 +193,7 @@ def test_a_missing_file_is_set_aside_to_heal(place: Place) -> None:
     assert missing not in place.archive.state().files
 
 
-def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None:
+def test_consecutive_files_are_not_open_at_once(place: Place) -> None:
     for number in range(1, 9):
         place.writer.write([], [event(number)], {})
     alive: list[int] = []
@@ -211,7 +211,7 @@ def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None
     assert most == 1
 
 
-def test_a_full_disk_leaves_everything_as_it_was() -> None:
+def test_a_full_disk_leaves_the_archive_unchanged() -> None:
     made = [event(n) for n in range(1, 13)]
     for room in range(0, 9_000, 907):
         place = Place()
@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_everything_as_it_was() -> None:
         assert same(everything_in(place.archive), made)
 
 
-def test_a_large_file_is_left_alone() -> None:
+def test_a_large_file_is_not_merged() -> None:
     def file(number: int, size: int) -> ArchivedFile:
         return ArchivedFile(
             *(f"{number}", "s", "2026-11-20T07", 10, size, ""),

@@ -1,4 +1,4 @@
-"""Sets of places as intervals, against sets of numbers."""
+"""Interval operations compared with sets of numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def members(intervals: Iterable[Interval]) -> set[int]:
 
 
 @given(_SOME, _SOME)
-def test_they_are_what_sets_are(some: list[Interval], others: list[Interval]) -> None:
+def test_interval_operations_agree_with_sets(some: list[Interval], others: list[Interval]) -> None:
     assert members(union(some)) == members(some)
     assert members(difference(some, others)) == members(some) - members(others)
     assert members(intersection(some, others)) == members(some) & members(others)
@@ -30,12 +30,14 @@ def test_they_are_what_sets_are(some: list[Interval], others: list[Interval]) ->
 
 
 @given(_SOME, _MARK)
-def test_the_reach_ends_before_the_first_hole(some: list[Interval], start: int) -> None:
+def test_the_contiguous_end_is_before_the_first_missing_place(
+    some: list[Interval], start: int
+) -> None:
     end = start
     while end + 1 in members(some):
         end += 1
     assert contiguous_end(union(some), (1, start)) == (1, end)
 
 
-def test_a_new_epoch_is_no_hole() -> None:
+def test_a_new_epoch_is_not_a_missing_range() -> None:
     assert union([((1, 0), (1, 7)), ((1, 7), (3, 9))]) == (((1, 0), (3, 9)),)

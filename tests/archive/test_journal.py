@@ -1,4 +1,4 @@
-"""Numbered pages: read once, whole or told; snapshots in their place."""
+"""Journal pages are read once; damage is reported; snapshots replace pages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_page_is_read_as_it_was_written(number: int, snapshot: bool, body: Any
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_damaged_page_is_refused(seed: int) -> None:
+def test_a_damaged_page_is_rejected(seed: int) -> None:
     random = Random(seed)
     data = bytearray(Page(3, False, {"adds": ["events/s/x.parquet"], "at": 123}).encode())
     at = random.randrange(len(data) - 1)
@@ -54,7 +54,7 @@ def test_a_damaged_page_is_refused(seed: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"null", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"number":1}']
 )
-def test_what_is_no_page_is_refused(data: bytes) -> None:
+def test_invalid_bytes_are_rejected(data: bytes) -> None:
     with pytest.raises(ArchiveCorrupt):
         Page.decode(data)
 
@@ -71,7 +71,7 @@ def test_pages_are_read_once() -> None:
     assert [page.number for page in pages] == [1, 2]
 
 
-def test_a_snapshot_stands_for_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_replaces_all_pages_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 3)
     store = objects()
     writer, reader = JournalWriter(store, "manifests", "aa"), Journal(store, "manifests")
@@ -81,7 +81,7 @@ def test_a_snapshot_stands_for_all_before_it(monkeypatch: pytest.MonkeyPatch) ->
     assert numbers(store) == {"aa": ["all", 4, 5]}
 
 
-def test_snapshots_take_no_more_room_than_what_they_repeat() -> None:
+def test_snapshots_take_at_most_twice_the_space_of_what_they_repeat() -> None:
     store = objects()
     writer, said = JournalWriter(store, "manifests", "aa"), list[str]()
     for n in range(1500):
@@ -96,14 +96,14 @@ def test_snapshots_take_no_more_room_than_what_they_repeat() -> None:
     assert [*pages.pages[0].body["n"], *(page.body["n"] for page in pages.pages[1:])] == said
 
 
-def test_a_writer_that_comes_back_goes_on_behind_its_last_page() -> None:
+def test_a_restarted_writer_continues_after_its_last_page() -> None:
     store = objects()
     for n in range(3):
         JournalWriter(store, "manifests", "aa").put_page({"n": n}, dict)
     assert numbers(store) == {"aa": [0, 1, 2]}
 
 
-def test_the_snapshot_before_serves_if_one_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_previous_snapshot_is_used_if_one_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
     disk = FragileDisk(lambda: MORNING)
     store = LocalObjectStore(Path("/archive"), disk)
@@ -121,7 +121,7 @@ def test_the_snapshot_before_serves_if_one_is_damaged(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("which", [1, 2, 3])
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_page_that_is_lost_after_it_was_read_is_told(which: int, cut: bool) -> None:
+def test_a_page_lost_after_reading_is_reported(which: int, cut: bool) -> None:
     disk = FragileDisk(lambda: MORNING)
     store = LocalObjectStore(Path("/archive"), disk)
     writer, journal = JournalWriter(store, "manifests", "aa"), Journal(store, "manifests")
@@ -141,7 +141,7 @@ def test_a_page_that_is_lost_after_it_was_read_is_told(which: int, cut: bool) ->
     assert pages is journal.read()["aa"]
 
 
-def test_a_number_that_is_used_again_is_read_again() -> None:
+def test_a_page_written_again_is_read_again() -> None:
     store = objects()
     journal = Journal(store, "manifests")
     for n in range(1, 3):
@@ -152,7 +152,7 @@ def test_a_number_that_is_used_again_is_read_again() -> None:
     assert [page.body["n"] for page in journal.read()["aa"].pages] == [1, "another"]
 
 
-def test_what_else_lies_there_is_not_read() -> None:
+def test_other_objects_in_the_folder_are_ignored() -> None:
     store = objects()
     JournalWriter(store, "manifests", "aa").put_page({"n": 1}, dict)
     store.put([("manifests/aa/note.txt", b"x"), ("manifests/000000000001.json", b"x")])
@@ -163,8 +163,6 @@ def test_what_else_lies_there_is_not_read() -> None:
 
 
 class Nodes:
-    """Writers of durable subscriptions on one archive."""
-
     def __init__(self) -> None:
         self.wall = Wall()
         self.store = objects()
@@ -179,7 +177,7 @@ class Nodes:
         return DurableJournal(self.store).read_newest().get(("desk", "alarms"), ("", None, 0))[:2]
 
 
-def test_the_newest_of_several_writers_is_right() -> None:
+def test_the_newest_of_several_writers_wins() -> None:
     nodes = Nodes()
     nodes.put("aa", b"1")
     nodes.put("bb", b"2")
@@ -188,7 +186,7 @@ def test_the_newest_of_several_writers_is_right() -> None:
     assert nodes.stored() == ("aa", b"3")
 
 
-def test_a_node_that_lets_it_go_takes_nothing_from_the_one_that_took_it() -> None:
+def test_removal_at_the_old_node_does_not_affect_the_new_node() -> None:
     nodes = Nodes()
     nodes.put("aa", b"1")
     nodes.put("bb", b"2")
@@ -196,7 +194,7 @@ def test_a_node_that_lets_it_go_takes_nothing_from_the_one_that_took_it() -> Non
     assert nodes.stored() == ("bb", b"2")
 
 
-def test_what_was_removed_does_not_come_back_from_where_it_was_before() -> None:
+def test_a_removed_subscription_does_not_return_from_an_earlier_node() -> None:
     nodes = Nodes()
     nodes.put("aa", b"1")
     nodes.put("bb", b"2")
@@ -206,7 +204,7 @@ def test_what_was_removed_does_not_come_back_from_where_it_was_before() -> None:
     assert nodes.stored() == ("aa", b"3")
 
 
-def test_snapshots_keep_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_keep_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 3)
     wall, store = Wall(), objects()
     writer = DurableJournalWriter(store, "aa", wall)

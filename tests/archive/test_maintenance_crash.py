@@ -1,4 +1,4 @@
-"""Compaction and expiry end at any step; other writers go on; the next run finds what is left."""
+"""Compaction and expiry can end at any step, and the next run completes their work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.retention import Retention
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
-from broker.testing.fragile_disk import SimulatedCrash, FragileDisk
+from broker.testing.fragile_disk import FragileDisk, SimulatedCrash
 from tests.archive.events import HOUR, Wall, covering, event, everything_in, once, same
 from tests.seeds import seeds
 
@@ -25,7 +25,7 @@ RULES = ExpiryRules(Retention(age_ms=100 * DAY))
 
 
 class Site:
-    """An archive with small files of two hours, of which the older one is too old."""
+    """An archive with small files of two hours, the older of which has expired."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -40,8 +40,7 @@ class Site:
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
     def care(self) -> None:
-        """What is done now and then: merging, then what is too old, then deleting; each by a
-        process of its own."""
+        """Merge and expire four times, each time in a new process."""
         for wait in (8 * HOUR, DAY, DAY, 3 * HOUR):
             self.wall.now += wait
             archive = self.opened()
@@ -50,7 +49,7 @@ class Site:
             Expiry(archive, ledger, RULES).run()
 
     def check(self) -> None:
-        """Not more than what is too old is gone, and nothing is there that is not listed."""
+        """Only expired events are gone, and only listed files exist."""
         archive = self.opened()
         assert Verification(archive).run().faults == []
         found = once(everything_in(archive))
@@ -62,7 +61,7 @@ class Site:
         assert archive.objects.list_objects("readers") == []
 
     def check_meanwhile(self) -> None:
-        """Right after an end: all that is not too old can be read."""
+        """Immediately after a crash, all unexpired events are readable."""
         archive = self.opened()
         found = once(everything_in(archive))
         assert same(found, [*OLD, *NEW]) or same(found, NEW)
@@ -70,7 +69,7 @@ class Site:
         assert archive.state().problems == {}
 
 
-def test_a_site_that_is_cared_for_comes_to_this() -> None:
+def test_maintenance_removes_old_and_merges_new_files() -> None:
     site = Site()
     site.care()
     site.check()
@@ -83,7 +82,7 @@ def _steps() -> int:
     return site.disk.step_count - before
 
 
-def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_can_end_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
     steps = _steps()
     assert steps > 60
@@ -94,16 +93,18 @@ def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) 
             with pytest.raises(SimulatedCrash):
                 site.care()
             dead = site.disk
-            site.disk = dead.disk_after_kill() if seed is None else dead.disk_after_power_loss(Random(seed))
+            site.disk = (
+                dead.disk_after_kill() if seed is None else dead.disk_after_power_loss(Random(seed))
+            )
             site.check_meanwhile()
-            # A reader that died is waited for until its lease has ended.
+            # The lease of a reader that died must end first.
             site.care()
             site.care()
             site.check()
 
 
 @pytest.mark.parametrize("seed", seeds(4, 10))
-def test_the_care_can_end_again_and_again(seed: int) -> None:
+def test_maintenance_can_end_repeatedly(seed: int) -> None:
     random, site = Random(seed), Site()
     while True:
         site.disk.crash_step = site.disk.step_count + random.randrange(1, 70)
@@ -111,7 +112,9 @@ def test_the_care_can_end_again_and_again(seed: int) -> None:
             site.care()
         except SimulatedCrash:
             dead = site.disk
-            site.disk = random.choice((dead.disk_after_kill, lambda dead=dead: dead.disk_after_power_loss(random)))()
+            site.disk = random.choice(
+                (dead.disk_after_kill, lambda dead=dead: dead.disk_after_power_loss(random))
+            )()
             site.check_meanwhile()
         else:
             site.disk.crash_step = None

@@ -1,4 +1,4 @@
-"""Files whose manifests are lost are listed again, and what is lost at the end is known."""
+"""Files of lost manifests are listed again, and the lost end of an origin is known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENTS = [event(n) for n in range(1, 13)]
 
 
 class Site:
-    """An archive whose small files were merged by a carer, and deleted."""
+    """An archive whose small files were merged by maintenance and deleted."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -38,18 +38,18 @@ class Site:
         self.writer.write(covering(made), made, {})
 
     def care(self) -> None:
-        """A process that ends when it has done what there is to do."""
+        """One run of maintenance in a new process."""
         archive = self.opened()
         ledger = ManifestWriter(archive.manifests, "carer-aa", self.wall)
         Compaction(archive, ledger, CompactionRules(min_files_in_open_hour=2)).run()
         Expiry(archive, ledger, ExpiryRules()).run()
 
     def merge_all(self) -> None:
-        """Of what was written only the merged file and the carer's manifests are left."""
+        """Leave only the merged file and the manifests of maintenance."""
         for wait in (2, 2, 2):
             self.wall.now += wait * HOUR
             self.care()
-        # A snapshot forgets files of which nothing is left.
+        # A snapshot omits deleted files.
         later = [event(n, arrival=self.wall.now) for n in (13, 14)]
         for each in later:
             self.write([each])
@@ -95,11 +95,11 @@ def test_a_merged_file_whose_manifest_is_lost_is_listed_again(site: Site, keep: 
     assert archive.state().covers("aa", (1, 0), (1, 12))
     assert len(read(archive, archive.state())) == 2
     assert same(read(archive, archive.state_with_unlisted())[:12], EVENTS)
-    # It is entered, so others need not read the file for that.
+    # The files are listed now, so other readers need not read them.
     assert same(read(site.opened(), site.opened().state())[:12], EVENTS)
 
 
-def test_a_reader_that_can_not_write_reads_unlisted_files_all_the_same(site: Site) -> None:
+def test_a_reader_without_write_access_reads_unlisted_files(site: Site) -> None:
     site.write(EVENTS[:6])
     site.write(EVENTS[6:])
     site.merge_all()
@@ -110,7 +110,7 @@ def test_a_reader_that_can_not_write_reads_unlisted_files_all_the_same(site: Sit
         assert same(read(archive, archive.state_with_unlisted())[:12], EVENTS)
 
 
-def test_care_lists_unlisted_files_and_gives_their_manifests_up(site: Site) -> None:
+def test_maintenance_lists_unlisted_files_and_gives_their_manifests_up(site: Site) -> None:
     site.write(EVENTS[:6])
     site.write(EVENTS[6:])
     site.merge_all()
@@ -121,7 +121,7 @@ def test_care_lists_unlisted_files_and_gives_their_manifests_up(site: Site) -> N
     state = site.opened().state()
     assert same(read(site.opened(), state)[:12], EVENTS)
     assert not state.problems
-    # So snapshots are made again, behind which lost manifests do not count.
+    # Snapshots are made again. They do not count given-up manifests.
     for _ in range(3):
         site.wall.now += 2 * HOUR
         site.write([event(15 + site.wall.now % 1000, arrival=site.wall.now)])
@@ -129,7 +129,7 @@ def test_care_lists_unlisted_files_and_gives_their_manifests_up(site: Site) -> N
     assert same(read(site.opened(), site.opened().state())[:12], EVENTS)
 
 
-def test_an_unlisted_file_that_is_damaged_stays_for_somebody_to_look_at(site: Site) -> None:
+def test_a_damaged_unlisted_file_is_kept(site: Site) -> None:
     site.write(EVENTS[:6])
     site.write(EVENTS[6:])
     site.merge_all()
@@ -146,7 +146,7 @@ def test_an_unlisted_file_that_is_damaged_stays_for_somebody_to_look_at(site: Si
     assert site.opened().state().problems
 
 
-def test_the_end_of_an_origin_is_known_by_what_others_saw(site: Site) -> None:
+def test_the_end_of_an_origin_is_known_from_other_writers(site: Site) -> None:
     for start in range(0, 12, 3):
         site.write(EVENTS[start : start + 3])
     other = ArchiveWriter(site.opened(), "bb", site.wall)
@@ -160,32 +160,32 @@ def test_the_end_of_an_origin_is_known_by_what_others_saw(site: Site) -> None:
     assert state.lost_ends == {"aa": (1, 12)}
     ((after, upto),) = state.missing_ranges["aa"]
     assert upto == (1, 12) and after < (1, 12)
-    # As long as the files are there nothing is lost.
+    # The files still exist, so nothing is lost.
     state = archive.state_with_unlisted()
     assert state.lost_ends == {}
     assert state.covers("aa", (1, 0), (1, 12))
     assert file in state.files
 
 
-def test_a_witness_says_soon_what_only_it_has_seen(site: Site) -> None:
+def test_coverage_seen_by_one_writer_only_is_reported_at_once(site: Site) -> None:
     other = ArchiveWriter(site.opened(), "bb", site.wall)
     site.write(EVENTS[:3])
     other.report_observed_coverage()
     pages = len(site.manifests("bb"))
     for number in range(3, 6):
-        # An origin that is busy is no reason to write a manifest at each look.
+        # A busy origin does not cause a manifest at each check.
         site.write(EVENTS[number : number + 1])
         other.report_observed_coverage()
     assert len(site.manifests("bb")) == pages
     for path in site.manifests("aa")[-2:]:
-        # A manifest, and a snapshot.
+        # A manifest and a snapshot.
         site.lose(path)
     other.report_observed_coverage()
     assert len(site.manifests("bb")) > pages
     assert site.opened().state().lost_ends == {"aa": (1, 6)}
 
 
-def test_a_witness_says_no_more_at_a_time_than_fits(
+def test_observed_coverage_is_reported_in_portions(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.archive.observed_coverage.MAX_ENTRIES", 2)
@@ -200,7 +200,7 @@ def test_a_witness_says_no_more_at_a_time_than_fits(
     assert set(seen) >= {"aa", "cc", "dd", "ee", "ff"}
 
 
-def test_a_number_that_was_seen_is_not_used_again(site: Site) -> None:
+def test_a_page_number_seen_by_another_writer_is_not_used_again(site: Site) -> None:
     site.write(EVENTS[:6])
     site.write(EVENTS[6:])
     site.merge_all()
@@ -214,7 +214,7 @@ def test_a_number_that_was_seen_is_not_used_again(site: Site) -> None:
     assert site.manifests("carer-aa")[-1] > newest
 
 
-def test_places_of_unlisted_files_are_covered_where_they_follow_each_other(site: Site) -> None:
+def test_consecutive_places_of_unlisted_files_are_covered(site: Site) -> None:
     made = [*events(range(1, 10)), *events(range(20, 26))]
     site.writer.write([("aa", (0, 0), (1, 25))], made, {})
     site.write([event(n) for n in range(26, 28)])

@@ -1,6 +1,6 @@
-"""A writer that ends at any step of a write, by a kill or with the power: nothing is lost or twice.
+"""A writer can be killed or lose power at any step without losing or repeating events.
 
-The next process does what an archiver does: it asks what is covered and goes on behind that.
+The next process continues after the covered places, as an archiver does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker.archive import journal_writer
 from broker.archive.archive import Archive
 from broker.archive.writer import ArchiveWriter
 from broker.dtd.reference import DtdReference
-from broker.testing.fragile_disk import SimulatedCrash, FragileDisk
+from broker.testing.fragile_disk import FragileDisk, SimulatedCrash
 from tests.archive.events import MORNING, covering, event, everything_in, once, same
 from tests.seeds import seeds
 
@@ -31,7 +31,7 @@ def opened(disk: FragileDisk) -> Archive:
 
 
 def archive_all(disk: FragileDisk) -> None:
-    """Write what is not covered yet, some events at a time; and a position with each flush."""
+    """Write all events that are not covered yet, and a position with each flush."""
     archive = opened(disk)
     writer = ArchiveWriter(archive, "aa", clock)
     while True:
@@ -68,11 +68,14 @@ def snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def survivors(dead: FragileDisk) -> list[FragileDisk]:
-    """What may be left: all that was done, or of what was not synced any part."""
-    return [dead.disk_after_kill(), *(dead.disk_after_power_loss(Random(seed)) for seed in range(2))]
+    """Return possible disks: all writes done, or any part of those not synced."""
+    return [
+        dead.disk_after_kill(),
+        *(dead.disk_after_power_loss(Random(seed)) for seed in range(2)),
+    ]
 
 
-def test_each_step_of_a_write_can_be_the_last() -> None:
+def test_a_writer_can_end_at_any_step() -> None:
     steps = steps_of_all()
     assert steps > 80
     for last in range(steps):
@@ -87,7 +90,7 @@ def test_each_step_of_a_write_can_be_the_last() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))
-def test_a_writer_can_die_again_and_again(seed: int) -> None:
+def test_a_writer_can_end_repeatedly(seed: int) -> None:
     random = Random(seed)
     disk = FragileDisk(clock)
     while True:
@@ -101,7 +104,7 @@ def test_a_writer_can_die_again_and_again(seed: int) -> None:
             return
 
 
-def test_what_was_told_as_archived_survives_a_loss_of_power() -> None:
+def test_archived_events_survive_a_loss_of_power() -> None:
     disk = FragileDisk(clock)
     archive_all(disk)
     for seed in range(10):

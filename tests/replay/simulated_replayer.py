@@ -1,4 +1,4 @@
-"""The core of the replay process with what is around it, played."""
+"""A simulated environment for the core of the replay process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = ReplayerLimits()
 
 
 class Process:
-    """The core with what is around it, played: it does what it is told, when the test says so."""
+    """The core with simulated threads and files, which act when the test says so."""
 
     def __init__(self, limits: ReplayerLimits = LIMITS) -> None:
         self.core = ReplayerCore(limits)
@@ -63,8 +63,8 @@ class Process:
                 case DeleteJob(job):
                     del self.jobs[job]
 
-    def tell(self, link: int, *said: messages.Message) -> None:
-        for message in said:
+    def tell(self, link: int, *received: messages.Message) -> None:
+        for message in received:
             self.do(self.core.message_received(link, message, self.now))
 
     def ask(self, link: int, *ids: int) -> None:
@@ -78,7 +78,7 @@ class Process:
         self.now = until
 
     def finish(self, *events: int) -> None:
-        """The job is over: so many events for each of its requests."""
+        """Finish the job with these numbers of events for its requests."""
         assert self.job is not None
         job, self.job = self.job.job, None
         reports = [Report(events=count, bytes=count * 100) for count in events]
@@ -90,7 +90,7 @@ class Process:
         self.do(self.core.job_failed(job, EngineUnavailable("it broke"), self.now))
 
     def read(self, events: int) -> None:
-        """The oldest page is read."""
+        """Read the oldest scheduled page."""
         page = self.pages.pop(0)
         chunks = [b"%d" % number for number in range(page.first, page.first + events)]
         self.do(self.core.page_read(page, chunks, events))

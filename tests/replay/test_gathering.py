@@ -1,4 +1,4 @@
-"""How long requests are waited for that may become one job."""
+"""Time for which requests are gathered into one job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker.replay.replay_entry import GATHER_SECONDS, MAX_GATHER_SECONDS
 from tests.replay.test_replayer_core import Process
 
 
-def test_requests_that_keep_coming_do_not_keep_the_first_one_waiting() -> None:
+def test_steady_requests_do_not_delay_the_first_one_without_bound() -> None:
     process = Process()
     number = 0
     while process.job is None:

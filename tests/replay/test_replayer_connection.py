@@ -13,7 +13,7 @@ from broker.replay.replayer_connection import ReplayerConnection
 
 
 class End:
-    """A link and what it told."""
+    """A connection and its callbacks."""
 
     def __init__(self) -> None:
         self.received: list[messages.Message] = []
@@ -28,9 +28,9 @@ class End:
         self.link.makeConnection(self.transport)
 
 
-def said(*what: messages.Message) -> bytes:
+def encoded(*sent: messages.Message) -> bytes:
     end = End()
-    for message in what:
+    for message in sent:
         end.link.send(message)
     return end.transport.value()
 
@@ -39,8 +39,8 @@ WORDS = (messages.More(1, 2), messages.Status(), messages.Page(3, 0, (b"x" * 3_0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1_000, 10_000])
-def test_messages_come_whole_however_their_bytes_do(size: int) -> None:
-    data = said(*WORDS)
+def test_messages_are_complete_for_any_split_of_their_bytes(size: int) -> None:
+    data = encoded(*WORDS)
     end = End()
     for start in range(0, len(data), size):
         end.link.dataReceived(data[start : start + size])
@@ -55,11 +55,11 @@ def test_messages_come_whole_however_their_bytes_do(size: int) -> None:
         (b"GET / HTTP/1.1\r\n\r\n", FrameTooLarge),
     ],
 )
-def test_bytes_that_are_no_message_end_it(data: bytes, error: type[BrokerError]) -> None:
+def test_invalid_bytes_end_the_connection(data: bytes, error: type[BrokerError]) -> None:
     end = End()
-    end.link.dataReceived(said(WORDS[0]))
-    end.link.dataReceived(data + said(WORDS[1]))
-    # A producer that stays would be asked for more before the connection closes.
+    end.link.dataReceived(encoded(WORDS[0]))
+    end.link.dataReceived(data + encoded(WORDS[1]))
+    # Otherwise the transport would call the producer before it closes.
     assert end.transport.producer is None
     assert end.transport.disconnecting
     assert end.received == [WORDS[0]]
@@ -67,7 +67,7 @@ def test_bytes_that_are_no_message_end_it(data: bytes, error: type[BrokerError])
     assert [type(each) for each in end.lost] == [error]
 
 
-def test_it_tells_when_it_takes_no_more_and_when_it_does_again() -> None:
+def test_changes_of_writability_are_reported() -> None:
     end = End()
     assert end.transport.producer is end.link
     assert end.transport.streaming

@@ -1,4 +1,4 @@
-"""The replay process in virtual time: jobs, pages, credits, cancellation, resumption, bounds."""
+"""The replay process in virtual time: jobs, pages, credit, cancellation, resumption, limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from broker.replay.replay_entry import GATHER_SECONDS, LEASE_SECONDS, ReplayerLi
 from tests.replay.simulated_replayer import REQUEST, Process
 
 
-def kinds(said: list[messages.Message]) -> list[str]:
-    return [type(message).__name__ for message in said]
+def kinds(received: list[messages.Message]) -> list[str]:
+    return [type(message).__name__ for message in received]
 
 
-def test_requests_that_come_together_are_one_job() -> None:
+def test_requests_at_the_same_time_share_a_job() -> None:
     process = Process()
     process.ask(1, 1, 2)
     process.wait(GATHER_SECONDS / 2)
@@ -29,7 +29,7 @@ def test_requests_that_come_together_are_one_job() -> None:
     assert len(process.job.requests) == 3
 
 
-def test_what_comes_while_a_job_runs_is_the_next_one() -> None:
+def test_requests_during_a_job_form_the_next_one() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -40,7 +40,7 @@ def test_what_comes_while_a_job_runs_is_the_next_one() -> None:
     assert [len(job.requests) for job in process.started] == [1, 2]
 
 
-def test_a_job_takes_no_more_requests_than_it_may() -> None:
+def test_a_job_is_limited_in_requests() -> None:
     process = Process(ReplayerLimits(requests=2))
     process.ask(1, 1, 2, 3)
     process.wait(GATHER_SECONDS)
@@ -48,7 +48,7 @@ def test_a_job_takes_no_more_requests_than_it_may() -> None:
     assert [len(job.requests) for job in process.started] == [2, 1]
 
 
-def test_pages_come_as_they_are_asked_for_and_the_report_behind_them() -> None:
+def test_pages_are_sent_on_request_after_the_report() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -68,7 +68,7 @@ def test_pages_come_as_they_are_asked_for_and_the_report_behind_them() -> None:
 
 
 def asked_by_many(replays: int, pages: int) -> Process:
-    """All are ready, and over one connection so many pages of each are asked for."""
+    """Make replays ready, and request this many pages of each over one connection."""
     process = Process()
     process.ask(1, *range(replays))
     process.wait(GATHER_SECONDS)
@@ -88,7 +88,7 @@ def test_replays_of_one_connection_take_turns() -> None:
     assert process.pages == []
 
 
-def test_no_more_is_read_than_a_connection_takes() -> None:
+def test_no_page_is_read_for_a_full_connection() -> None:
     process = asked_by_many(100, 2)
     process.core.pause_connection(1)
     sent = 0
@@ -96,7 +96,7 @@ def test_no_more_is_read_than_a_connection_takes() -> None:
         process.read(5)
         sent += 1
     assert sent == MAX_IN_FLIGHT
-    # Another one is not kept from its own.
+    # Other connections are not affected.
     process.ask(2, 200)
     process.wait(GATHER_SECONDS)
     process.finish(5)
@@ -106,7 +106,7 @@ def test_no_more_is_read_than_a_connection_takes() -> None:
     assert len(process.pages) == MAX_IN_FLIGHT + 1
 
 
-def test_a_page_that_nobody_wants_any_more_makes_room_for_another() -> None:
+def test_a_cancelled_page_frees_its_slot() -> None:
     process = asked_by_many(MAX_IN_FLIGHT + 1, 1)
     process.tell(1, messages.Cancel(process.pages[0].id))
     assert len(process.pages) == MAX_IN_FLIGHT
@@ -115,7 +115,7 @@ def test_a_page_that_nobody_wants_any_more_makes_room_for_another() -> None:
     assert [page.id for page in process.pages] == list(range(1, MAX_IN_FLIGHT + 1))
 
 
-def test_a_request_that_can_not_be_fails_alone() -> None:
+def test_only_an_invalid_request_fails() -> None:
     process = Process()
     process.tell(1, messages.Replay(1, [">", "//x["]))
     process.ask(1, 2)
@@ -126,7 +126,7 @@ def test_a_request_that_can_not_be_fails_alone() -> None:
     assert len(process.started[0].requests) == 1
 
 
-def test_a_report_with_an_error_fails_its_request_and_no_other() -> None:
+def test_an_error_in_a_report_fails_only_its_request() -> None:
     process = Process()
     process.ask(1, 1, 2)
     process.wait(GATHER_SECONDS)
@@ -141,7 +141,7 @@ def test_a_report_with_an_error_fails_its_request_and_no_other() -> None:
     assert found == messages.Found(2, Report(events=1).to_wire())
 
 
-def test_a_job_that_nobody_waits_for_is_cancelled_and_its_folder_goes() -> None:
+def test_a_job_without_replays_is_cancelled_and_deleted() -> None:
     process = Process()
     process.ask(1, 1, 2)
     process.wait(GATHER_SECONDS)
@@ -154,7 +154,7 @@ def test_a_job_that_nobody_waits_for_is_cancelled_and_its_folder_goes() -> None:
     assert kinds(process.take(1)) == ["Accepted", "Accepted"]
 
 
-def test_a_replay_is_resumed_over_another_connection_from_where_it_was() -> None:
+def test_a_replay_resumes_over_another_connection() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -169,7 +169,7 @@ def test_a_replay_is_resumed_over_another_connection_from_where_it_was() -> None
     assert process.take(1)[2:] == []
 
 
-def test_what_was_sent_can_be_had_again_until_it_is_cancelled() -> None:
+def test_sent_events_can_be_read_again_until_cancelled() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -184,7 +184,7 @@ def test_what_was_sent_can_be_had_again_until_it_is_cancelled() -> None:
     assert process.jobs == {}
 
 
-def test_a_replay_without_a_connection_is_forgotten_in_the_end() -> None:
+def test_a_replay_without_a_connection_expires() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -197,7 +197,7 @@ def test_a_replay_without_a_connection_is_forgotten_in_the_end() -> None:
     assert process.core.next_timeout() is None
 
 
-def test_it_can_not_be_resumed_behind_its_end() -> None:
+def test_a_replay_cannot_resume_after_its_end() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -207,7 +207,7 @@ def test_it_can_not_be_resumed_behind_its_end() -> None:
     assert kinds(process.take(1)) == ["Failed"]
 
 
-def test_more_than_the_process_holds_is_refused_by_its_kind() -> None:
+def test_requests_over_the_limits_fail_as_overloaded() -> None:
     process = Process(ReplayerLimits(replays=2, spool_bytes=1000))
     process.ask(1, 1, 2, 3)
     *_, refused = process.take(1)
@@ -225,16 +225,16 @@ def test_more_than_the_process_holds_is_refused_by_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [messages.Accepted(1), messages.Replay(7, REQUEST.to_wire()), messages.Notice("x")]
+    "message", [messages.Accepted(1), messages.Replay(7, REQUEST.to_wire()), messages.Notice("x")]
 )
-def test_who_breaks_a_rule_is_cut_off(said: messages.Message) -> None:
+def test_a_protocol_error_closes_the_connection(message: messages.Message) -> None:
     process = Process()
     process.ask(1, 7)
-    process.tell(2, said)
+    process.tell(2, message)
     assert process.dropped == [2]
 
 
-def test_a_node_can_not_take_events_of_a_replay_that_another_connection_has() -> None:
+def test_another_connection_cannot_read_a_replay() -> None:
     process = Process()
     process.ask(1, 1)
     process.wait(GATHER_SECONDS)
@@ -247,6 +247,6 @@ def test_a_node_can_not_take_events_of_a_replay_that_another_connection_has() ->
     "data",
     [b"", b"\xc1", b"\x90", b"\x91\x01", b"\x93\x01\x01", b"\x92\x99\x01", b"\x93\x02\x01\xff"],
 )
-def test_bytes_that_are_no_message_are_refused_by_their_kind(data: bytes) -> None:
+def test_invalid_messages_raise_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         messages.decode(data)

@@ -1,4 +1,4 @@
-"""What a job found, read from any event on."""
+"""Reading a spool from any event number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVENTS = list(make_world(1, events=60).events.values())
 
 
 def written(folder: Path) -> None:
-    """Three parts, of batches of all sizes."""
+    """Write three parts with batches of different sizes."""
     rng = random.Random(0)
     for number in range(3):
         writer = PartWriter(folder, number, EVENT_SCHEMA)
@@ -69,7 +69,7 @@ def test_pages_give_the_events_of_a_request_in_its_order(seed: int, tmp_path: Pa
     assert spool.read_events(1, len(order), 10, 1000) == []
 
 
-def test_a_request_that_is_forgotten_leaves_the_others(tmp_path: Path) -> None:
+def test_deleting_a_request_keeps_the_others(tmp_path: Path) -> None:
     written(tmp_path)
     write(tmp_path, 0, [1, 2])
     write(tmp_path, 1, [3])
@@ -81,7 +81,7 @@ def test_a_request_that_is_forgotten_leaves_the_others(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
 
-def test_a_part_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+def test_an_abandoned_part_leaves_no_file(tmp_path: Path) -> None:
     writer = PartWriter(tmp_path, 0, EVENT_SCHEMA)
     writer.abandon()
     writer = PartWriter(tmp_path, 1, EVENT_SCHEMA)

@@ -72,7 +72,7 @@ def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path)
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await published(client, tmp_path / "archive")
             replay = client.replay()
-            with pytest.raises(ReplayTooLarge, match="ask for less"):
+            with pytest.raises(ReplayTooLarge, match="request less"):
                 await all_of(replay)
             assert not replay.gaps
             places = [receipt.place for receipt in receipts if receipt.place is not None]
@@ -147,7 +147,7 @@ def test_a_full_disk_under_the_spool_is_waited_for(tmp_path: Path) -> None:
                 while file.write(bytes(1 << 16)):
                     pass
             replay = client.replay()
-            await asyncio.to_thread(node.await_log, "replaying waits: the spool can not be")
+            await asyncio.to_thread(node.await_log, "replaying waits: the spool cannot be")
             ballast.unlink()
             assert await all_of(replay) == ids(receipts)
             assert not replay.gaps

@@ -1,4 +1,4 @@
-"""What a report tells of the archive itself: how far it goes, and what of it is lost."""
+"""Covered and missing places of the archive, for the report of a request."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from broker.event.place import Mark
 from broker.replay.engine.contract import MissingRange
 from broker.replay.request import ReplayRequest
 
-#: Behind all events of an origin.
+#: After all events of an origin.
 _EVERYWHERE: Mark = (2**32 - 1, 2**63 - 1)
 _NOWHERE: Mark = (0, 0)
 
 
 class ArchiveCoverage:
-    """What is to be told of one moment of the archive."""
+    """Coverage by one state of the archive."""
 
     def __init__(self, state: ArchiveState) -> None:
         self._state = state
-        # What is lost counts as had: holes tell of it.
+        # Lost places count as covered here; `missing_ranges` reports them.
         self._intervals: dict[str, Intervals] = {
             origin: union((*intervals, *state.lost_ranges.get(origin, ())))
             for origin, intervals in state.covered.items()
         }
 
     def covered_upto(self, request: ReplayRequest) -> Mapping[str, Mark]:
-        """By origin up to where it has something, of what the request wants; `holes` tells what is
-        missing before that."""
+        """Return the end of the archive within the request's ranges, by origin.
+
+        `missing_ranges` has the gaps before it.
+        """
         found: dict[str, Mark] = {}
         for origin in {*self._intervals, *request.ranges}:
             wanted = request.range_of(origin)
@@ -43,8 +45,10 @@ class ArchiveCoverage:
     def missing_ranges(
         self, request: ReplayRequest, files: Iterable[ArchivedFile]
     ) -> tuple[MissingRange, ...]:
-        """What the archive lacks of a request's ranges, before the last that it has: what was in
-        these files, which can not be read, and what no manifest covers."""
+        """Return the places of a request that the archive lacks before its last one.
+
+        They were in the unreadable `files`, or no manifest covers them.
+        """
         lost: dict[str, list[Interval]] = defaultdict(list)
         for file in files:
             for origin, intervals in self._state.lost_ranges_of(file).items():
@@ -71,8 +75,11 @@ class ArchiveCoverage:
 
 
 def _split_at_mark(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
-    """Split the interval that holds a mark in two. If the origin was set back behind the mark, the
-    offsets fall there, and the interval as a whole would seem to have no places."""
+    """Split the interval that contains `mark` in two.
+
+    If the origin was reset behind the mark, offsets decrease there, and the whole interval would
+    look empty.
+    """
     for after, upto in intervals:
         if mark is not None and after < mark < upto:
             yield after, mark
@@ -81,6 +88,6 @@ def _split_at_mark(intervals: Intervals, mark: Mark | None) -> Iterator[Interval
 
 
 def _has_places(interval: Interval) -> bool:
-    # Where an epoch ended, the next one goes on with the next offset.
+    # The next epoch continues with the next offset.
     (_, after), (_, upto) = interval
     return after < upto

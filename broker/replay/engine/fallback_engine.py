@@ -1,4 +1,4 @@
-"""Which engine serves: Spark where it can, else the pure-Python one, with a notice."""
+"""Choice of the engine: Spark if it is available, else pure Python."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ ENGINES: Final = (AUTO, SPARK, LOCAL)
 
 
 class FallbackEngine:
-    """Implements `Engine` by another one, and by a second where the first can not."""
+    """An `Engine` that uses a second engine while the first is unavailable."""
 
     def __init__(self, first: Engine, second: Engine, notice: Callable[[str], object]) -> None:
-        """`notice` is told when the second has to serve, and why, from the thread that runs."""
+        """`notice` receives the reason for the second engine, on the thread that runs jobs."""
         self._first: Engine | None = first
         self._second = second
         self._notice = notice
 
     @property
     def name(self) -> str:
-        """See `Engine`: of the one that serves."""
         return (self._first or self._second).name
 
     def warm_up(self) -> None:
-        """See `Engine`. Where the first can not be had, it is not tried again."""
+        """See `Engine`. An unavailable first engine is not tried again."""
         if self._first is None:
             return
         try:
@@ -40,7 +39,7 @@ class FallbackEngine:
         except EngineUnavailable as error:
             self._first.close()
             self._first = None
-            self._notice(f"{error}. Until then replays are served by pure Python, which is slower")
+            self._notice(f"{error}. Replays use the slower pure-Python engine until then")
 
     def run(
         self,
@@ -49,19 +48,17 @@ class FallbackEngine:
         progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
-        """See `Engine`."""
         self.warm_up()
         if self._first is not None:
             try:
                 return self._first.run(requests, folder, progress, cancelled)
             except EngineUnavailable as error:
-                self._notice(f"{error}. This job is done by pure Python, which is slower")
+                self._notice(f"{error}. This job uses the slower pure-Python engine")
             shutil.rmtree(folder)
             folder.mkdir()
         return self._second.run(requests, folder, progress, cancelled)
 
     def close(self) -> None:
-        """See `Engine`."""
         if self._first is not None:
             self._first.close()
         self._second.close()

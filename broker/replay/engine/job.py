@@ -1,9 +1,8 @@
-"""A job from its plan to its spools: the same for every engine, which only says how files are
-scanned.
+"""One job, from its plan to its spools. Engines differ only in how they scan files.
 
-Files are scanned in waves, so that progress is told, a cancelled job ends, and what grows beyond
-all bounds is noticed on the way. A request for the last n events is looked for from the newest file
-backwards, until it has them.
+Files are scanned in waves. Between them the job reports progress, checks limits, and can be
+cancelled. A request for the last n events scans files from the newest backwards until it has
+enough.
 """
 
 from __future__ import annotations
@@ -34,15 +33,13 @@ from broker.replay.ordering import Integers
 from broker.replay.request import BUNDLE, ReplayRequest
 from broker.replay.spool import write_request_order
 
-#: Rows of the first wave of a search for the last events, and how much larger each next one is.
+#: Rows of the first wave of a search for the last events, and the growth of each next one.
 _FIRST_ROWS: Final = 20_000
 _GROWTH: Final = 4
 
 
 @attrs.define(eq=False)
 class Job:
-    """Requests that are worked on together; for one `run`."""
-
     archive: Archive
     catalogue: Catalogue
     scanner: Scanner
@@ -69,14 +66,13 @@ class Job:
         self._quota = JobQuota(len(self.requests), self.limits)
 
     def run(self) -> list[Report]:
-        """See `Engine`."""
         with self.archive.open_reader_lease() as lease:
             state = self.archive.state_with_unlisted()
             planned = make_plan(state, self.requests)
             self._damaged_parts += planned.damaged
             self._scan_plan(planned, lease)
             if self._missing_parts:
-                # A compaction that did not know of this reader: what it wrote instead is new.
+                # A compaction ignored this reader's lease. Its new files have the events.
                 planned = self._scan_replacements(lease)
             result = self._build_result(planned)
             coverage, looked_at = ArchiveCoverage(state), planned.rows_per_request()
@@ -85,7 +81,7 @@ class Job:
                 for number in range(len(self.requests))
             ]
 
-    # ---------------------------------------------------------------- looking through files
+    # ---------------------------------------------------------------- scanning files
 
     def _scan_plan(self, planned: Plan, lease: ReaderLease) -> None:
         texts, problems = read_dtd_texts(self.archive, self.catalogue, planned.types)
@@ -110,7 +106,6 @@ class Job:
         self._scan_for_last_events(context, backward, planned, lease)
 
     def _number_parts(self, parts: Iterable[Part], requests: Integers) -> Iterator[Part]:
-        """The parts for these requests, each under a number of its own."""
         for part in parts:
             wanted = part.requests[np.isin(part.requests, requests)]
             if len(wanted):
@@ -121,7 +116,7 @@ class Job:
     def _scan_for_last_events(
         self, context: JobContext, parts: list[Part], planned: Plan, lease: ReaderLease
     ) -> None:
-        """From the newest file backwards, until everybody has the last events it wants."""
+        """Scan from the newest file backwards, until each request has its last events."""
         rows = _FIRST_ROWS
         while parts:
             wave = next(iter(group_into_waves(parts, rows)))
@@ -153,14 +148,13 @@ class Job:
         replaced = state.manifest.removes
         for part in missing:
             if part.file.path not in replaced:
-                # Nobody merged it, so it is damaged like one that was cut. The manifest that lists
-                # it may be lost as well.
+                # No merge replaced it, so it counts as damaged. Its manifest may be lost as well.
                 self._damaged_parts.append(part)
-                reason = f"{part.file.path} is listed and not there"
+                reason = f"{part.file.path} is listed but missing"
                 self._notes[reason] = None
                 self._set_aside(part.file, reason)
         new = [part for part in planned.parts if part.file.path not in known]
-        # There may be origins that matchers do not know.
+        # The plan may have new origins, so workers need a new matcher.
         self.name += "+"
         self._scan_plan(attrs.evolve(planned, parts=tuple(new)), lease)
         self._damaged_parts += self._missing_parts
@@ -170,7 +164,7 @@ class Job:
 
     def _scan_wave(self, context: JobContext, wave: Sequence[Part], lease: ReaderLease) -> None:
         if self.cancelled():
-            raise ReplayCancelled("nobody waits for this replay any more")
+            raise ReplayCancelled("the replay was cancelled")
         lease.renew()
         pending = [part for part in map(self._without_failed, wave) if len(part.requests)]
         for item in self.scanner.scan(context, pending, self.cancelled):
@@ -193,20 +187,22 @@ class Job:
         kept = ~np.isin(part.requests, list(self._failed))
         return attrs.evolve(part, requests=part.requests[kept])
 
-    def _apply_summary(self, note: PartSummary) -> None:
-        part = self._parts[note.part]
-        for number, denied in note.denied:
+    def _apply_summary(self, summary: PartSummary) -> None:
+        part = self._parts[summary.part]
+        for number, denied in summary.denied:
             self._denied[number] += denied
-        self._failed.update(note.failed)
-        self._notes.update(dict.fromkeys(f"no DTD describes {each}" for each in note.undescribed))
-        if note.unreadable:
-            self._notes[f"{part.file.path}: {note.unreadable} events can not be read"] = None
-        if note.missing:
+        self._failed.update(summary.failed)
+        self._notes.update(
+            dict.fromkeys(f"no DTD describes {each}" for each in summary.undescribed)
+        )
+        if summary.unreadable:
+            self._notes[f"{part.file.path}: {summary.unreadable} unreadable events"] = None
+        if summary.missing:
             self._missing_parts.append(part)
-        elif note.corrupt:
+        elif summary.corrupt:
             self._damaged_parts.append(part)
-            self._notes[note.corrupt] = None
-            self._set_aside(part.file, note.corrupt)
+            self._notes[summary.corrupt] = None
+            self._set_aside(part.file, summary.corrupt)
 
     def _set_aside(self, file: ArchivedFile, reason: str) -> None:
         try:
@@ -214,7 +210,7 @@ class Job:
         except (ArchiveUnavailable, ArchiveCorrupt) as error:
             self._notes[f"{file.path} could not be set aside: {error}"] = None
 
-    # ---------------------------------------------------------------- what came of it
+    # ---------------------------------------------------------------- results
 
     def _build_result(self, planned: Plan) -> JobResult:
         found = pa.Table.from_batches(self._found, KEY_SCHEMA)
@@ -227,8 +223,8 @@ class Job:
             try:
                 yield from self.archive.read(file, COPY_COLUMNS, checked=True)
             except ArchiveCorrupt as error:
-                # An event may come twice then, which its receiver can tell; none is lost.
-                self._notes[f"copies were not looked for: {error}"] = None
+                # Then an event may arrive twice, which its receiver detects. None is lost.
+                self._notes[f"no search for copies: {error}"] = None
 
     def _build_report(
         self, number: int, result: JobResult, coverage: ArchiveCoverage, looked_at: int
@@ -262,7 +258,6 @@ class Job:
 
 
 def group_into_waves(parts: Sequence[Part], rows: int) -> Iterator[list[Part]]:
-    """The parts in groups of about so many rows."""
     wave: list[Part] = []
     total = 0
     for part in parts:

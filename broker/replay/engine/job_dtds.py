@@ -1,4 +1,4 @@
-"""DTDs as a replay has them: the texts of the archive, each compiled once, nothing fetched (X9)."""
+"""DTDs of a job: texts of the archive, compiled once, never fetched (X9)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, BrokerError
 
-#: All that a job's events are of stay loaded.
+#: All DTDs of a job stay loaded.
 _LIMITS: Final = CacheLimits(max_fetched=16_384, max_fetched_bytes=1 << 30)
 
 
 def read_dtd_texts(
     archive: Archive, catalogue: Catalogue, references: Iterable[DtdReference]
 ) -> tuple[dict[DtdReference, bytes], list[str]]:
-    """The self-contained texts of these types, and why others could not be had.
+    """Read the self-contained texts of DTDs; return them, and the problems with others.
 
-    What the archive does not have the catalogue may: a type and version mean one thing (T26).
+    The catalogue supplies texts that the archive lacks: a type and version mean one thing (T26).
     """
     texts: dict[DtdReference, bytes] = {}
     problems: list[str] = []
@@ -41,7 +41,7 @@ def read_dtd_texts(
 
 
 class JobDtds:
-    """A cache of them for a matcher, and which types of events none of them describes."""
+    """A matcher's DTD cache, and the types without a DTD."""
 
     def __init__(self, texts: Mapping[DtdReference, bytes]) -> None:
         nothing = Catalogue(Path(), {}, {})
@@ -55,7 +55,7 @@ class JobDtds:
                 self.problems.append(f"{reference}: {error}")
 
     def check_types(self, types: Iterable[Sequence[str]]) -> None:
-        """Events of these types, by name and version, are about to be matched."""
+        """Record which of the (name, version) pairs have no DTD."""
         for name, version in types:
             reference = DtdReference(name, version)
             if self.cache.get(reference) is None:

@@ -1,8 +1,8 @@
-"""From what was found in the files of a job to what each request gets: copies out, in order.
+"""Results of a job: the found events of each request, without copies and in order.
 
-One event may lie in two files, since two writers or two compactions may both have written it; that
-is one place twice. One EventId may stand at two places, since its publisher moved; the first in
-order counts. What stood also at a place that a client has passed it has had.
+Two files may hold the same event if two writers or compactions wrote it; that is one repeated
+place. An EventId may have two places if its publisher moved; the first in order counts. It is
+omitted if the client has passed one of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker.replay.engine.request_scope import RequestScopes, dictionary_codes, 
 from broker.replay.ordering import Integers, OrderKeys, mark_first_of_each, order_events
 from broker.replay.request import PLACE, ReplayRequest
 
-#: What tells whether an event of a file is a copy.
+#: Columns that identify a copy of an event.
 COPY_COLUMNS: Final = (
     *("origin", "epoch", "offset", "client", "timestamp", "sequence", "incarnation"),
 )
@@ -26,7 +26,7 @@ COPY_COLUMNS: Final = (
 
 @attrs.frozen(eq=False)
 class RequestResult:
-    """What one request gets: places in parts, in order."""
+    """The events of one request, as places in parts."""
 
     parts: Integers
     rows: Integers
@@ -36,7 +36,7 @@ class RequestResult:
 
 
 class JobResult:
-    """All events of a job, each of which somebody wants, and who wants which."""
+    """The found events of a job, and the requests that get them."""
 
     def __init__(
         self, found: pa.Table, requests: Sequence[ReplayRequest], scope: RequestScopes
@@ -87,11 +87,13 @@ class JobResult:
         self._events, self._numbers = events[order], numbers[order]
         self._bounds = np.searchsorted(self._numbers, np.arange(len(self._requests) + 1))
 
-    # ---------------------------------------------------------------- what was had already
+    # ---------------------------------------------------------------- copies at the client
 
     def drop_delivered(self, copies: Iterable[pa.RecordBatch]) -> None:
-        """`copies` are events (`COPY_COLUMNS`) at places that some client may have passed: what
-        stands there too, it is not given again."""
+        """Omit events that also stand at a place that the client has passed.
+
+        `copies` has the events (`COPY_COLUMNS`) of such places.
+        """
         identity = self._identity[self._events]
         by_identity = np.argsort(identity, kind="stable")
         identities = identity[by_identity]
@@ -108,7 +110,7 @@ class JobResult:
     def _places_of_copies(
         self, copies: pa.RecordBatch
     ) -> Iterable[tuple[int, tuple[int, int, int]]]:
-        """(event, place): the place, which is not the only one, at which its EventId stands."""
+        """Yield the events with another place in `copies`, and that place."""
         keys = self._keys
         left_columns = [_positions_in(copies.column("client"), self._clients)]
         left_columns += [
@@ -130,10 +132,7 @@ class JobResult:
             at = (int(origins[place]), int(epochs[place]), int(offsets[place]))
             yield int(events[place]), at
 
-    # ---------------------------------------------------------------- one request
-
     def build_request_result(self, number: int) -> RequestResult:
-        """What the request of this number gets."""
         request = self._requests[number]
         events = self._events[self._bounds[number] : self._bounds[number + 1]]
         distinct = len(np.unique(self._identity[events])) if self._has_copies.any() else len(events)
@@ -153,16 +152,18 @@ class JobResult:
         )
 
     def _select_latest(self, events: Integers, most: int) -> Integers:
-        """The events that arrived last, of copies the one that did: so what is older need not be
-        looked at to tell which they are."""
+        """Select the events that arrived last, counting only the last copy of each.
+
+        Thus older files are not needed to select them.
+        """
         keys = self._keys.select(events)
         backwards = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))[::-1]
         events = events[backwards]
         return events[mark_first_of_each(self._identity[events])][:most]
 
     def oldest_arrival_of_last(self, number: int) -> int | None:
-        """When the oldest event arrived that a request for the last n gets, ms since 1970; None if
-        there are not so many."""
+        """Return the arrival of the oldest of the last n events (ms since 1970); None if there are
+        fewer."""
         events = self._events[self._bounds[number] : self._bounds[number + 1]]
         latest = self._select_latest(events, self._requests[number].last)
         if len(latest) < self._requests[number].last:
@@ -176,14 +177,14 @@ def _combined_column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _positions_in(column: pa.Array, names: Sequence[str | None]) -> Integers:
-    """The places of a column's values in `names`; -1 for others."""
+    """Return the position of each value in `names`, or -1."""
     numbers = {name: number for number, name in enumerate(names)}
     found, codes = dictionary_codes(column)
     return np.array([numbers.get(name, -1) for name in found], dtype=np.int64)[codes]
 
 
 def _first_equal_row(*columns: Integers) -> Integers:
-    """For each row the first one with the same values."""
+    """Return the first row with the same values, for each row."""
     order = np.lexsort(columns)
     new = np.ones(len(order), dtype=np.bool_)
     new[1:] = False
@@ -191,7 +192,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
         values = column[order]
         new[1:] |= values[1:] != values[:-1]
     found = np.empty(len(order), dtype=np.int64)
-    # lexsort is stable, so the first of those that are alike has the lowest row.
+    # lexsort is stable, so the first of equal rows has the lowest number.
     found[order] = order[new][np.cumsum(new) - 1]
     return found
 
@@ -199,7 +200,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
 def _match_equal_rows(
     left_columns: Sequence[Integers], right_columns: Sequence[Integers]
 ) -> tuple[Integers, Integers]:
-    """(row of theirs, row of mine): the same values, the first of mine that has them."""
+    """Return pairs of equal rows: all left rows that match, each with its first right row."""
     size = len(right_columns[0])
     first = _first_equal_row(
         *(np.concatenate(pair) for pair in zip(right_columns, left_columns, strict=True))

@@ -1,4 +1,4 @@
-"""The engine that needs nothing but Python: one file after the other, in this process."""
+"""The pure-Python engine: it scans one file after another in this process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.engine.scanner import JobContext, scan_part_into
 from broker.replay.request import ReplayRequest
 
-#: Rows between two tellings of progress: about half a second's.
+#: Rows between progress reports: about half a second.
 _WAVE_ROWS: Final = 50_000
 
 
 class LocalEngine:
-    """Implements `Engine`."""
-
     name = "local"
     wave_rows = _WAVE_ROWS
 
@@ -39,7 +37,7 @@ class LocalEngine:
         self._jobs = 0
 
     def warm_up(self) -> None:
-        """See `Engine`: there is nothing that takes long."""
+        """See `Engine`: nothing to start."""
 
     def run(
         self,
@@ -48,7 +46,6 @@ class LocalEngine:
         progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
-        """See `Engine`."""
         self._jobs += 1
         name = f"{self._jobs}"
         job = Job(
@@ -66,7 +63,6 @@ class LocalEngine:
     def scan(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> Iterator[pa.RecordBatch | PartSummary]:
-        """See `Scanner`."""
         if self._matcher is None or self._matcher[0] != context.job:
             self._matcher = (context.job, context.new_matcher())
         for part in parts:
@@ -74,5 +70,5 @@ class LocalEngine:
                 Path(context.folder), self._archive, part, self._matcher[1], context.limits
             ):
                 if cancelled():
-                    raise ReplayCancelled("nobody waits for this replay any more")
+                    raise ReplayCancelled("the replay was cancelled")
                 yield item

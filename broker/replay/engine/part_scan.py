@@ -1,7 +1,7 @@
-"""One file of the archive for all requests that want something of it: what a worker does.
+"""Scan of one file for all requests that may need its events.
 
-Events that somebody wants come out once, with the numbers of those who want them. Everything else
-that is to be known of the file comes last, as one note.
+Each event that a request needs is returned once, with the numbers of these requests. A summary of
+the file comes last.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from broker.replay.engine.quota import JobQuota
 from broker.replay.engine.request_matcher import MatchedPairs, RequestMatcher
 from broker.replay.ordering import Integers
 
-#: Pairs of a row and a request that a batch may come to at most: what bounds a worker's memory.
+#: Maximum pairs of row and request per batch. This limits a worker's memory.
 _MAX_PAIRS_PER_BATCH: Final = 4_000_000
 _MAX_BATCH_ROWS: Final = 8_192
 _MIN_BATCH_ROWS: Final = 64
-#: Bytes of a header beside its names, about.
+#: Approximate bytes of a header without its names.
 _HEADER_BYTES: Final = 80
 
-#: What the order of events and their copies are known by, as engines give it to whoever arranges
-#: them. `row` is the event's place among those of its part.
+#: Columns that determine the order and the copies of events. `row` is the position in the part.
 KEY_SCHEMA: Final = pa.schema(
     [
         *(pa.field("part", pa.int32()), pa.field("row", pa.int32())),
@@ -46,7 +45,7 @@ KEY_SCHEMA: Final = pa.schema(
         pa.field("requests", pa.list_(pa.int32())),
     ]
 )
-#: What an event is made of again (`broker.archive.table`).
+#: Columns from which an event is rebuilt (`broker.archive.table`).
 EVENT_SCHEMA: Final = pa.schema(
     [
         *(pa.field("origin", pa.string()), pa.field("epoch", pa.int64())),
@@ -64,7 +63,7 @@ _COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order"]
 
 @attrs.frozen(eq=False)
 class FoundEvents:
-    """Events of a batch that somebody wants: two tables of the same rows."""
+    """The requested events of a batch, as two tables with the same rows."""
 
     keys: pa.RecordBatch
     events: pa.RecordBatch
@@ -72,36 +71,31 @@ class FoundEvents:
 
 @attrs.frozen
 class PartSummary:
-    """What else is to be known of a part."""
+    """Everything about a part except its events."""
 
     part: int
     denied: tuple[tuple[int, int], ...] = ()
-    """(request, how many)."""
+    """(request, count)."""
     failed: tuple[tuple[int, WireError], ...] = ()
-    """Requests that can not go on."""
     corrupt: str = ""
-    """Why the file can not be read; empty: it was."""
+    """Reason why the file is unreadable, or empty."""
     missing: bool = False
-    """Whether it is not there."""
     unreadable: int = 0
     undescribed: tuple[str, ...] = ()
-    """Types that no DTD describes."""
 
     def to_bytes(self) -> bytes:
-        """What `from_bytes` takes."""
         packed: bytes = msgpack.packb(attrs.astuple(self, recurse=False))
         return packed
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartSummary:
-        """The note that `to_bytes` wrote."""
         return cls(*msgpack.unpackb(data, use_list=False))
 
 
 def scan_part(
     archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
 ) -> Iterator[FoundEvents | PartSummary]:
-    """The events of a part that somebody wants, and a note at the end."""
+    """Yield the requested events of a part, and a summary at the end."""
     size = len(matcher.scope.start)
     quota = JobQuota(size, limits)
     denied = np.zeros(size, dtype=np.int64)
@@ -146,11 +140,10 @@ def _read_batches(
         try:
             yield from opened.iter_batches(rows, groups, columns=_COLUMNS, use_threads=False)
         except (pa.ArrowException, OSError) as error:
-            raise ArchiveCorrupt(f"{part.file.path} can not be read: {error}") from None
+            raise ArchiveCorrupt(f"{part.file.path} cannot be read: {error}") from None
 
 
 def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMatcher) -> list[int]:
-    """The row groups in which somebody may find something."""
     every = list(range(metadata.num_row_groups))
     if len(every) == 1:
         return every
@@ -164,7 +157,7 @@ def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMa
 
 
 def _row_group_bounds(metadata: pq.FileMetaData, group: int) -> dict[str, tuple[Any, Any]]:
-    """By column the least and the greatest value in a row group, of those that have them."""
+    """Return the minimum and maximum of each column that has statistics."""
     found = {}
     for place in range(metadata.num_columns):
         column = metadata.row_group(group).column(place)
@@ -201,6 +194,5 @@ def _build_found(
 
 
 def _estimate_sizes(events: pa.RecordBatch) -> Integers:
-    """About what each event takes in a frame."""
     lengths = pc.binary_length(events.column("document")).to_numpy()
     return np.asarray(lengths + _HEADER_BYTES + OVERHEAD)

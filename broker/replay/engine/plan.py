@@ -1,4 +1,4 @@
-"""Which files of the archive a job reads, and for whom: by partition, time, and places."""
+"""Selection of the files for a job, by partition, time and place."""
 
 from __future__ import annotations
 
@@ -19,49 +19,44 @@ from broker.replay.engine.request_scope import Flags, RequestScopes
 from broker.replay.ordering import Integers
 from broker.replay.request import ORIGIN_START, ReplayRequest
 
-#: So far (ms) before what is wanted the archive is searched for events that were had already.
+#: Ms before the first file in which copies that the client has are searched.
 COPIES_MS: Final = 600_000
 
 
 @attrs.frozen(eq=False)
 class Part:
-    """One file of a job."""
-
     number: int
     file: ArchivedFile
     requests: Integers
-    """The requests that may find something in it."""
+    """Requests that may find events in it."""
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """What a job reads, oldest first."""
+    """The files of a job, oldest first."""
 
     parts: tuple[Part, ...]
     damaged: tuple[Part, ...]
-    """Damaged files: what they held is missing."""
     origins: tuple[str, ...]
-    """All that have events in the archive, sorted."""
+    """All origins with archived events, sorted."""
     copies: tuple[ArchivedFile, ...]
-    """Files in which events may be that their clients have had under other places."""
+    """Files that may have copies of requested events at places that clients have passed."""
     scope: RequestScopes
     variants: Mapping[str, Variants]
-    """By origin the texts that judge its events instead of those that count."""
+    """DTD texts that replace the defaults, by origin."""
 
     @property
     def rows(self) -> int:
-        """Of all parts."""
         return sum(part.file.rows for part in self.parts)
 
     @property
     def types(self) -> set[DtdReference]:
-        """Of all events; texts that judge the events of single origins, too."""
+        """Types of all events, including variants for single origins."""
         named = {DtdReference(*each) for part in self.parts for each in part.file.types}
         own = (text for texts in self.variants.values() for text in texts.items())
         return named | {variant for reference, variant in own if reference in named}
 
     def rows_per_request(self) -> Integers:
-        """By request the rows of the files that are read for it."""
         rows = np.zeros(len(self.scope.start), dtype=np.int64)
         for part in self.parts:
             rows[part.requests] += part.file.rows
@@ -69,7 +64,6 @@ class Plan:
 
 
 def make_plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
-    """What these requests need of the archive as it is now."""
     damaged = state.damaged_files.values()
     files = sorted(state.files.values(), key=_arrival_order)
     origins = tuple(sorted({o for file in (*files, *damaged) for o in file.spans}))
@@ -103,8 +97,6 @@ def _plan_parts(filter_: _RequestFilter, files: Iterable[ArchivedFile]) -> tuple
 
 
 class _RequestFilter:
-    """Which requests want something of a file."""
-
     def __init__(self, requests: Sequence[ReplayRequest], scope: RequestScopes) -> None:
         self._scope = scope
         self._numbers = {origin: number for number, origin in enumerate(scope.origins)}
@@ -116,7 +108,6 @@ class _RequestFilter:
         self._of_streams: dict[tuple[str, tuple[str, ...] | None], Flags] = {}
 
     def select_requests(self, file: ArchivedFile) -> Flags:
-        """By request."""
         scope = self._scope
         least, greatest = file.arrivals
         spans = [(self._numbers[origin], *marks) for origin, marks in file.spans.items()]
@@ -147,8 +138,8 @@ def _find_copy_files(
     files: Iterable[ArchivedFile],
     requests: Sequence[ReplayRequest],
 ) -> Iterable[ArchivedFile]:
-    """The files with places that some client has passed, not long before what it wants."""
-    # With one origin there is no other place.
+    """Yield files with places that a client has passed, shortly before its range."""
+    # With one origin, no event has another place.
     passed = _latest_starts(scope) if len(scope.origins) > 1 else {}
     has_position = np.array(
         [any(a > ORIGIN_START for a, _ in each.ranges.values()) for each in requests]

@@ -1,4 +1,4 @@
-"""What a job may bring, and who goes first when it is more: the requests that bring the most."""
+"""Limits of a running job. Beyond them, the largest requests are refused first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.replay.ordering import Integers
 
 
 class JobQuota:
-    """How many events and bytes each request has come to so far, and which of them had to go."""
+    """Events and bytes of each request so far, and the refused requests."""
 
     def __init__(self, size: int, limits: JobLimits) -> None:
         self._limits = limits
@@ -20,7 +20,7 @@ class JobQuota:
         self.refused: dict[int, WireError] = {}
 
     def add_events(self, requests: Integers, sizes: Integers) -> list[int]:
-        """These requests have an event each more, of such sizes. Those that have to go now."""
+        """Add one event of the given size to each of `requests`. Return newly refused requests."""
         size = len(self._events)
         self._events += np.bincount(requests, minlength=size)
         self._bytes += np.bincount(requests, weights=sizes, minlength=size).astype(np.int64)
@@ -28,19 +28,19 @@ class JobQuota:
         newly_refused = np.flatnonzero(self._bytes > most).tolist()
         for number in newly_refused:
             reason = f"the events of this request are more than {most} bytes"
-            self._refuse(number, ReplayTooLarge(f"{reason}: ask for less at a time"))
+            self._refuse(number, ReplayTooLarge(f"{reason}: request less at a time"))
         while self._events.sum() > self._limits.deliveries:
             heaviest = int(self._events.argmax())
             newly_refused.append(heaviest)
             reason = (
-                f"the requests of this job come to more than {self._limits.deliveries} events, "
-                f"and this one to {self._events[heaviest]} of them, the most"
+                f"the requests of this job have more than {self._limits.deliveries} events, "
+                f"and this one has the most: {self._events[heaviest]}"
             )
             self._refuse(heaviest, _overloaded(reason))
         return newly_refused
 
     def add_stored_bytes(self, size: int) -> list[int]:
-        """So many bytes more are in the job's folder. Those that have to go now."""
+        """Add bytes of the job's folder. Return newly refused requests."""
         self._stored += size
         most = self._limits.disk_bytes
         reason = f"the events of this job are more than {most} bytes"
@@ -48,7 +48,7 @@ class JobQuota:
             newly_refused = [n for n in range(len(self._events)) if n not in self.refused]
         elif self._stored > most // 2:
             newly_refused = [int(self._bytes.argmax())] if self._bytes.any() else []
-            reason = f"{reason} soon, and this request has the most of them"
+            reason = f"{reason} soon, and this request has the most"
         else:
             newly_refused = []
         for number in newly_refused:
@@ -61,4 +61,4 @@ class JobQuota:
 
 
 def _overloaded(reason: str) -> Overloaded:
-    return Overloaded(f"{reason}: ask later, or for less at a time")
+    return Overloaded(f"{reason}: try later, or request less at a time")

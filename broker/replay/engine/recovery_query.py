@@ -1,7 +1,7 @@
-"""A query as it is asked of recovery events: `$Liveness` has one value for all of them (DESIGN 5).
+"""Queries on recovery events, for which `$Liveness` is constant (DESIGN 5).
 
-So it is no variable any more. The variable is replaced in the text, at the places where the query's
-tree has it, and the text is read again: index and lxml then see a literal, and need no rule for it.
+The variable is replaced by a literal in the text, at the positions in the query's tree, and the
+text is parsed again. So the index and lxml need no rule for it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from broker.matching.query.tree import Expression, Variable, predicates_of, sube
 _NAME: Final = "Liveness"
 _VARIABLE_CHARS: Final = len(f"${_NAME}")
 _LITERAL: Final = f"'{Liveness.RECOVERY.value}'"
-#: Distinct queries that are remembered: more than a job has, as a rule.
+#: Cached queries: usually more than a job has.
 _CACHE_SIZE: Final = 16_384
 
 
 def bind_liveness(query: Query, limits: QueryLimits = QueryLimits()) -> Query:
-    """The query as it is to be asked of recovery events; itself if it does not ask for liveness."""
+    """Replace `$Liveness` in a query. Returns the same object if there is none."""
     if _NAME not in query.variables:
         return query
     text = query.text
     for position in sorted(_variable_positions(query.expression), reverse=True):
         text = text[:position] + _LITERAL + text[position + _VARIABLE_CHARS :]
-    # The literal is longer by a character, and the query was short enough.
+    # The literal is one character longer, and the query was within its limit.
     room = attrs.evolve(limits, max_length=max(limits.max_length, len(text)))
     return parse_query(text, dict(query.namespaces), room)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def parse_recovery_query(text: str, namespaces: tuple[tuple[str, str], ...]) -> Query:
-    """The query that a request asks, as it is to be asked; raises `BadQuery`."""
+    """Parse the query of a request for recovery events. Raises `BadQuery`."""
     return bind_liveness(parse_query(text, dict(namespaces)))
 
 

@@ -1,11 +1,10 @@
-"""Events of the archive against all requests of a job, in one pass by the project's own index.
+"""Matching archived events against all requests of a job in one pass.
 
-Each distinct pair of a stream pattern and a query is one subscription of a `Switch`; whatever reads
-the archive gives it batches of rows and gets pairs of a row and a request. Requests that want all
-events of their streams need no matcher: columns tell what they want.
+Each distinct pair of stream pattern and query is one subscription of a `Switch`. Batches of rows
+give pairs of row and request. Requests without a condition are matched by columns alone.
 
-Events are checked against the DTD of their own version (A14). What is refused nevertheless, or
-described by no DTD, was accepted once: it is asked as `IMatcher.select` does, and not kept back.
+Events are validated by the DTD of their own version (A14). Events that are invalid or have no DTD
+were accepted once, so they are matched by `IMatcher.select`.
 """
 
 from __future__ import annotations
@@ -40,38 +39,35 @@ from broker.replay.engine.request_scope import Flags, RequestScopes, RowPlaces, 
 from broker.replay.ordering import Integers
 from broker.replay.request import ReplayRequest
 
-#: What is in the archive was within its node's limits once, whatever they were.
+#: Archived events were within their node's limits, which are unknown here.
 _DOCUMENT_LIMITS: Final = DocumentLimits(1 << 30, LIBXML2_MAX_DEPTH, 1 << 30)
-#: Queries have all the time there is together: nobody waits for a turn. Seconds for one of them on
-#: one event stay bounded.
+#: Queries share no time limit here; a single query on one event has one.
 _MAX_QUERY_SECONDS: Final = 0.25
 _MAX_SHARE: Final = 1.0
 
 
 @attrs.frozen(eq=False)
 class MatchedPairs:
-    """Pairs of a row and a request that agree, by row and request."""
+    """Matching pairs of row and request, sorted."""
 
     rows: Integers
     requests: Integers
     denied: Integers
-    """By request how many events were above its clearance."""
+    """Number of events above the clearance, by request."""
 
 
 @attrs.define(eq=False)
 class _QueryGroup:
-    """Requests that ask the same of the same streams."""
-
     pattern: StreamPattern
     query: Query
     requests: list[int] = attrs.field(factory=list)
     number: int = 0
-    """Its subscription; 0: it has none yet."""
+    """Its subscription; 0 if it has none yet."""
 
 
 @attrs.frozen(eq=False)
 class _RequestLists:
-    """The requests of each subscription, behind each other."""
+    """The requests of each subscription, concatenated."""
 
     requests: Integers
     starts: Integers
@@ -79,14 +75,13 @@ class _RequestLists:
 
     @classmethod
     def from_lists(cls, lists: Mapping[int, Sequence[int]]) -> _RequestLists:
-        """From lists by small numbers."""
         lengths = np.zeros(max(lists) + 1, dtype=np.int64)
         lengths[list(lists)] = [len(each) for each in lists.values()]
         requests = np.array(list(chain.from_iterable(lists[n] for n in sorted(lists))))
         return cls(requests, np.cumsum(lengths) - lengths, lengths)
 
     def expand_pairs(self, rows: Integers, numbers: Integers) -> tuple[Integers, Integers]:
-        """Pairs of a row and a number as pairs of a row and each of its requests."""
+        """Expand pairs of row and number to pairs of row and request."""
         counts = self.lengths[numbers]
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.repeat(self.starts[numbers], counts) + within
@@ -94,7 +89,7 @@ class _RequestLists:
 
 
 class RequestMatcher:
-    """A matcher for one job. It learns as it goes, so whoever has one keeps it for the job."""
+    """The matcher of one job. It learns document shapes, so workers keep it for the whole job."""
 
     def __init__(
         self,
@@ -104,15 +99,14 @@ class RequestMatcher:
         clock: Callable[[], float],
         variants: Mapping[str, Variants] | None = None,
     ) -> None:
-        """`origins` are all that any row can have; `texts` are DTDs by what they describe;
-        `variants` names by origin those that count instead of others of the same names."""
+        """`origins` has all origins that rows may have. `texts` has DTDs by reference. `variants`
+        has the references that replace others, by origin."""
         self._variants = variants or {}
         self.scope = RequestScopes(requests, origins)
         self.failed: dict[int, WireError] = {}
-        """Requests that match nothing, since their query is none or took too much time; and the
-        error."""
+        """Requests with an invalid or too expensive query, and the error."""
         self.unreadable = 0
-        """Events that no query could be asked about."""
+        """Number of events that no query could be evaluated on."""
         self.dtds = JobDtds(texts)
         self._size = len(requests)
         self._switch = Switch(
@@ -147,8 +141,10 @@ class RequestMatcher:
         self._lists: _RequestLists | None = None
 
     def match(self, batch: pa.RecordBatch, wanted: Integers) -> MatchedPairs:
-        """The pairs of a row of `batch`, which has the columns of `scan.EVENT_SCHEMA` and is sorted by
-        origin and mark, and one of the `wanted` requests."""
+        """Return matching pairs of a row of `batch` and one of the `wanted` requests.
+
+        `batch` has the columns of `EVENT_SCHEMA` and is sorted by origin and mark.
+        """
         places = RowPlaces(batch, self.scope.origins)
         is_open = np.zeros(self._size, dtype=np.bool_)
         is_open[wanted] = True
@@ -167,12 +163,11 @@ class RequestMatcher:
         order = np.lexsort((requests, rows))
         return MatchedPairs(rows[order], requests[order], denied)
 
-    # ---------------------------------------------------------------- without a matcher
+    # ---------------------------------------------------------------- requests without a query
 
     def _match_unfiltered(
         self, batch: pa.RecordBatch, places: RowPlaces, is_open: Flags
     ) -> list[tuple[Integers, Integers]]:
-        """What those get that want all events of their streams."""
         found = []
         for group in self._unfiltered_groups:
             requests = [number for number in group.requests if is_open[number]]
@@ -188,7 +183,6 @@ class RequestMatcher:
         return found
 
     def _rows_on_streams(self, batch: pa.RecordBatch, patterns: Sequence[StreamPattern]) -> Flags:
-        """Which rows are of a stream that one of these patterns has."""
         names, codes = dictionary_codes(batch.column("stream"))
         known = [
             any(self._pattern_matches(pattern, name or "") for pattern in patterns)
@@ -204,12 +198,11 @@ class RequestMatcher:
             known = self._patterns[key] = pattern.matches(stream)
         return known
 
-    # ---------------------------------------------------------------- with one
+    # ---------------------------------------------------------------- requests with a query
 
     def _match_queries(
         self, batch: pa.RecordBatch, places: RowPlaces, is_open: Flags
     ) -> list[tuple[Integers, Integers]]:
-        """What the matcher finds for the others."""
         groups = [
             group
             for group in self._query_groups
@@ -236,10 +229,11 @@ class RequestMatcher:
     def _run_switch(
         self, batch: pa.RecordBatch, groups: Sequence[_QueryGroup]
     ) -> tuple[Integers, Integers]:
-        """Pairs of a row and a request, by pattern and query alone."""
+        """Return pairs of row and request by pattern and query only."""
         for group in groups:
             if not group.number:
-                # Each has time of its own: requests are of different clients, as a rule.
+                # Each group has its own time budget, as requests usually belong to different
+                # clients.
                 client = f"{group.requests[0]}"
                 group.number = self._switch.subscribe(group.pattern, group.query, client)
                 self._by_number[group.number] = group
@@ -264,7 +258,6 @@ class RequestMatcher:
         return self._expand_to_requests(rows, numbers)
 
     def _expand_to_requests(self, rows: Integers, numbers: Integers) -> tuple[Integers, Integers]:
-        """Each subscription's requests in its place."""
         if self._lists is None:
             self._lists = _RequestLists.from_lists(
                 {n: group.requests for n, group in self._by_number.items()}
@@ -274,7 +267,7 @@ class RequestMatcher:
     def _split_by_variants(
         self, batch: pa.RecordBatch, documents: list[bytes]
     ) -> Iterator[tuple[Variants, list[bytes]]]:
-        """The documents of a batch, in order: neighbours whose origins use the same texts."""
+        """Split a batch into runs of origins with the same variants."""
         if not self._variants:
             yield NO_VARIANTS, documents
             return
@@ -288,7 +281,7 @@ class RequestMatcher:
     def _select_refused(
         self, verdict: Verdict, document: bytes, groups: Sequence[_QueryGroup], variants: Variants
     ) -> tuple[int, ...]:
-        """The subscriptions that want an event which is not accepted, as `select` says."""
+        """Return the subscriptions that select an event which was not accepted."""
         if isinstance(verdict, TypeMissing):
             self.dtds.undescribed.add(verdict.reference)
         try:
@@ -314,7 +307,6 @@ class RequestMatcher:
 
 
 def _distinct_values(batch: pa.RecordBatch, *columns: str) -> set[tuple[Any, ...]]:
-    """The distinct values of some columns of names."""
     found = [dictionary_codes(batch.column(name)) for name in columns]
     together = np.unique(np.stack([codes for _, codes in found]), axis=1)
     return {

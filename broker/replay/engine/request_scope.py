@@ -1,5 +1,4 @@
-"""What each of many requests wants by place, time and level: columns, so that pairs of a row and a
-request are looked at by the thousand."""
+"""Ranges, times and clearances of many requests as columns, for vectorised comparison with rows."""
 
 from __future__ import annotations
 
@@ -16,15 +15,15 @@ from broker.replay.request import ReplayRequest
 
 Flags: TypeAlias = NDArray[np.bool_]
 
-#: Later than any time, and behind any mark.
+#: After any time and any mark.
 _NEVER: Final = np.iinfo(np.int64).max
 
 
 class RowPlaces:
-    """Where and when the rows of a batch are: columns, and its origins by their numbers."""
+    """Places and arrival times of the rows of a batch, with origins as numbers."""
 
     def __init__(self, batch: pa.RecordBatch, origins: Sequence[str]) -> None:
-        """`origins` are those that a `RequestScopes` knows; a row of another one has the number -1."""
+        """Rows with an origin that is not in `origins` get the number -1."""
         names, codes = dictionary_codes(batch.column("origin"))
         numbers = {name: number for number, name in enumerate(origins)}
         known = np.array([numbers.get(name or "", -1) for name in names], dtype=np.int64)
@@ -35,7 +34,7 @@ class RowPlaces:
         self.level = integer_column(batch.column("level"))
 
     def origin_runs(self) -> list[tuple[int, int, int]]:
-        """(origin, start, end) of neighbouring rows of one origin."""
+        """Return (origin, start, end) of each run of rows of one origin."""
         changes = np.flatnonzero(np.diff(self.origin)) + 1
         bounds = [0, *changes.tolist(), len(self.origin)]
         return [
@@ -46,16 +45,14 @@ class RowPlaces:
 
 
 class RequestScopes:
-    """The ranges, times and clearances of requests, numbered as they stand."""
-
     def __init__(
         self,
         requests: Sequence[ReplayRequest],
         origins: Sequence[str],
         branches: Mapping[str, Sequence[Mark]] | None = None,
     ) -> None:
-        """`branch_starts` has by origin where its branches begin in the archive: its log was set back to
-        the offset of such a mark, and went on in its epoch."""
+        """`branches` has the marks at which an origin's log was reset, by origin. The log continued
+        behind such a mark in its epoch."""
         branches = branches or {}
         self._branches = [branches.get(origin, ()) for origin in origins]
         size = (len(requests), len(origins))
@@ -80,7 +77,7 @@ class RequestScopes:
             self._upto_epoch[number, place], self._upto_offset[number, place] = upto
 
     def contains_pairs(self, places: RowPlaces, rows: Integers, requests: Integers) -> Flags:
-        """Which pairs of a row and a request agree in place and time; clearance is left out."""
+        """Mark the pairs that agree in place and time. Clearance is ignored."""
         origin, arrival = places.origin[rows], places.arrival[rows]
         at = (requests, origin)
         found: Flags = (
@@ -100,8 +97,10 @@ class RequestScopes:
         )
 
     def begins_after(self, place: tuple[int, int, int], requests: Integers) -> Flags:
-        """Which requests begin behind this place (origin, epoch, offset), on the same branch: their
-        clients have had what is there."""
+        """Mark the requests that begin after a place (origin, epoch, offset) on the same branch.
+
+        Their clients have the event at that place.
+        """
         origin, epoch, offset = place
         after = self._after_epoch[requests, origin]
         found: Flags = self._wanted[requests, origin] & (
@@ -109,12 +108,12 @@ class RequestScopes:
         )
         for later, branch in self._branches[origin]:
             if epoch < later and offset > branch:
-                # A client that is in that epoch, or a later one, may have come on the other branch.
+                # A client in that epoch or a later one may have come from the other branch.
                 found &= after < later
         return found
 
     def rows_for_any(self, places: RowPlaces, requests: Integers) -> Flags:
-        """Which rows some of these requests may want, by the widest bounds of all of them."""
+        """Mark the rows within the joint bounds of the requests."""
         arrival = places.arrival
         found: Flags = arrival >= self.start[requests].min()
         found &= arrival < self.end[requests].max()
@@ -129,7 +128,7 @@ class RequestScopes:
         return found
 
     def rows_for(self, places: RowPlaces, request: int) -> Integers:
-        """The rows that one request wants by place and time; clearance is left out."""
+        """Return the rows that one request needs by place and time. Clearance is ignored."""
         found: list[Integers] = []
         for origin, start, end in places.origin_runs():
             if self._wanted[request, origin]:
@@ -147,8 +146,7 @@ class RequestScopes:
     def overlaps_spans(
         self, spans: Sequence[tuple[int, tuple[int, int], tuple[int, int]]]
     ) -> Flags:
-        """Which requests want places between the first and the last mark of (origin, first, last),
-        of any of them."""
+        """Mark the requests whose ranges overlap one of the spans (origin, first, last)."""
         found = np.zeros(len(self.start), dtype=np.bool_)
         for origin, first, last in spans:
             after, upto = self._after_epoch[:, origin], self._upto_epoch[:, origin]
@@ -166,7 +164,7 @@ class RequestScopes:
         return found
 
     def overlaps_bounds(self, bounds: Mapping[str, tuple[Any, Any]]) -> Flags:
-        """Which requests may want something of rows whose columns have these bounds."""
+        """Mark the requests that may match rows within these bounds of columns."""
         found = np.ones(len(self.start), dtype=np.bool_)
         if "arrival" in bounds:
             least, greatest = bounds["arrival"]
@@ -180,7 +178,6 @@ class RequestScopes:
         return found
 
     def latest_start(self, origin: int) -> tuple[int, int]:
-        """The furthest mark of an origin that some client has got to."""
         of = self._wanted[:, origin]
         if not of.any():
             return (0, 0)
@@ -188,13 +185,13 @@ class RequestScopes:
 
 
 def integer_column(column: pa.Array) -> Integers:
-    """A column of whole numbers without nulls."""
+    """Convert a column of integers without nulls."""
     values: Integers = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 
 
 def dictionary_codes(column: pa.Array) -> tuple[list[str | None], Integers]:
-    """A column of names as the distinct ones and their numbers."""
+    """Return the distinct names of a column, and the number of each row's name."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     return column.dictionary.to_pylist(), integer_column(column.indices)
@@ -213,7 +210,7 @@ def _max_mark(epoch: Integers, offset: Integers) -> tuple[int, int]:
 def _rows_in_range(
     places: RowPlaces, start: int, end: int, after: tuple[int, int], upto: tuple[int, int]
 ) -> slice:
-    """The rows of a run, which are sorted by mark, in (after, upto]."""
+    """Return the rows of a run, sorted by mark, in (after, upto]."""
     return slice(
         _first_row_after(places, start, end, after),
         _first_row_after(places, start, end, upto),

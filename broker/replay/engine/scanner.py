@@ -1,4 +1,4 @@
-"""How an engine scans files: what a job asks of it, and what a worker is told."""
+"""The interface by which a job scans files."""
 
 from __future__ import annotations
 
@@ -23,50 +23,47 @@ from broker.replay.spool import PartWriter
 
 @attrs.frozen(eq=False)
 class JobContext:
-    """What a worker needs to know of a job, beside the part that it scans."""
+    """The data that a worker needs besides its part."""
 
     job: str
-    """Unlike that of any other job, so that a matcher is kept for this one."""
+    """Unique name of the job. Workers keep its matcher."""
     uri: str
-    """Of the archive, as a worker opens it."""
     requests: Sequence[ReplayRequest]
     origins: Sequence[str]
     texts: Mapping[DtdReference, bytes]
     """DTDs of the events' types."""
     variants: Mapping[str, Variants]
-    """By origin the DTDs that judge its events instead of those of the same names."""
+    """DTDs that replace others of the same name, by origin."""
     limits: JobLimits
     folder: str
-    """Where the events of each part go (`spool.py`)."""
+    """Folder for the events of each part (`spool.py`)."""
 
     def new_matcher(self) -> RequestMatcher:
-        """A new matcher for this job."""
         return RequestMatcher(
             self.requests, self.origins, self.texts, time.perf_counter, self.variants
         )
 
 
 class Scanner(Protocol):
-    """How an engine scans files."""
-
     @property
     def wave_rows(self) -> int:
-        """About how many rows it is given at a time."""
+        """Approximate rows per wave."""
 
     def scan(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> Iterable[pa.RecordBatch | PartSummary]:
-        """What somebody wants of these parts (`KEY_SCHEMA`), whose events it has put into the folder, and
-        a note for each part, in any order.
+        """Yield the requested keys (`KEY_SCHEMA`) of parts, and a summary of each, in any order.
 
-        Blocks; raises `ReplayCancelled`, `Overloaded` or `EngineUnavailable`.
+        The events are written to the folder. Blocks. Raises `ReplayCancelled`, `Overloaded` or
+        `EngineUnavailable`.
         """
 
 
 def scan_part_into(
     folder: Path, archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
 ) -> Iterator[pa.RecordBatch | PartSummary]:
-    """The keys of what is wanted of a part, whose events go into the folder; a note at the end."""
+    """Write the requested events of a part to the folder. Yield their keys, and a summary at the
+    end."""
     writer = PartWriter(folder, part.number, EVENT_SCHEMA)
     try:
         for item in scan_part(archive, part, matcher, limits):

@@ -1,9 +1,9 @@
-"""The engine that uses all processors, or many machines: the parts of a job are scanned by Spark's
-Python workers inside `mapInArrow`, by the same code as in the pure-Python engine.
+"""The engine that uses all processors, or many machines.
 
-Workers read the archive themselves: so a damaged file is found by its hash and left out, only the
-row groups that matter are read, and no document crosses to the JVM and back. With a local master
-they put events straight into the job's folder, and only keys come back.
+Spark's Python workers scan the parts inside `mapInArrow`, with the code of the pure-Python engine.
+They read the archive themselves. So a damaged file is found by its hash, row groups are skipped,
+and no document passes through the JVM. With a local master they write events into the job's folder,
+and return only keys.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from broker.replay.spool import PartWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows between two tellings of progress. A wave costs some 50 ms beside the work itself.
+#: Rows between progress reports. A wave has about 50 ms of overhead.
 _WAVE_ROWS: Final = 1_000_000
-#: Tasks of a wave for each processor: more even out what differs between parts.
+#: Tasks per wave and processor. More tasks balance uneven parts.
 _TASKS_PER_CORE: Final = 3
-#: A job whose JVM dies is tried again so often.
+#: JVM deaths per job after which it fails.
 _MAX_JVM_FAILURES: Final = 3
-#: Seconds between two looks at whether a job is cancelled.
+#: Seconds between checks for cancellation.
 _CANCEL_POLL_SECONDS: Final = 0.1
 
 
 def _ignore_notice(_text: str) -> None:
-    """Who is told what happens to the JVM, unless somebody asks."""
+    """Default for `notice`."""
 
 
 class SparkEngine:
-    """Implements `Engine`. The session starts with `warm`, or with the first job."""
+    """The `Engine` on Spark. The session starts with `warm_up` or the first job."""
 
     name = "spark"
     wave_rows = _WAVE_ROWS
@@ -63,7 +63,7 @@ class SparkEngine:
         limits: JobLimits = DEFAULT_LIMITS,
         notice: Callable[[str], object] = _ignore_notice,
     ) -> None:
-        """`notice` is told what people should know, from the thread that runs jobs."""
+        """`notice` receives messages for the operator, on the thread that runs jobs."""
         self._archive = archive
         self._catalogue = catalogue
         self._settings = settings
@@ -74,22 +74,20 @@ class SparkEngine:
         self._jvm_failures = 0
 
     def warm_up(self) -> None:
-        """See `Engine`."""
         if self._session is not None:
             return
         self._session = spark_session.start_session(self._settings)
         try:
-            # The first job of all would wait for what Spark compiles, and for the first workers.
+            # Otherwise the first job would wait for code generation and for the first workers.
             self._session.range(1).mapInArrow(_pass_through, "id bigint").toArrow()
         except Exception as error:
-            # A JVM that died already is met, and counted, by the first job.
+            # The first job handles and counts a JVM that is dead already.
             if spark_session.is_alive():
                 self.close()
                 raise EngineUnavailable(f"Spark does not work: {_error_line(error)}") from error
 
     @property
     def session(self) -> SparkSession | None:
-        """The session, if one is there."""
         return self._session
 
     def run(
@@ -99,7 +97,6 @@ class SparkEngine:
         progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
-        """See `Engine`."""
         self._jvm_failures = 0
         job = Job(
             *(self._archive, self._catalogue, self, self._limits, secrets.token_hex(8)),
@@ -108,7 +105,6 @@ class SparkEngine:
         return job.run()
 
     def close(self) -> None:
-        """See `Engine`."""
         if self._session is not None:
             session, self._session, self._context = self._session, None, None
             spark_session.stop_session(session)
@@ -118,7 +114,7 @@ class SparkEngine:
     def scan(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> Iterator[pa.RecordBatch | PartSummary]:
-        """See `Scanner`. When the JVM dies the wave begins anew, with another one."""
+        """See `Scanner`. If the JVM dies, the wave is repeated with a new one."""
         if not parts:
             return
         table = self._scan_wave(context, parts, cancelled)
@@ -138,19 +134,19 @@ class SparkEngine:
     def _scan_wave(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> pa.Table | None:
-        """The rows of a wave; None if the JVM died on the way and may be tried again."""
+        """Return the rows of a wave; None if the JVM died and the wave can be repeated."""
         self.warm_up()
         try:
             with self._cancel_with_replay(context.job, cancelled):
                 table = self._collect_rows(context, parts)
         except Exception as error:
-            # What py4j and Spark raise depends on where they were.
+            # The exceptions of py4j and Spark vary with the place of the failure.
             if cancelled():
-                raise ReplayCancelled("nobody waits for this replay any more") from None
+                raise ReplayCancelled("the replay was cancelled") from None
             reason = _error_line(error)
             for kind in (ArchiveUnavailable, Overloaded):
                 if f".{kind.__name__}: " in reason:
-                    # A worker could not read or write, as this process could not.
+                    # A worker's error, raised as if it came from this process.
                     raise kind(reason.partition(": ")[2]) from None
             if spark_session.is_alive():
                 raise EngineUnavailable(f"Spark failed: {reason}") from error
@@ -163,8 +159,8 @@ class SparkEngine:
             )
             return None
         if cancelled():
-            # What came may be a part of it.
-            raise ReplayCancelled("nobody waits for this replay any more")
+            # The table may be incomplete.
+            raise ReplayCancelled("the replay was cancelled")
         return table
 
     def _collect_rows(self, context: JobContext, parts: Sequence[Part]) -> pa.Table:
@@ -192,12 +188,12 @@ class SparkEngine:
             return rows.toArrow()
         finally:
             with suppress(Exception):
-                # Nothing is to be freed in a JVM that died.
+                # A dead JVM has nothing to free.
                 wave.destroy()
 
     @contextmanager
     def _cancel_with_replay(self, group: str, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Cancel Spark's job when the replay is: this thread waits for Spark meanwhile."""
+        """Cancel Spark's job with the replay, while this thread waits for Spark."""
         assert self._session is not None
         spark = self._session.sparkContext
         spark.setJobGroup(group, "replay", interruptOnCancel=False)
@@ -207,7 +203,7 @@ class SparkEngine:
             while not done.wait(_CANCEL_POLL_SECONDS):
                 if cancelled():
                     with suppress(Exception):
-                        # It may be over, or the JVM may be dead: then there is nothing to cancel.
+                        # The job may be over, or the JVM dead.
                         spark.cancelJobGroup(group)
                     return
 
@@ -225,8 +221,10 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _slice_parts(parts: Sequence[Part], most: int) -> list[list[Part]]:
-    """Parts in groups of about as many rows; neighbours in time stay together, for they differ
-    least in their shapes."""
+    """Group parts into slices of about equal rows.
+
+    Neighbours in time have similar document shapes, so they stay together.
+    """
     total = sum(part.file.rows for part in parts)
     size = max(1, total // most)
     slices: list[list[Part]] = [[]]
@@ -263,7 +261,7 @@ def _write_events(
 
 
 def _error_line(error: BaseException) -> str:
-    """The last line of a traceback in a worker says it, else the first one."""
+    """Return the last error line of a worker's traceback, or the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     job_context = [line for line in lines if line.startswith("broker.errors.") or "Error:" in line]
     return (job_context or lines or [type(error).__name__])[0][:300]

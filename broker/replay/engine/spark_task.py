@@ -1,7 +1,7 @@
-"""What a Python worker of Spark does: some parts of a job, by a matcher that it keeps.
+"""The work of Spark's Python workers: scanning parts with a cached matcher.
 
-Workers are used again for the next task, so the matcher is built, and learns, once per worker and
-job. Nothing of Spark is imported here.
+Spark reuses workers, so a matcher is built once per worker and job. This module does not import
+Spark.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.engine.scanner import JobContext, scan_part_into
 
 _SUMMARY_FIELD: Final = pa.field("note", pa.binary())
-#: Columns of events that are not among the keys.
 _EVENT_ONLY_FIELDS: Final = [field for field in EVENT_SCHEMA if field.name not in KEY_SCHEMA.names]
-#: Where the events of a part are written by the worker; and where they come back with the keys.
+#: Rows for events that the worker writes to the folder, and rows that carry the events.
 WRITTEN_SCHEMA: Final = pa.schema([*KEY_SCHEMA, _SUMMARY_FIELD])
 RETURNED_SCHEMA: Final = pa.schema([*KEY_SCHEMA, *_EVENT_ONLY_FIELDS, _SUMMARY_FIELD])
 
@@ -38,7 +37,8 @@ _cached_matcher: list[tuple[str, Archive, RequestMatcher]] = []
 def scan_parts(
     context: JobContext, parts: Sequence[Part], *, shared_folder: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `WRITTEN_SCHEMA` if the job's folder can be written from here, else of `RETURNED_SCHEMA`."""
+    """Yield rows of `WRITTEN_SCHEMA` if this worker can write to the job's folder, else of
+    `RETURNED_SCHEMA`."""
     if not _cached_matcher or _cached_matcher[0][0] != context.job:
         archive = Archive.open(context.uri, create=False)
         _cached_matcher[:] = [(context.job, archive, context.new_matcher())]
@@ -62,8 +62,10 @@ def scan_parts(
 
 
 def decode_rows(table: pa.Table) -> Iterator[FoundEvents | PartSummary]:
-    """The rows that `scan_parts` gave, in their order, as what they mean; of `WRITTEN_SCHEMA` ones the
-    events are empty."""
+    """Decode the rows of `scan_parts`, in order.
+
+    `WRITTEN_SCHEMA` rows give no events.
+    """
     noted = table.column("note").is_valid()
     for data in table.column("note").filter(noted).to_pylist():
         yield PartSummary.from_bytes(data)
@@ -72,8 +74,8 @@ def decode_rows(table: pa.Table) -> Iterator[FoundEvents | PartSummary]:
         yield FoundEvents(batch.select(KEY_SCHEMA.names).cast(KEY_SCHEMA), batch.select(names))
 
 
-def _summary_row(note: PartSummary, schema: pa.Schema) -> pa.RecordBatch:
-    values = {"part": note.part, "note": note.to_bytes()}
+def _summary_row(summary: PartSummary, schema: pa.Schema) -> pa.RecordBatch:
+    values = {"part": summary.part, "note": summary.to_bytes()}
     return pa.RecordBatch.from_pylist([values], schema=schema)
 
 

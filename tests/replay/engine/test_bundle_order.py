@@ -1,4 +1,4 @@
-"""The order of bundles, where a request asks for it."""
+"""The order of bundles on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers
 from tests.recovery.world import BEGIN, CATALOGUE, ORIGINS
 
-#: Numbers in a bundle as they arrive, each of a publisher of its own; None: in no bundle.
+#: Numbers in a bundle by arrival, each of a different publisher; None: in no bundle.
 ARRIVING = (3, None, 1, 2, None, 5, 4)
 
 
@@ -32,7 +32,7 @@ def bundled(place: int, number: int | None) -> LoggedEvent:
     )
 
 
-def test_events_of_a_bundle_change_places_and_others_stay(tmp_path: Path) -> None:
+def test_only_events_of_a_bundle_are_reordered(tmp_path: Path) -> None:
     archive = Archive.open(str(tmp_path / "archive"))
     events = [bundled(place, number) for place, number in enumerate(ARRIVING)]
     covers = [(ORIGINS[0], (1, 0), events[-1].mark)]

@@ -1,4 +1,4 @@
-"""The pure-Python engine against what is right by looking at each event."""
+"""The pure-Python engine, compared with evaluating each event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.seeds import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))
-def test_each_request_gets_what_it_is_to_get(seed: int, tmp_path: Path) -> None:
+def test_each_request_gets_its_events(seed: int, tmp_path: Path) -> None:
     world = make_world(seed)
     archive = archive_world(world, str(tmp_path / "archive"), seed)
     requests = some_requests(world, seed, 40)
@@ -33,18 +33,18 @@ def test_each_request_gets_what_it_is_to_get(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("position", "comes"),
     [
-        # It went on in the second epoch, so it may not have had the event in the first one.
+        # It continued in the second epoch, so it may lack the event of the first one.
         ((2, 5), [("a", (2, 7))]),
-        # It has had all of the first epoch.
+        # It has all of the first epoch.
         ((1, 4), []),
-        # It was before the event.
+        # It is before the event.
         ((1, 3), [("a", (1, 4))]),
     ],
 )
-def test_what_is_on_another_branch_was_not_had(
+def test_events_on_another_branch_are_delivered(
     position: Mark, comes: list[tuple[str, Mark]], tmp_path: Path
 ) -> None:
-    """It got back the fourth event, and logged it again."""
+    """The origin received the fourth event again and logged it a second time."""
     request = ReplayRequest(">", "true()", ranges={"a": (position, None)}, others=False)
     engine = LocalEngine(archive_of_two_branches(tmp_path), CATALOGUE)
     [(_, got)] = answers(engine, [request], tmp_path / "spool")
@@ -60,10 +60,10 @@ def test_what_is_on_another_branch_was_not_had(
         ({"a": (1, 6)}, [("a", (1, 4), (1, 6))]),
     ],
 )
-def test_the_end_of_a_lost_branch_is_a_hole_if_it_is_known(
+def test_the_known_end_of_a_lost_branch_is_a_missing_range(
     known: dict[str, Mark], lacks: list[MissingRange], tmp_path: Path
 ) -> None:
-    """Behind it come lower offsets, so that it looks as if nothing was missing."""
+    """Lower offsets follow it, so nothing seems to be missing."""
     request = ReplayRequest(">", "true()", ranges={"a": ((1, 1), None)}, others=False, known=known)
     engine = LocalEngine(archive_of_two_branches(tmp_path), CATALOGUE)
     [(report, _)] = answers(engine, [request], tmp_path / "spool")
@@ -72,7 +72,7 @@ def test_the_end_of_a_lost_branch_is_a_hole_if_it_is_known(
 
 
 def archive_of_two_branches(folder: Path) -> Archive:
-    """Origin `a` was set back to its second event."""
+    """Make an archive whose origin `a` was reset to its second event."""
     archive = Archive.open(str(folder / "archive"))
     writer = ArchiveWriter(archive, "a", lambda: BEGIN)
     first = [logged("a", n, BEGIN + n, "p", n) for n in (1, 2, 3, 4)]

@@ -1,4 +1,4 @@
-"""`$Liveness` in a query that is asked of recovery events."""
+"""`$Liveness` in queries on recovery events."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from broker.replay.engine.recovery_query import bind_liveness, parse_recovery_qu
         ("//x = '$Liveness'", "//x = '$Liveness'"),
     ],
 )
-def test_liveness_is_recovery_wherever_the_query_has_it(text: str, asked: str) -> None:
+def test_liveness_is_replaced_everywhere_in_a_query(text: str, asked: str) -> None:
     query = bind_liveness(parse_query(text))
     assert query.text == asked
     assert "Liveness" not in query.variables
 
 
-def test_a_query_that_is_as_long_as_may_be_is_asked_all_the_same() -> None:
+def test_a_query_of_maximum_length_is_accepted() -> None:
     text = "$Liveness = 'live' and //x = '" + "y" * (4096 - 31) + "'"
     assert len(text) == 4096
     assert bind_liveness(parse_query(text)).text.startswith("'recovery' = 'live'")

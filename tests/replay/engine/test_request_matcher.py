@@ -1,4 +1,4 @@
-"""Documents against requests in one pass: patterns, ranges, clearance, versions, what is odd."""
+"""Matching documents and requests: patterns, ranges, clearance, versions, invalid input."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_many_requests_with_few_queries_share_subscriptions() -> None:
         assert found.rows[found.requests == number].tolist() == alone
 
 
-def test_requests_that_want_nothing_of_a_batch_cost_no_subscription() -> None:
+def test_inactive_requests_need_no_subscription() -> None:
     requests = [ReplayRequest(">", f"/flight/id = 'UAL{number}'") for number in range(9)]
     matcher = matching(requests)
     matcher.match(BATCH, np.array([2, 5]))
@@ -66,14 +66,14 @@ def test_each_event_has_the_defaults_of_its_own_version() -> None:
     assert {header_of(EVENTS[row]).version for row in old} == {"1.0", "1.1"}
 
 
-def test_an_event_that_its_dtd_refuses_is_asked_all_the_same() -> None:
+def test_an_event_invalid_by_its_dtd_is_matched() -> None:
     assert rows(ReplayRequest(">", "//bogus")) == [
         n for n, event in enumerate(EVENTS) if b"<bogus/>" in event.document
     ]
     assert rows(ReplayRequest(">", "//bogus")) != []
 
 
-def test_an_event_that_no_dtd_describes_is_asked_all_the_same() -> None:
+def test_an_event_without_a_dtd_is_matched() -> None:
     bare = World(WORLD.events, WORLD.rows, {})
     for query in ("/odd/@x = '1'", "/flight/id = 'UAL3'"):
         got = rows(ReplayRequest(">", query), bare)
@@ -81,7 +81,7 @@ def test_an_event_that_no_dtd_describes_is_asked_all_the_same() -> None:
         assert got != []
 
 
-def test_a_text_that_is_no_dtd_is_as_none_at_all() -> None:
+def test_an_invalid_dtd_counts_as_missing() -> None:
     broken = World(WORLD.events, WORLD.rows, dict.fromkeys(WORLD.dtds, b"<!ELEMENT"))
     assert rows(ReplayRequest(">", "/flight"), broken) == rows(ReplayRequest(">", "/flight"))
     matcher = matching([ReplayRequest(">", "/flight")], broken)
@@ -99,24 +99,24 @@ def test_clearance_leaves_out_and_counts() -> None:
     assert found.denied[0] > found.denied[1] > 0
 
 
-def test_events_of_an_origin_that_was_not_told_of_are_nobodys() -> None:
+def test_events_of_an_unknown_origin_match_nothing() -> None:
     matcher = RequestMatcher([ReplayRequest(">", "true()")], ORIGINS[:1], WORLD.dtds, lambda: 0.0)
     found = matcher.match(BATCH, np.array([0]))
     assert {EVENTS[row].origin for row in found.rows} == {ORIGINS[0]}
 
 
-def test_bytes_that_are_no_document_are_counted_and_matched_by_nothing() -> None:
+def test_invalid_documents_are_counted_and_match_no_query() -> None:
     documents = pa.array([b"<no", *(event.document for event in EVENTS[1:])], pa.binary())
     batch = BATCH.set_column(BATCH.schema.get_field_index("document"), "document", documents)
     matcher = matching([ReplayRequest(">", "not(/nothing)"), ReplayRequest(">", "true()")])
     found = matcher.match(batch, np.array([0, 1]))
     assert matcher.unreadable == 1
     assert 0 not in found.rows[found.requests == 0]
-    # Who wants all of a stream gets what was acknowledged, whatever it is.
+    # Requests without a query get every acknowledged event.
     assert 0 in found.rows[found.requests == 1]
 
 
-def test_a_query_that_is_none_fails_alone() -> None:
+def test_only_an_invalid_query_fails() -> None:
     matcher = matching([ReplayRequest(">", "//x["), ReplayRequest(">", "/flight")])
     found = matcher.match(BATCH, np.array([0, 1]))
     assert isinstance(from_wire(matcher.failed[0]), BadQuery)

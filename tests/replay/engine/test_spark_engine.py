@@ -1,4 +1,4 @@
-"""The Spark engine gives what the pure-Python one gives (A17), whatever happens to its JVM."""
+"""The Spark engine gives the same results as the pure-Python one (A17), even if its JVM dies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEED = 3
 pytestmark = [
     pytest.mark.slow,
     needs("pyspark", "java"),
-    # PySpark's own: of pandas, and of sockets to a JVM that was killed.
+    # Warnings of PySpark about pandas, and about sockets to a killed JVM.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -52,7 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
 
 
 def jvm() -> int:
-    """The process id of the JVM."""
+    """Return the process id of the JVM."""
     from pyspark import SparkContext
 
     process: Any = SparkContext._gateway.proc
@@ -60,13 +60,13 @@ def jvm() -> int:
 
 
 def at(engine: SparkEngine, archive: Archive) -> SparkEngine:
-    """The same session for another archive."""
+    """Use the same session for another archive."""
     engine._archive = archive
     return engine
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_it_gives_what_the_pure_python_engine_gives(
+def test_results_equal_those_of_the_pure_python_engine(
     seed: int, spark: SparkEngine, tmp_path: Path
 ) -> None:
     world = make_world(seed)
@@ -81,7 +81,7 @@ def test_it_gives_what_the_pure_python_engine_gives(
         assert report.to_wire()[:-2] == other_report.to_wire()[:-2]
 
 
-def test_what_is_damaged_or_missing_is_told_as_the_pure_python_engine_tells_it(
+def test_damage_is_reported_as_by_the_pure_python_engine(
     spark: SparkEngine, tmp_path: Path
 ) -> None:
     archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
@@ -102,10 +102,10 @@ def test_what_is_damaged_or_missing_is_told_as_the_pure_python_engine_tells_it(
     assert told[0][0][7]
 
 
-def test_an_archive_that_goes_away_in_a_job_is_told_as_such(
+def test_an_archive_lost_during_a_job_raises_archive_unavailable(
     spark: SparkEngine, tmp_path: Path
 ) -> None:
-    """The subscription waits for it, and its client is not told of a broken engine."""
+    """The subscription then waits for the archive instead of failing."""
     archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
 
     def rename(done: int, of: int) -> None:
@@ -127,14 +127,14 @@ def test_a_worker_whose_disk_is_full_does_not_break_the_engine(
     archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
     with (
         mounted_tmpfs(tmp_path / "spool", "size=16k") as spool,
-        pytest.raises(Overloaded, match="the spool can not be written"),
+        pytest.raises(Overloaded, match="the spool cannot be written"),
     ):
         at(spark, archive).run(
             [ReplayRequest(">", "true()")], spool, lambda done, of: None, lambda: False
         )
 
 
-def test_a_job_that_nobody_waits_for_any_more_ends(spark: SparkEngine, tmp_path: Path) -> None:
+def test_a_cancelled_job_ends(spark: SparkEngine, tmp_path: Path) -> None:
     archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
     looks = iter([False])
     (tmp_path / "spool").mkdir()
@@ -147,7 +147,7 @@ def test_a_job_that_nobody_waits_for_any_more_ends(spark: SparkEngine, tmp_path:
         )
 
 
-def test_a_jvm_that_is_killed_in_the_middle_of_a_job_costs_time_alone(
+def test_a_job_survives_a_killed_jvm(
     spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world(SEED)
@@ -157,7 +157,7 @@ def test_a_jvm_that_is_killed_in_the_middle_of_a_job_costs_time_alone(
     told: list[str] = []
 
     def kill(done: int, of: int) -> None:
-        # Between waves, and when another one has just begun.
+        # Between two waves, and when the next one has just begun.
         if not killed and done < of:
             killed.append(jvm())
             os.kill(killed[0], signal.SIGKILL)
@@ -175,7 +175,7 @@ def test_a_jvm_that_is_killed_in_the_middle_of_a_job_costs_time_alone(
     assert told == ["the JVM died: starting another one, 1 of 3"]
 
 
-def test_a_jvm_that_dies_each_time_is_told_of(
+def test_a_jvm_that_dies_repeatedly_fails_the_job(
     spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
@@ -197,7 +197,7 @@ def test_a_jvm_that_dies_each_time_is_told_of(
 
 
 @pytest.mark.parametrize("home", ["nowhere", ""])
-def test_without_java_it_says_what_to_install(
+def test_the_error_without_java_names_the_package_to_install(
     home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / home) if home else "")
@@ -207,7 +207,7 @@ def test_without_java_it_says_what_to_install(
         engine.warm_up()
 
 
-def test_an_old_java_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019' >&2\n")
