@@ -21,7 +21,7 @@ _ADDRESSES: Final = (
     "tests/simulation/network/test_addresses.py::"
     "test_a_node_that_the_rules_exclude_founds_a_cluster_beside"
 )
-_ADMISSION: Final = "tests/cluster/test_admission.py::test_addresses_are_discriminated"
+_ADMISSION: Final = "tests/cluster/test_admission.py::test_address_rules_restrict_members"
 _SLOW: Final = "tests/simulation/network/test_slow_nodes.py::"
 
 #: By module and test: what is changed, wherever it stands in the module, and into what.
@@ -88,7 +88,7 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ),
     (
         "cluster/meshing",
-        "tests/cluster/test_meshing.py::test_only_some_are_dialled_at_once",
+        "tests/cluster/test_meshing.py::test_concurrent_dials_are_bounded",
         {"MOST_DIALS_IF_SLOW if self.is_slow else MOST_DIALS": "MOST_DIALS"},
     ),
 )

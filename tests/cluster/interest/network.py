@@ -1,4 +1,4 @@
-"""Nodes with profiles, which log numbered events and send them where they are wanted."""
+"""Nodes that log numbered events and send them to nodes with matching interest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 from tests.cluster.tables.network import Network, Node
 
-#: Some cover others; with few queries allowed, all are widened in the end.
+#: Some cover others. A low query limit widens all in the end.
 TEXTS = tuple(f"/a/b > {n}" for n in range(8)) + tuple(f"/a/b = {n}" for n in range(9)) + ("/a",)
 PATTERNS = ("s.x", "s.y", "s.*", ">")
 STREAMS = ("s.x", "s.y", "t")
@@ -58,16 +58,16 @@ def _true_for(text: str, value: int) -> bool:
     return bool(etree.XPath(f"boolean({text})", regexp=False)(document))
 
 
-def matches(want: StreamInterest, event: Event) -> bool:
-    return want.pattern.matches(event.stream) and _true_for(want.query.text, event.value)
+def matches(interest: StreamInterest, event: Event) -> bool:
+    return interest.pattern.matches(event.stream) and _true_for(interest.query.text, event.value)
 
 
 @attrs.define(eq=False)
 class Key:
-    """Something that is or was wanted."""
+    """Present or past interest of one key."""
 
     node: str
-    want: StreamInterest
+    interest: StreamInterest
     since: float
     until: float = float("inf")
     flowing: InterestActive | None = None
@@ -75,11 +75,11 @@ class Key:
 
 
 class ProfileNode(Node):
-    """A node that matches what it logs against what others want, as the lead's node does."""
+    """A node that matches its events against the interest of others."""
 
     def __init__(self, network: Network, address: Address, incarnation: int) -> None:
         super().__init__(network, address, incarnation)
-        self.wanted: dict[tuple[Destination, str], StreamInterest] = {}
+        self.interests: dict[tuple[Destination, str], StreamInterest] = {}
         self.keys: dict[int, Key] = {}
         self.delivered: set[tuple[str, int]] = set()
         self.bad: list[BadInterest] = []
@@ -92,10 +92,10 @@ class ProfileNode(Node):
         for effect in effects:
             match effect:
                 case InterestAdded():
-                    assert (effect.destination, effect.id) not in self.wanted
-                    self.wanted[effect.destination, effect.id] = effect.interest
+                    assert (effect.destination, effect.id) not in self.interests
+                    self.interests[effect.destination, effect.id] = effect.interest
                 case InterestRemoved():
-                    del self.wanted[effect.destination, effect.id]
+                    del self.interests[effect.destination, effect.id]
                 case InterestActive():
                     assert isinstance(effect.key, int)
                     key = self.keys[effect.key]
@@ -118,45 +118,45 @@ class ProfileNode(Node):
         if due is not None and due <= now:
             self.apply(self.tables.handle_timeout(now))
 
-    def received(self, name: str, data: bytes, now: float) -> None:
+    def receive_message(self, name: str, data: bytes, now: float) -> None:
         self.apply(self.tables.receive_message(name, decode(data), now))
 
-    # ------------------------------------------------------------------------- wants
+    # ------------------------------------------------------------------------- interest
 
-    def want(self, number: int, pattern_text: str, text: str) -> Key:
-        want = StreamInterest(pattern(pattern_text), query(text))
-        key = self.keys[number] = Key(self.address.node, want, self.network.now)
+    def add_interest(self, number: int, pattern_text: str, text: str) -> Key:
+        interest = StreamInterest(pattern(pattern_text), query(text))
+        key = self.keys[number] = Key(self.address.node, interest, self.network.now)
         self.apply_all(
-            self.profiles.add_interest(number, want.pattern, want.query, self.network.now)
+            self.profiles.add_interest(number, interest.pattern, interest.query, self.network.now)
         )
         return key
 
-    def unwant(self, number: int) -> None:
+    def remove_interest(self, number: int) -> None:
         self.keys[number].until = self.network.now
         self.apply_all(self.profiles.remove_interest(number, self.network.now))
         del self.keys[number]
 
-    def lead(self, unit: UnitPath, leads: bool) -> None:
+    def set_leadership(self, unit: UnitPath, leads: bool) -> None:
         self.apply_all(self.profiles.set_leadership(unit, leads, self.network.now))
 
     # ------------------------------------------------------------------------- events
 
-    def asked_for(self, event: Event) -> set[Destination]:
-        return {dest for (dest, _), want in self.wanted.items() if matches(want, event)}
+    def matching_destinations(self, event: Event) -> set[Destination]:
+        return {dest for (dest, _), interest in self.interests.items() if matches(interest, event)}
 
     def entered(self, event: Event, unit: UnitPath) -> set[Destination]:
-        """Where an event goes that arrived here for a unit that this node is in."""
+        """Return the destinations of an event that enters a unit here."""
         return {
             dest
-            for dest in self.asked_for(event)
+            for dest in self.matching_destinations(event)
             if isinstance(dest, str) or (is_within(dest, unit) and dest != unit)
         }
 
-    def asks(self) -> dict[tuple[Destination, str], str]:
-        return {key: str(want) for key, want in self.wanted.items()}
+    def remote_interest(self) -> dict[tuple[Destination, str], str]:
+        return {key: str(interest) for key, interest in self.interests.items()}
 
-    def says(self) -> dict[tuple[str, str], dict[str, Value]]:
-        """The node's own tables of wants, but for the versions."""
+    def own_tables(self) -> dict[tuple[str, str], dict[str, Value]]:
+        """Return the node's own tables of interest, without the versions."""
         return {
             (key.kind, key.subject): {entry: value for entry, value in table.items() if entry}
             for kind in ("profile", "summary")
@@ -169,15 +169,15 @@ MAX_QUERIES = 5
 
 
 class EventNetwork(Network):
-    """A network in which events travel too: to any entry of a unit, with any delay."""
+    """A network with events: each takes a random entry node of a unit, with a random delay."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, ProfileNode)
-        # Slow links: events overtake tables on other ways.
+        # On slow links events overtake tables of other routes.
         self._slowest = self.random.choice([0.05, 0.3, 1.5])
         self.events: list[Event] = []
         self.entries: dict[UnitPath, str] = {}
-        """Where events enter a unit, if not anywhere."""
+        """Fixed entry nodes of units."""
         self._travelling: list[tuple[float, int, str, UnitPath | None, Event]] = []
 
     def node(self, name: str) -> ProfileNode:
@@ -196,7 +196,7 @@ class EventNetwork(Network):
             self.now,
         )
         self.events.append(event)
-        self._dispatch(event, node.asked_for(event))
+        self._dispatch(event, node.matching_destinations(event))
 
     def _dispatch(self, event: Event, destinations: Iterable[Destination]) -> None:
         for dest in sorted(destinations, key=str):
@@ -212,7 +212,7 @@ class EventNetwork(Network):
             heapq.heappush(self._travelling, (arrival, next(self._order), name, unit, event))
 
     def live(self, seconds: float) -> None:
-        """Let time pass, with events on their way."""
+        """Let time pass and deliver events, in seconds."""
         end = self.now + seconds
         while self._travelling and self._travelling[0][0] <= end:
             arrival = self._travelling[0][0]
@@ -222,7 +222,7 @@ class EventNetwork(Network):
             if unit is None:
                 node.delivered.add((event.origin, event.offset))
             else:
-                # The entry itself may want it: it matches against its own too.
+                # The entry node may also have interest: it matches its own too.
                 node.delivered.add((event.origin, event.offset))
                 self._dispatch(event, node.entered(event, unit))
         self.run(max(0.0, end - self.now))

@@ -1,4 +1,4 @@
-"""Single rules of profiles: what flows when, what is wrong and made wider, and restarts."""
+"""Single rules of interest: activation, malformed entries and restarts."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ def pair(unit: UnitPath, other: UnitPath) -> tuple[EventNetwork, ProfileNode, Pr
     return network, network.node("one"), network.node("two")
 
 
-def test_a_query_that_is_too_long_to_tell_is_told_as_a_wider_one() -> None:
+def test_an_overlong_query_is_published_wider() -> None:
     network, one, two = pair(C1, C1)
     long = f"/a = '{'x' * 4000}'"
-    two.want(1, "s.x", long)
-    two.want(2, "s.y", "/a")
+    two.add_interest(1, "s.x", long)
+    two.add_interest(2, "s.y", "/a")
     network.live(1)
-    assert sorted((w.pattern.text, w.query.text) for w in one.wanted.values()) == [
+    assert sorted((w.pattern.text, w.query.text) for w in one.interests.values()) == [
         ("s.x", "true()"),
         ("s.y", "/a"),
     ]
-    two.unwant(1)
+    two.remove_interest(1)
     network.live(1)
-    assert [want.pattern.text for want in one.wanted.values()] == ["s.y"]
+    assert [interest.pattern.text for interest in one.interests.values()] == ["s.y"]
 
 
-def test_a_thousand_of_the_longest_wants_fit_into_a_profile() -> None:
+def test_a_thousand_of_the_longest_queries_fit_into_a_profile() -> None:
     profiles = made()
     for number in range(1000):
         filling = "x" * (3400 + number % 100)
@@ -66,19 +66,19 @@ def test_a_thousand_of_the_longest_wants_fit_into_a_profile() -> None:
     assert not profiles.next_timeout()
 
 
-def test_in_a_node_alone_everything_flows_at_once() -> None:
+def test_interest_of_a_single_node_is_active_at_once() -> None:
     profiles = made()
     assert profiles.add_interest(1, ALL, parse_query("/a"), 0.0) == []
     assert settle(profiles) == [InterestActive(1, {"me": (1, 7)})]
     assert profiles.add_interest(2, ALL, parse_query("/a[b]"), 0.0) == [InterestActive(2, {})]
     assert profiles.next_timeout() is None
     assert profiles.remove_interest(1, 0.0) == []
-    # What was covered is in the profile now, and went on flowing.
+    # The covered interest is in the profile now, and stayed active.
     settle(profiles)
     assert profiles.add_interest(3, ALL, parse_query("/a[b]"), 0.0) == [InterestActive(3, {})]
 
 
-def test_who_leads_all_its_units_and_is_alone_flows_at_once_too() -> None:
+def test_interest_of_a_single_leader_is_active_at_once() -> None:
     profiles = made(C1)
     for unit in (C1, ("a",), ()):
         profiles.set_leadership(unit, True, 0.0)
@@ -86,7 +86,7 @@ def test_who_leads_all_its_units_and_is_alone_flows_at_once_too() -> None:
     assert settle(profiles) == [InterestActive(1, {"me": (1, 7)})]
 
 
-def test_without_a_leader_a_want_is_subscribed_and_not_yet_flowing() -> None:
+def test_interest_without_a_leader_is_not_active() -> None:
     profiles = made(C1)
     profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
     assert settle(profiles) == []
@@ -96,7 +96,7 @@ def test_without_a_leader_a_want_is_subscribed_and_not_yet_flowing() -> None:
     assert settle(profiles) == [InterestActive(1, {"me": (1, 7)})]
 
 
-def test_a_key_that_is_no_longer_wanted_does_not_come_to_flow() -> None:
+def test_removed_interest_does_not_become_active() -> None:
     profiles = made(C1)
     profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
     profiles.add_interest(2, ALL, parse_query("/a"), 0.0)
@@ -113,7 +113,7 @@ def test_a_key_that_is_no_longer_wanted_does_not_come_to_flow() -> None:
         profiles.set_leadership(C2, True, 0.0)
 
 
-def test_more_versions_under_way_than_are_followed_flow_with_later_ones() -> None:
+def test_versions_over_the_limit_become_active_with_later_ones() -> None:
     profiles = made(C1)
     for number in range(200):
         profiles.add_interest(number, ALL, parse_query(f"/a/b = {number}"), 0.0)
@@ -125,25 +125,25 @@ def test_more_versions_under_way_than_are_followed_flow_with_later_ones() -> Non
     assert sorted(map(str, flowing)) == sorted(map(str, range(200)))
 
 
-def test_a_far_unit_is_one_destination_whoever_sums_it_up() -> None:
+def test_a_far_unit_is_one_destination_for_all_its_leaders() -> None:
     network, one, two = pair(C1, C2)
-    two.want(1, ">", "/a")
-    two.lead(C2, True)
-    two.lead(("a",), True)
+    two.add_interest(1, ">", "/a")
+    two.set_leadership(C2, True)
+    two.set_leadership(("a",), True)
     network.live(1)
-    assert list(one.wanted) == [(C2, next(iter(one.wanted))[1])]
+    assert list(one.interests) == [(C2, next(iter(one.interests))[1])]
     assert two.keys[1].flowing is not None
     assert set(two.keys[1].flowing.cuts) == {"one", "two"}
-    two.unwant(1)
+    two.remove_interest(1)
     network.live(1)
-    assert not one.wanted
+    assert not one.interests
 
 
-def test_what_nobody_else_may_know_stays_in_the_cluster() -> None:
+def test_a_profile_stays_in_its_cluster() -> None:
     network, one, two = pair(C1, C2)
-    two.want(1, ">", "/a")
+    two.add_interest(1, ">", "/a")
     network.live(1)
-    assert not one.wanted, "a profile is for the own cluster"
+    assert not one.interests, "a profile is for the own cluster"
 
 
 def bad_update(value: Value, **fields: str) -> Update:
@@ -174,12 +174,14 @@ def given(update: Update) -> tuple[InterestExchange, list[InterestEffect]]:
         ("abc", ">", "true()"),
     ],
 )
-def test_a_bad_want_is_made_wider_counted_and_told(value: Value, pattern: str, query: str) -> None:
+def test_malformed_interest_is_widened_counted_and_reported(
+    value: Value, pattern: str, query: str
+) -> None:
     profiles, effects = given(bad_update(value))
-    told, wanted = (e for e in effects if isinstance(e, BadInterest | InterestAdded))
-    assert isinstance(told, BadInterest) and (told.author, told.entry) == ("x", "id")
-    assert isinstance(wanted, InterestAdded) and wanted.destination == "x"
-    assert (wanted.interest.pattern.text, wanted.interest.query.text) == (pattern, query)
+    bad, added = (e for e in effects if isinstance(e, BadInterest | InterestAdded))
+    assert isinstance(bad, BadInterest) and (bad.author, bad.entry) == ("x", "id")
+    assert isinstance(added, InterestAdded) and added.destination == "x"
+    assert (added.interest.pattern.text, added.interest.query.text) == (pattern, query)
     assert profiles.bad_entries == 1
 
 
@@ -193,15 +195,13 @@ def test_a_bad_want_is_made_wider_counted_and_told(value: Value, pattern: str, q
         ("summary", "a.1.x.y"),
     ],
 )
-def test_a_table_that_is_not_its_authors_to_write_is_counted_and_passed_over(
-    kind: str, subject: str
-) -> None:
+def test_a_table_with_a_wrong_author_is_counted_and_ignored(kind: str, subject: str) -> None:
     profiles, effects = given(bad_update((">", "/a", ()), kind=kind, subject=subject))
     assert effects == []
     assert profiles.bad_entries == 1
 
 
-def test_garbage_in_a_flowing_table_lets_nothing_flow() -> None:
+def test_garbage_in_a_flowing_table_activates_no_interest() -> None:
     profiles, _ = given(bad_update((">", "/a", ())))
     profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
     settle(profiles)
@@ -215,50 +215,50 @@ def test_garbage_in_a_flowing_table_lets_nothing_flow() -> None:
     assert not [e for e in effects if isinstance(e, InterestActive)]
 
 
-def test_a_node_that_ends_is_no_destination_any_more() -> None:
+def test_a_dead_node_is_finally_removed_as_a_destination() -> None:
     network, one, two = pair(C1, C1)
-    two.want(1, "s.x", "/a")
+    two.add_interest(1, "s.x", "/a")
     network.live(1)
-    assert [key[0] for key in one.wanted] == ["two"]
+    assert [key[0] for key in one.interests] == ["two"]
     network.cut("one", "two")
     network.live(30)
-    assert one.wanted, "it may come back"
+    assert one.interests, "it may come back"
     network.live(15)
-    assert not one.wanted
+    assert not one.interests
 
 
-def test_a_new_process_wants_nothing_of_what_the_old_one_wanted() -> None:
+def test_a_new_process_does_not_inherit_interest() -> None:
     network, one, two = pair(C1, C1)
-    two.want(1, "s.x", "/a")
-    two.want(2, "s.y", "/a")
+    two.add_interest(1, "s.x", "/a")
+    two.add_interest(2, "s.y", "/a")
     network.live(1)
     network.restart("two")
-    network.node("two").want(1, "s.x", "/a")
+    network.node("two").add_interest(1, "s.x", "/a")
     network.live(1)
-    assert [want.pattern.text for want in one.wanted.values()] == ["s.x"]
+    assert [interest.pattern.text for interest in one.interests.values()] == ["s.x"]
 
 
-def test_the_death_of_a_leader_neither_stops_what_flows_nor_what_comes() -> None:
+def test_a_leader_can_die_without_effect_on_active_or_new_interest() -> None:
     network = EventNetwork(4)
     for name, unit in (("l1", C1), ("l2", C1), ("m", C1), ("far", C2)):
         network.add(name, unit)
     for one, other in (("l1", "m"), ("l2", "m"), ("m", "far"), ("l1", "far")):
         network.link(one, other)
-    network.node("far").lead(C2, True)
-    network.node("l1").lead(C1, True)
-    network.node("far").lead(("a",), True)
+    network.node("far").set_leadership(C2, True)
+    network.node("l1").set_leadership(C1, True)
+    network.node("far").set_leadership(("a",), True)
     network.live(1)
-    network.node("m").want(1, ">", "/a")
+    network.node("m").add_interest(1, ">", "/a")
     network.live(5)
     far, member = network.node("far"), network.node("m")
-    assert member.keys[1].flowing and far.wanted
-    member.want(2, ">", "/b")
+    assert member.keys[1].flowing and far.interests
+    member.add_interest(2, ">", "/b")
     for peer in ("m", "far"):
         network.cut("l1", peer)
     network.live(3)
-    network.node("l2").lead(C1, True)
+    network.node("l2").set_leadership(C1, True)
     for _ in range(60):
         network.live(1)
-        assert {want.query.text for want in far.wanted.values()} >= {"/a"}
+        assert {interest.query.text for interest in far.interests.values()} >= {"/a"}
     assert member.keys[2].flowing
-    assert {want.query.text for want in far.wanted.values()} == {"/a", "/b"}
+    assert {interest.query.text for interest in far.interests.values()} == {"/a", "/b"}

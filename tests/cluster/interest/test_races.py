@@ -1,4 +1,5 @@
-"""Wants that come, go, widen and narrow while they travel, and leaders that change: from seeds."""
+"""Interest that is added, removed, widened and narrowed under way, with changing leaders, from
+seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ HIERARCHIES: tuple[tuple[UnitPath, ...], ...] = (
     (("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")),
     (("a", "1", "x"), ("a", "1", "y"), ("a", "2", "x"), ("b", "1", "x")),
 )
-#: No event travels longer over all its hops, in seconds.
+#: Longest travel time of an event over all hops, in seconds.
 TRAVEL = 3.0
 
 
@@ -28,7 +29,7 @@ class Story:
             unit = clusters[number] if number < len(clusters) else self.random.choice(clusters)
             self.network.add(f"n{number:02}", unit)
         self.names = list(self.network.nodes)
-        # Each unit is connected in itself: link to one of the nearest.
+        # Connect each unit inside: link to one of the nearest nodes.
         for number, name in enumerate(self.names[1:], 1):
             mine = self.network.nodes[name].address.unit
             near = {
@@ -41,12 +42,12 @@ class Story:
             if count > 1:
                 self.network.link(*self.random.sample(self.names, 2))
         for unit in self.units():
-            self.network.node(self.inside(unit)[0]).lead(unit, True)
+            self.network.node(self.inside(unit)[0]).set_leadership(unit, True)
         self.keys: dict[int, Key] = {}
         self.all_keys: list[Key] = []
 
     def units(self) -> list[UnitPath]:
-        """All below the top, largest first."""
+        """Return all units below the network, the largest first."""
         units = {
             node.address.unit[:depth]
             for node in self.network.nodes.values()
@@ -58,38 +59,38 @@ class Story:
         nodes = self.network.nodes.items()
         return sorted(name for name, node in nodes if is_within(node.address.unit, unit))
 
-    def want(self) -> None:
+    def add_interest(self) -> None:
         number = len(self.all_keys)
         node = self.network.node(self.random.choice(self.names))
-        key = node.want(number, self.random.choice(PATTERNS), self.random.choice(TEXTS))
+        key = node.add_interest(number, self.random.choice(PATTERNS), self.random.choice(TEXTS))
         self.keys[number] = key
         self.all_keys.append(key)
 
-    def unwant(self) -> None:
+    def remove_interest(self) -> None:
         if self.keys:
             number = self.random.choice(list(self.keys))
-            self.network.node(self.keys.pop(number).node).unwant(number)
+            self.network.node(self.keys.pop(number).node).remove_interest(number)
 
     def change_leader(self) -> None:
-        """Nobody, one, or all of a unit may think that they lead it, for a while."""
+        """For a while none, one or all nodes of a unit act as its leader."""
         if units := self.units():
             unit = self.random.choice(units)
             for name in self.inside(unit):
-                self.network.node(name).lead(unit, self.random.random() < 0.4)
+                self.network.node(name).set_leadership(unit, self.random.random() < 0.4)
 
     def settle_leaders(self) -> None:
         for unit in self.units():
             leader = self.random.choice(self.inside(unit))
             for name in self.inside(unit):
-                self.network.node(name).lead(unit, name == leader)
+                self.network.node(name).set_leadership(unit, name == leader)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
             what = self.random.random()
             if what < 0.3:
-                self.want()
+                self.add_interest()
             elif what < 0.5:
-                self.unwant()
+                self.remove_interest()
             elif what < 0.58:
                 self.change_leader()
             else:
@@ -108,7 +109,7 @@ class Story:
 
 
 def nothing_is_missed(network: EventNetwork, key: Key) -> int:
-    """How many events lie behind the cut; all have arrived."""
+    """Return the number of events behind the cut, all of which must have arrived."""
     if key.flowing is None:
         return 0
     checked = 0
@@ -117,7 +118,7 @@ def nothing_is_missed(network: EventNetwork, key: Key) -> int:
             continue
         cut = key.flowing.cuts.get(event.origin)
         after = event.time > key.flowing_at if cut is None else event.offset > cut[1]
-        if after and matches(key.want, event):
+        if after and matches(key.interest, event):
             checked += 1
             delivered = network.node(key.node).delivered
             assert (event.origin, event.offset) in delivered, (key, event)
@@ -125,7 +126,7 @@ def nothing_is_missed(network: EventNetwork, key: Key) -> int:
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))
-def test_nothing_that_matches_is_missed_after_its_cut(seed: int) -> None:
+def test_no_matching_event_is_missed_after_its_cut(seed: int) -> None:
     story = Story(seed)
     story.run(120)
     assert all(key.flowing is not None for key in story.keys.values()), "it never flows"
@@ -138,42 +139,46 @@ def test_nothing_that_matches_is_missed_after_its_cut(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(5, 12))
-def test_what_is_wanted_depends_on_the_remaining_wants_alone(seed: int) -> None:
-    """A19: every level asks for what it would ask in a network that never knew the others."""
+def test_published_interest_depends_only_on_the_remaining_interest(seed: int) -> None:
+    """A19: all levels publish the same as in a network without the removed interest."""
     story = Story(seed)
     story.run(80)
     fresh = Story(seed)
     for number, key in story.keys.items():
-        fresh.network.node(key.node).want(number, key.want.pattern.text, key.want.query.text)
+        fresh.network.node(key.node).add_interest(
+            number, key.interest.pattern.text, key.interest.query.text
+        )
     fresh.network.live(60)
     for name in story.names:
-        assert story.network.node(name).asks() == fresh.network.node(name).asks()
+        assert (
+            story.network.node(name).remote_interest() == fresh.network.node(name).remote_interest()
+        )
     for unit in story.units():
-        said = [
-            says
+        tables = [
+            table
             for name in story.names
-            if (says := story.network.node(name).says().get(("summary", ".".join(unit))))
+            if (table := story.network.node(name).own_tables().get(("summary", ".".join(unit))))
             is not None
         ]
-        (once,) = said
+        (once,) = tables
         leader = fresh.network.node(fresh.inside(unit)[0])
-        assert once == leader.says()["summary", ".".join(unit)]
+        assert once == leader.own_tables()["summary", ".".join(unit)]
 
 
 @pytest.mark.parametrize("seed", seeds(5, 10))
-def test_an_entry_that_hears_late_of_a_want_lets_nothing_slip(seed: int) -> None:
-    """The summary is echoed by the far cluster before the entry of the own one has the profile."""
+def test_an_entry_node_with_late_interest_misses_no_event(seed: int) -> None:
+    """The far cluster echoes the summary before the own entry node has the profile."""
     network = EventNetwork(seed)
     for name, unit in (("leader", ("c1",)), ("entry", ("c1",)), ("far", ("c2",))):
         network.add(name, unit)
     network.link("leader", "entry")
     network.link("leader", "far")
-    network.node("leader").lead(("c1",), True)
-    network.node("far").lead(("c2",), True)
+    network.node("leader").set_leadership(("c1",), True)
+    network.node("far").set_leadership(("c2",), True)
     network.live(20)
     network.links = {pair: 1.5 if "entry" in pair else 0.01 for pair in network.links}
     network.entries[("c1",)] = "entry"
-    key = network.node("leader").want(1, ">", "/a")
+    key = network.node("leader").add_interest(1, ">", "/a")
     for _ in range(500):
         network.log("far")
         network.live(0.02)

@@ -1,4 +1,4 @@
-"""Maps that are fed by real tables, over links that take their time, lead everywhere in the end."""
+"""Maps fed by real tables over delayed links finally agree on all routes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import decode, encode
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Send, TableChanged, TablesEffect
-from tests.cluster.map.made_up_network import MadeUpNetwork, Pair, random_network
+from tests.cluster.map.simulated_network import Pair, SimulatedNetwork, random_network
 from tests.cluster.sample_nodes import a_node
 
 
 class FloodedNode:
-    """A node's tables and its map, wired as a node wires them."""
+    """A node's tables and map, wired as in `NetworkState`."""
 
     def __init__(self, descriptor: NodeDescriptor, network: Flood) -> None:
         self.descriptor = descriptor
@@ -120,8 +120,8 @@ class Flood:
             way.append(hop)
 
 
-def flooded(shape: MadeUpNetwork, rng: random.Random) -> Flood:
-    """The same nodes and links, come up in any order."""
+def flooded(shape: SimulatedNetwork, rng: random.Random) -> Flood:
+    """Return the same nodes and links, started in random order."""
     flood = Flood(rng)
     for node in shape.nodes.values():
         flood.add(node.descriptor)
@@ -151,7 +151,7 @@ def test_maps_agree_soon_after_the_last_change(seed: int) -> None:
     flood.everyone_finds_everyone()
 
 
-def test_a_dead_gateway_is_replaced_and_forgotten_in_the_end() -> None:
+def test_a_dead_gateway_is_replaced_and_finally_removed() -> None:
     flood = Flood(random.Random(1))
     for name in ("a/a1", "a/a2", "a/a3", "b/b1", "b/b2"):
         flood.add(a_node(name))

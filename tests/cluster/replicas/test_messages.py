@@ -1,4 +1,4 @@
-"""KEEP messages: exact, or refused."""
+"""REPLICA_EVENTS messages are exact or rejected."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def events(sizes: list[int]) -> list[LoggedEvent]:
 
 
 @given(st.lists(st.integers(1, 200), max_size=20), st.integers(0, 5))
-def test_what_is_kept_arrives_as_it_was(sizes: list[int], beyond: int) -> None:
+def test_replicated_events_survive_encoding(sizes: list[int], beyond: int) -> None:
     sent = events(sizes)
     upto = (2, 9 + len(sizes) + beyond)
-    keeping = decode_replica_events(encode_replica_events((2, 9), upto, sent), "far")
-    assert (keeping.after, keeping.upto) == ((2, 9), upto)
-    assert [(e.place, e.document, e.level) for e in keeping.events] == [
+    batch = decode_replica_events(encode_replica_events((2, 9), upto, sent), "far")
+    assert (batch.after, batch.upto) == ((2, 9), upto)
+    assert [(e.place, e.document, e.level) for e in batch.events] == [
         (e.place, e.document, e.level) for e in sent
     ]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5), st.data())
-def test_damaged_bytes_are_refused_or_say_something_else_exactly(
+def test_altered_bytes_are_rejected_or_decode_to_another_exact_message(
     sizes: list[int], data: st.DataObject
 ) -> None:
     good = encode_replica_events((2, 9), (2, 9 + len(sizes)), events(sizes))
@@ -40,13 +40,13 @@ def test_damaged_bytes_are_refused_or_say_something_else_exactly(
     cut = bytes(bad[: data.draw(st.integers(0, len(good)))])
     for damaged in (bytes(bad), cut):
         try:
-            keeping = decode_replica_events(damaged, "far")
+            batch = decode_replica_events(damaged, "far")
         except ProtocolError:
             continue
-        assert encode_replica_events(keeping.after, keeping.upto, keeping.events)[1:] == damaged[1:]
+        assert encode_replica_events(batch.after, batch.upto, batch.events)[1:] == damaged[1:]
 
 
-def test_another_origins_events_and_falling_places_are_refused() -> None:
+def test_other_origins_and_descending_places_are_rejected() -> None:
     with pytest.raises(ProtocolError):
         decode_replica_events(encode_replica_events((2, 9), (2, 11), events([1, 1])), "other")
     with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""An owner and its keeper, while links break and disks are slow."""
+"""Replicator and replica store with broken links and slow disks."""
 
 from __future__ import annotations
 
@@ -28,75 +28,75 @@ from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD, Thread, log_at
 
 
-def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> None:
-    """The link breaks and comes again while a commit of copies is under way, or the disk is slow
-    for five seconds."""
+def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> None:
+    """The link breaks and returns during a commit of replicated events, or the disk is slow for
+    five seconds."""
     clock = Clock()
-    owners, writes = log_at(tmp_path / "owner", clock)
+    origin_log, writes = log_at(tmp_path / "owner", clock)
     for _ in range(30):
-        owners.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
+        origin_log.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
     while writes.calls:
         writes.step()
     log, disk = log_at(tmp_path / "keeper", clock)
-    to_keeper: list[bytes] = []
-    to_owner: list[Any] = []
-    owner_address, keeper_address = node("owner"), node("keeper")
-    owner = Replicator(
-        owners,
+    to_store: list[bytes] = []
+    to_replicator: list[Any] = []
+    origin_address, store_address = node("owner"), node("keeper")
+    replicator = Replicator(
+        origin_log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
-        lambda name, data: not to_keeper.append(data),
+        lambda name, data: not to_store.append(data),
     )
-    keeper = ReplicaStore(
+    store = ReplicaStore(
         log,
-        send_state=lambda name, has: to_owner.append(has),
-        send_ack=lambda kept: to_owner.append(kept),
-        own_address=lambda: keeper_address,
+        send_state=lambda name, state: to_replicator.append(state),
+        send_ack=lambda replicated: to_replicator.append(replicated),
+        own_address=lambda: store_address,
     )
 
     def exchange() -> None:
-        while to_keeper or to_owner or writes.calls:
-            while to_keeper:
-                data = to_keeper.pop(0)
+        while to_store or to_replicator or writes.calls:
+            while to_store:
+                data = to_store.pop(0)
                 if data[0] == 0x65:
-                    keeper.append_replica(owner_address, data)
+                    store.append_replica(origin_address, data)
                 else:
-                    keeper.accept_request(owner_address, cast(ReplicaRequest, decode(data)))
-            while to_owner:
-                said = to_owner.pop(0)
-                if isinstance(said, ReplicaState):
-                    owner.receive_state("keeper", said)
+                    store.accept_request(origin_address, cast(ReplicaRequest, decode(data)))
+            while to_replicator:
+                message = to_replicator.pop(0)
+                if isinstance(message, ReplicaState):
+                    replicator.receive_state("keeper", message)
                 else:
-                    owner.receive_ack("keeper", said.upto)
+                    replicator.receive_ack("keeper", message.upto)
             while writes.calls:
                 writes.step()
 
-    owner.choose_neighbour(["keeper"])
+    replicator.choose_neighbour(["keeper"])
     exchange()
-    disk.step()  # the first 30 are kept
+    disk.step()  # the first 30 are replicated
     exchange()
-    origin, epoch = owners.origin, owners.bounds.epoch
-    assert owner.replicated_upto == (epoch, 30) and log.kept[origin].after == (0, 0)
-    owners.append(
+    origin, epoch = origin_log.origin, origin_log.bounds.epoch
+    assert replicator.replicated_upto == (epoch, 30) and log.kept[origin].after == (0, 0)
+    origin_log.append(
         [(HEADER_RECORD, 1, b"<x/>")] * 10,
-        lambda events: owner.replicate_committed(events),  # type: ignore[arg-type]
+        lambda events: replicator.replicate_committed(events),  # type: ignore[arg-type]
     )
     exchange()
     assert disk.calls, "their commit is under way"
-    keeper.remove_neighbour("owner")
-    owner.choose_neighbour([])
-    owner.choose_neighbour(["keeper"])
+    store.remove_neighbour("owner")
+    replicator.choose_neighbour([])
+    replicator.choose_neighbour(["keeper"])
     exchange()
     while disk.calls:
         disk.step()
         exchange()
-    assert owner.replicated_upto == (epoch, 40)
-    assert log.kept[origin] == ((0, 0), (epoch, 40), str(owner_address))
-    kept = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
-    assert [event.offset for event in kept] == list(range(1, 41))
+    assert replicator.replicated_upto == (epoch, 40)
+    assert log.kept[origin] == ((0, 0), (epoch, 40), str(origin_address))
+    replicated = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
+    assert [event.offset for event in replicated] == list(range(1, 41))
 
 
-def test_a_second_keeper_that_gets_on_is_not_asked_again(tmp_path: Path) -> None:
+def test_a_second_neighbour_with_progress_is_not_asked_again(tmp_path: Path) -> None:
     clock = Clock()
     log, writes = log_at(tmp_path, clock)
     for _ in range(3000):
@@ -104,25 +104,25 @@ def test_a_second_keeper_that_gets_on_is_not_asked_again(tmp_path: Path) -> None
     while writes.calls:
         writes.step()
     sent: list[bytes] = []
-    owner = Replicator(
+    replicator = Replicator(
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: not sent.append(data),
     )
     epoch = log.bounds.epoch
-    owner.replicated_upto = (epoch, 3000)  # the first keeper had all
-    owner.choose_neighbour(["second"])
-    owner.receive_state("second", ReplicaState(log.origin, (0, 0), (0, 0)))
+    replicator.replicated_upto = (epoch, 3000)  # the first replica had all
+    replicator.choose_neighbour(["second"])
+    replicator.receive_state("second", ReplicaState(log.origin, (0, 0), (0, 0)))
     for upto in (1000, 2000, 2500):
         while writes.calls:
             writes.step()
-        owner.receive_ack("second", (epoch, upto))
+        replicator.receive_ack("second", (epoch, upto))
         clock.advance(PROGRESS_TIMEOUT * 0.9)
     assert len([each for each in sent if each[0] != 0x65]) == 1
 
 
-def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_path: Path) -> None:
+def test_a_replica_has_no_missing_range_when_retention_overtakes_it(tmp_path: Path) -> None:
     clock = Clock()
     thread, reader = Thread(), Thread()
     file = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
@@ -130,22 +130,22 @@ def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_
 
     def append(count: int) -> None:
         for _ in range(count):
-            log.append([(HEADER_RECORD, 1, bytes(50_000))], owner.replicate_committed)  # type: ignore[arg-type]
+            log.append([(HEADER_RECORD, 1, bytes(50_000))], replicator.replicate_committed)  # type: ignore[arg-type]
             while thread.calls:
                 thread.step()
 
     sent: list[bytes] = []
-    owner = Replicator(
+    replicator = Replicator(
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: not sent.append(data),
     )
     append(15)
-    owner.choose_neighbour(["keeper"])
+    replicator.choose_neighbour(["keeper"])
     for after in ((0, 0), (log.bounds.epoch, 11)):
-        owner.receive_state("keeper", ReplicaState(log.origin, after, after))
-        # The first page is under way to the keeper, or not, when what follows goes.
+        replicator.receive_state("keeper", ReplicaState(log.origin, after, after))
+        # The first page may be on its way when the following events are removed.
         append(20)
         while reader.calls:
             reader.step()
@@ -161,43 +161,45 @@ def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_
         assert pages
         sent.clear()
         clock.advance(PROGRESS_TIMEOUT)
-        assert [data[0] for data in sent] == [0x63], "the rest is gone: it is asked again"
+        assert [data[0] for data in sent] == [0x63], (
+            "the rest is gone: the state is requested again"
+        )
         sent.clear()
 
 
-def test_kept_is_believed_only_for_what_was_sent(tmp_path: Path) -> None:
+def test_an_acknowledgement_of_unsent_events_is_ignored(tmp_path: Path) -> None:
     clock = Clock()
     log, writes = log_at(tmp_path, clock)
-    owner = Replicator(
+    replicator = Replicator(
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: True,
     )
-    owner.choose_neighbour(["keeper"])
-    owner.receive_state("keeper", ReplicaState(log.origin, (0, 0), (0, 0)))
-    owner.receive_ack("keeper", (1 << 31, 0))
+    replicator.choose_neighbour(["keeper"])
+    replicator.receive_state("keeper", ReplicaState(log.origin, (0, 0), (0, 0)))
+    replicator.receive_ack("keeper", (1 << 31, 0))
     log.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
     while writes.calls:
         writes.step()
     safe: list[bool] = []
-    owner.when_safe(lambda: safe.append(True))
+    replicator.when_safe(lambda: safe.append(True))
     assert not safe
 
 
-def test_a_node_that_was_given_another_name_has_its_keeper_still(tmp_path: Path) -> None:
+def test_a_renamed_node_keeps_its_replica(tmp_path: Path) -> None:
     log, _ = log_at(tmp_path, Clock())
     told: list[tuple[str, object]] = []
-    keeper = ReplicaStore(
+    store = ReplicaStore(
         log,
-        lambda *said: told.append(said),
+        lambda *message: told.append(message),
         send_ack=lambda _: None,
         own_address=lambda: node("keeper"),
     )
-    keeper.accept_request(node("before"), ReplicaRequest("origin"))
+    store.accept_request(node("before"), ReplicaRequest("origin"))
     with pytest.raises(ProtocolError):
-        keeper.accept_request(node("liar"), ReplicaRequest("origin"))
-    keeper.remove_neighbour("before")
-    keeper.accept_request(node("after"), ReplicaRequest("origin"))
+        store.accept_request(node("liar"), ReplicaRequest("origin"))
+    store.remove_neighbour("before")
+    store.accept_request(node("after"), ReplicaRequest("origin"))
     assert [name for name, _ in told] == ["before", "after"]
-    assert keeper.origin_nodes == {"origin": node("after")}
+    assert store.origin_nodes == {"origin": node("after")}

@@ -1,4 +1,4 @@
-"""Groups, their changes, and updates in parts: the same content comes out whatever way it went."""
+"""Groups, their changes and split updates: equal content on all paths."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ def made(steps: list[tuple[TableChange, ...]]) -> Group:
 
 
 @given(STEPS, st.data())
-def test_who_lacks_some_changes_gets_the_same_content_from_any_earlier_base(
+def test_changes_from_any_earlier_base_give_equal_content(
     steps: list[tuple[TableChange, ...]], data: st.DataObject
 ) -> None:
-    whole = made(steps)
+    newest = made(steps)
     known = data.draw(st.integers(0, len(steps)))
-    behind = made(steps[:known])
-    base, changes = whole.changes_since(1, data.draw(st.integers(0, known)))
-    before = {name: dict(table) for name, table in behind.tables.items()}
-    differences = behind.apply_changes(whole.version, base, changes, LIMITS)
-    assert behind.tables == whole.tables
-    for name, (entries, gone) in differences.items():
+    older = made(steps[:known])
+    base, changes = newest.changes_since(1, data.draw(st.integers(0, known)))
+    before = {name: dict(table) for name, table in older.tables.items()}
+    differences = older.apply_changes(newest.version, base, changes, LIMITS)
+    assert older.tables == newest.tables
+    for name, (entries, is_removed) in differences.items():
         table = before.setdefault(name, {})
         for key, value in entries.items():
             if value is None:
                 del table[key]
             else:
                 table[key] = value
-        if gone:
+        if is_removed:
             assert not before.pop(name)
-    assert before == whole.tables
+    assert before == newest.tables
 
 
 @given(STEPS, st.integers(1, 60))
-def test_an_update_in_parts_is_the_update(steps: list[tuple[TableChange, ...]], size: int) -> None:
+def test_a_split_update_is_reassembled(steps: list[tuple[TableChange, ...]], size: int) -> None:
     changes = tuple(change for step in steps for change in step)
     update = Update("x", (), (), 1, 0, 1, 0, changes, False)
-    assembly = Reassembly(LIMITS)
+    reassembly = Reassembly(LIMITS)
     with patch.object(parts, "PART_BYTES", size):
         pieces = split_update(update)
-    *others, last = [assembly.add_update_part(piece) for piece in pieces]
+    *others, last = [reassembly.add_update_part(piece) for piece in pieces]
     assert others == [None] * (len(pieces) - 1)
     assert last is not None
     assert made([last.tables]).tables == made([changes]).tables

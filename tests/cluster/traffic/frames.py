@@ -1,4 +1,4 @@
-"""Frames made up for tests."""
+"""Sample frames for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frame(
     runs: Sequence[tuple[int, tuple[int, ...]]] = (),
     origin: str = "o",
 ) -> Frame:
-    """Events are (place, document, rank of the security level)."""
+    """Return a frame with events of (place, document, rank of the security level)."""
     return Frame(
         origin=origin,
         origin_node=HOME,

@@ -1,4 +1,4 @@
-"""What comes to, begins at, and passes through a node of a small network."""
+"""Frames and messages that arrive at, start at and cross a node of a small network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.testing.core_node import CoreNode, carried
 
 @pytest.fixture
 def line() -> CoreNetwork:
-    """a - b - c in one cluster; c wants 7."""
+    """a - b - c in one cluster; c has interest in 7."""
     nodes = CoreNetwork(1)
     for name in "abc":
         nodes.add_node(name, ("x",))
@@ -31,12 +31,12 @@ def numbers(node: CoreNode, origin: CoreNode) -> list[int]:
     return [each.number for each in node.log.events if each.origin == origin.log.origin]
 
 
-def question(line: CoreNetwork, asker: str, home: str, after: int) -> PageRequest:
-    source, target = (line.nodes[name].knowledge.address for name in (asker, home))
-    return PageRequest(target, source, MAX_HOPS, line.nodes[home].log.origin, (1, after))
+def make_request(line: CoreNetwork, asker: str, origin: str, after: int) -> PageRequest:
+    source, target = (line.nodes[name].knowledge.address for name in (asker, origin))
+    return PageRequest(target, source, MAX_HOPS, line.nodes[origin].log.origin, (1, after))
 
 
-def test_what_is_wanted_is_passed_on_by_who_does_not_want_it(line: CoreNetwork) -> None:
+def test_a_node_without_interest_forwards_events(line: CoreNetwork) -> None:
     a, b, c = (line.nodes[name] for name in "abc")
     a.publish([(7, 0), (8, 0), (7, 0)])
     line.run(1.0)
@@ -44,56 +44,56 @@ def test_what_is_wanted_is_passed_on_by_who_does_not_want_it(line: CoreNetwork) 
     assert b.traffic.counts.transit and c.log.covered[a.log.origin] == (1, 3)
 
 
-def test_a_message_for_another_node_is_passed_on_with_one_hop_less(line: CoreNetwork) -> None:
+def test_a_message_for_another_node_is_forwarded_with_one_hop_less(line: CoreNetwork) -> None:
     b = line.nodes["b"].traffic
-    asked = question(line, "c", "a", 0)
-    effects = b.receive_message(asked, line.now)
+    request = make_request(line, "c", "a", 0)
+    effects = b.receive_message(request, line.now)
     assert [type(each) for each in effects] == [SendMessage]
     assert effects[0].neighbour == "a" and effects[0].message.hops == MAX_HOPS - 1  # type: ignore[union-attr]
 
 
-def test_a_question_for_an_origin_that_is_not_here_is_counted(line: CoreNetwork) -> None:
+def test_a_page_request_for_an_unknown_origin_is_counted(line: CoreNetwork) -> None:
     a = line.nodes["a"]
-    asked = question(line, "c", "b", 0)
-    wrong = PageRequest(a.knowledge.address, asked.source, 3, asked.origin, (1, 0))
+    request = make_request(line, "c", "b", 0)
+    wrong = PageRequest(a.knowledge.address, request.source, 3, request.origin, (1, 0))
     assert a.traffic.receive_message(wrong, line.now) == []
     assert a.traffic.counts.unknown == 1
 
 
-def test_who_is_unknown_is_served_no_page(line: CoreNetwork) -> None:
+def test_an_unknown_reader_gets_no_page(line: CoreNetwork) -> None:
     a = line.nodes["a"]
     line.cut_link("a", "b")
     line.run(1.0)
-    assert a.traffic.receive_message(question(line, "c", "a", 0), line.now) == []
+    assert a.traffic.receive_message(make_request(line, "c", "a", 0), line.now) == []
     assert a.traffic.counts.unknown == 1
 
 
 def pages(line: CoreNetwork, times: int) -> list[list[int]]:
-    """The levels of what is sent to a reader that asks so often for the same."""
+    """Return the levels of the events sent to a reader that repeats one request."""
     a = line.nodes["a"]
     a.publish([(7, 2), (7, 0)])
     line.run(1.0)
-    asked = question(line, "c", "a", 0)
+    request = make_request(line, "c", "a", 0)
     events = [carried(each) for each in a.log.own_events]
-    page = Range(asked.source, (1, 0), (1, 2))
+    page = Range(request.source, (1, 0), (1, 2))
     sent = []
     for _ in range(times):
-        assert a.traffic.receive_message(asked, line.now) == [ReadPage(asked)]
-        passed = a.traffic.send_page(asked, page, events, line.now)
+        assert a.traffic.receive_message(request, line.now) == [ReadPage(request)]
+        passed = a.traffic.send_page(request, page, events, line.now)
         sent.append(
             [level for each in passed for level in cast(SendFrame, each).frame.event_ranks()]
         )
     return sent
 
 
-def test_a_page_that_does_not_arrive_is_sent_again_as_often_as_it_is_asked_for(
+def test_a_lost_page_is_sent_again_for_each_request(
     line: CoreNetwork,
 ) -> None:
     # It may be lost, or the reader can not log it.
     assert pages(line, 4 * MAX_REPEATS) == [[2, 0]] * 4 * MAX_REPEATS
 
 
-def test_what_goes_another_way_than_all_else_and_never_arrives_is_left_out(
+def test_events_on_a_separate_route_are_left_out_after_repeated_requests(
     line: CoreNetwork,
 ) -> None:
     line.link_nodes("a", "c", clearance=0)
@@ -101,9 +101,9 @@ def test_what_goes_another_way_than_all_else_and_never_arrives_is_left_out(
     assert pages(line, MAX_REPEATS + 2) == [[2, 0]] * MAX_REPEATS + [[0], [0]]
 
 
-def test_a_reader_that_reads_no_more_is_forgotten(line: CoreNetwork) -> None:
+def test_an_idle_reader_expires(line: CoreNetwork) -> None:
     a = line.nodes["a"]
-    a.traffic.receive_message(question(line, "c", "a", 0), line.now)
+    a.traffic.receive_message(make_request(line, "c", "a", 0), line.now)
     assert a.traffic.snapshot().readers == 1
     timeout = a.traffic.next_timeout()
     assert timeout is not None
@@ -111,7 +111,7 @@ def test_a_reader_that_reads_no_more_is_forgotten(line: CoreNetwork) -> None:
     assert a.traffic.snapshot().readers == 0
 
 
-def test_cuts_that_lie_ahead_are_known_until_they_are_reached(line: CoreNetwork) -> None:
+def test_unreached_cuts_are_stored_until_they_are_reached(line: CoreNetwork) -> None:
     a, c = line.nodes["a"], line.nodes["c"]
     a.publish([(8, 0)])
     line.run(0.05)

@@ -1,4 +1,4 @@
-"""Where the parts of a frame go."""
+"""Routes for the parts of a frame."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def to(*targets: Address, levels: tuple[int, ...] = (0,)) -> Frame:
 
 
 def hop(target: Address, rank: int) -> str | None:
-    """To n1 everything may go, to the others by n1 what is of rank 0 alone; c is nowhere."""
+    """Route all levels to n1, and rank 0 to the others over n1. There is no route to c."""
     if target == unit("c"):
         return None
     return "n1" if target == node("n1") or rank == 0 else None
 
 
-def test_each_destination_is_here_or_entered_or_passed_on() -> None:
+def test_a_range_is_local_or_enters_a_unit_or_is_forwarded() -> None:
     division = route_frame(to(*TARGETS), ME, hop)
     assert division.local == (0,)
     assert division.entering == (1,)
@@ -35,12 +35,12 @@ def test_each_destination_is_here_or_entered_or_passed_on() -> None:
     assert division.unroutable == 1 and division.denied == 0
 
 
-def test_what_has_come_too_far_goes_nowhere() -> None:
-    tired = attrs.evolve(to(node("n1")), hops=0)
-    assert route_frame(tired, ME, hop).unroutable == 1
+def test_a_frame_over_the_hop_limit_is_dropped() -> None:
+    exhausted = attrs.evolve(to(node("n1")), hops=0)
+    assert route_frame(exhausted, ME, hop).unroutable == 1
 
 
-def test_each_part_has_one_hop_less_and_what_is_for_it_alone() -> None:
+def test_each_part_has_one_hop_less_and_only_its_ranges() -> None:
     made = to(node("n1"), node("n2"))
     passed = frames_by_hop(made, {"n1": {0: 0}, "n2": {1: 0}})
     assert {name: [r.destination for r in part.ranges] for name, part in passed.items()} == {
@@ -50,7 +50,7 @@ def test_each_part_has_one_hop_less_and_what_is_for_it_alone() -> None:
     assert {part.hops for part in passed.values()} == {MAX_HOPS - 1}
 
 
-def test_events_that_a_way_is_not_cleared_for_are_left_out_for_that_destination() -> None:
+def test_events_above_the_route_clearance_are_left_out() -> None:
     made = to(node("n1"), node("n2"), levels=(0, 2, 1))
     division = route_frame(made, ME, hop)
     assert division.by_hop == {"n1": {0: 2, 1: 0}} and division.denied == 2
@@ -59,7 +59,7 @@ def test_events_that_a_way_is_not_cleared_for_are_left_out_for_that_destination(
     assert [event.level for event in part.events_at(part.event_indices_for(1))] == [0]
 
 
-def test_a_destination_whose_own_events_may_pass_is_not_kept_from_them_by_others() -> None:
+def test_the_level_of_other_events_does_not_block_a_destination() -> None:
     ranges = [Range(target, (1, 0), (1, 9)) for target in (node("n1"), node("n2"))]
     made = frame(ranges, [((1, 1), b"x", 2), ((1, 2), b"y", 0)], [(1, (0,)), (1, (1,))])
     division = route_frame(made, ME, hop)

@@ -1,4 +1,4 @@
-"""The frame: its bytes, what is left of it for some of its destinations, and what is refused."""
+"""Encoding of frames, restriction to some destinations, and rejected bytes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def made_up(draw: st.DrawFn) -> Frame:
     marks = sorted(draw(st.sets(MARKS, max_size=12)))
     events = [(mark, draw(st.binary(max_size=40)), draw(st.integers(0, 2))) for mark in marks]
     wanted = st.sets(st.integers(0, len(targets) - 1), min_size=1)
-    whom = [tuple(sorted(draw(wanted))) for _ in events]
-    runs = [(len(list(group)), each) for each, group in itertools.groupby(whom)]
+    recipients = [tuple(sorted(draw(wanted))) for _ in events]
+    runs = [(len(list(group)), each) for each, group in itertools.groupby(recipients)]
     made = frame(ranges, events, runs)
     made.history = draw(st.sampled_from([None, (3, 1 << 62, (2, 9))]))
     return made
 
 
 def content(each: Frame) -> dict[str, object]:
-    """All that a frame says, however its body is encoded."""
+    """Return all fields, independent of the body's encoding."""
     fields = attrs.asdict(each.uncompressed(), recurse=False)
     return {name: list(f) if isinstance(f, tuple | list) else f for name, f in fields.items()}
 
 
 @given(made_up(), st.booleans())
-def test_a_frame_comes_out_as_it_went_in(each: Frame, compress: bool) -> None:
+def test_a_frame_survives_encoding(each: Frame, compress: bool) -> None:
     sent = each.compressed() if compress else each
     assert content(decode_frame(sent.encode())) == content(each)
 
@@ -64,14 +64,14 @@ def test_a_link_of_version_1_gets_no_history(each: Frame) -> None:
 
 
 @given(made_up(), st.data())
-def test_spoilt_bytes_are_another_frame_or_a_protocol_error(
+def test_altered_bytes_decode_to_a_valid_frame_or_a_protocol_error(
     each: Frame, data: st.DataObject
 ) -> None:
-    spoilt = bytearray(each.encode())
+    altered = bytearray(each.encode())
     for _ in range(data.draw(st.integers(1, 3))):
-        spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
-    cut = bytes(spoilt[: data.draw(st.integers(0, len(spoilt)))])
-    for damaged in (bytes(spoilt), cut):
+        altered[data.draw(st.integers(0, len(altered) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(altered[: data.draw(st.integers(0, len(altered)))])
+    for damaged in (bytes(altered), cut):
         try:
             got = decode_frame(damaged)
             carried = [got.events_at(got.event_indices_for(i)) for i in range(len(got.ranges))]
@@ -85,13 +85,13 @@ def test_spoilt_bytes_are_another_frame_or_a_protocol_error(
 
 
 @given(st.binary(max_size=80))
-def test_bytes_of_strangers_are_a_protocol_error(data: bytes) -> None:
+def test_random_bytes_are_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_frame(b"\x60" + data)
 
 
 @given(made_up(), st.data())
-def test_narrowing_keeps_what_is_wanted_and_allowed_and_nothing_else(
+def test_a_restricted_frame_has_exactly_the_matching_and_cleared_events(
     each: Frame, data: st.DataObject
 ) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(each.ranges) - 1), min_size=1, unique=True))
@@ -107,16 +107,16 @@ def test_narrowing_keeps_what_is_wanted_and_allowed_and_nothing_else(
     assert set(narrow.marks()) == seen
 
 
-def bomb(says: int, embedded: bool) -> Frame:
-    """A body of 32 MB in some kB; the header says that it is `says` bytes long."""
+def bomb(stated: int, embedded: bool) -> Frame:
+    """Return a frame with a body of 32 MB in some kB; its header states `stated` bytes."""
     compressor = zstandard.ZstdCompressor(write_content_size=embedded)
     body = compressor.compress(bytes(32 << 20))
     each = frame([Range(node("n1"), (1, 0), (1, 1))], [((1, 1), b"", 0)], [(1, (0,))])
-    return attrs.evolve(each, encoding=ZSTD, document_lengths=[says], body=body)
+    return attrs.evolve(each, encoding=ZSTD, document_lengths=[stated], body=body)
 
 
 @pytest.mark.parametrize("embedded", [True, False])
-def test_a_body_that_grows_over_what_its_header_says_takes_no_memory(embedded: bool) -> None:
+def test_a_body_longer_than_its_header_states_takes_no_memory(embedded: bool) -> None:
     each = decode_frame(bomb(100, embedded).encode())
     tracemalloc.start()
     with pytest.raises(ProtocolError):
@@ -125,15 +125,15 @@ def test_a_body_that_grows_over_what_its_header_says_takes_no_memory(embedded: b
     tracemalloc.stop()
 
 
-def test_a_header_that_promises_too_much_is_refused() -> None:
+def test_a_header_over_the_body_limit_is_rejected() -> None:
     with pytest.raises(ProtocolError):
         decode_frame(bomb(MAX_BODY_BYTES + 1, True).encode())
 
 
 def test_long_bodies_are_compressed_and_short_ones_are_not() -> None:
-    told = Range(node("n1"), (1, 0), (1, 1))
-    short = frame([told], [((1, 1), b"x" * 100, 0)], [(1, (0,))])
-    long = frame([told], [((1, 1), b"x" * frames.MIN_COMPRESSED_BYTES, 0)], [(1, (0,))])
+    span = Range(node("n1"), (1, 0), (1, 1))
+    short = frame([span], [((1, 1), b"x" * 100, 0)], [(1, (0,))])
+    long = frame([span], [((1, 1), b"x" * frames.MIN_COMPRESSED_BYTES, 0)], [(1, (0,))])
     assert short.compressed() is short
     assert long.compressed().encoding == ZSTD and len(long.compressed().body) < 100
     assert long.compressed().uncompressed().body == long.body

@@ -1,4 +1,4 @@
-"""Two parts of a frame become one: each event once, and everybody has what he had."""
+"""Merging two parts of a frame: each event once, and the same events for each destination."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.cluster.traffic.frame import MAX_DESTINATIONS, ZSTD, Frame, Range, d
 from broker.cluster.traffic.frame_merge import merge_frames
 from tests.cluster.traffic.frames import frame, node, unit
 
-#: By event: its level, and who of three destinations wants it.
+#: By event: its level, and the destinations among three.
 EVENTS = st.lists(
     st.tuples(st.integers(0, 2), st.frozensets(st.integers(0, 2), min_size=1)), max_size=8
 )
@@ -20,11 +20,11 @@ def whole(events: list[tuple[int, frozenset[int]]]) -> Frame:
     return frame(
         [Range(each, (1, 0), (1, len(events))) for each in destinations],
         [((1, i), b"event %d" % i, level) for i, (level, _) in enumerate(events, 1)],
-        [(1, tuple(sorted(whom))) for _, whom in events],
+        [(1, tuple(sorted(recipients))) for _, recipients in events],
     )
 
 
-def told(frame: Frame) -> dict[object, list[object]]:
+def events_by_destination(frame: Frame) -> dict[object, list[object]]:
     return {
         each.destination: list(frame.events_at(frame.event_indices_for(index)))
         for index, each in enumerate(frame.ranges)
@@ -32,7 +32,7 @@ def told(frame: Frame) -> dict[object, list[object]]:
 
 
 @given(EVENTS, st.booleans(), st.booleans())
-def test_everybody_has_what_he_had(
+def test_each_destination_keeps_its_events(
     events: list[tuple[int, frozenset[int]]], compressed: bool, swapped: bool
 ) -> None:
     made = whole(events)
@@ -42,13 +42,15 @@ def test_everybody_has_what_he_had(
     one, other = reversed(parts) if swapped else parts
     merged = merge_frames(one, other)
     assert merged is not None
-    assert told(merged) == told(one) | told(other)
+    assert events_by_destination(merged) == events_by_destination(one) | events_by_destination(
+        other
+    )
     marks = merged.marks()
     assert marks == sorted(set(one.marks()) | set(other.marks()))
-    assert told(decode_frame(merged.encode())) == told(merged)
+    assert events_by_destination(decode_frame(merged.encode())) == events_by_destination(merged)
 
 
-def test_a_body_that_has_all_events_is_not_compressed_again() -> None:
+def test_a_body_with_all_events_is_not_compressed_again() -> None:
     made = frame(
         [Range(unit("b"), (1, 0), (1, 2)), Range(node("n1"), (1, 0), (1, 2))],
         [((1, 1), b"x" * 900, 0), ((1, 2), b"y" * 900, 0)],
@@ -60,7 +62,7 @@ def test_a_body_that_has_all_events_is_not_compressed_again() -> None:
     assert merged.encoding == ZSTD and merged.body is made.body
 
 
-def test_it_passes_no_more_links_than_either_may() -> None:
+def test_the_merged_frame_has_the_lower_hop_limit() -> None:
     one, other = whole([]), whole([])
     one.hops, other.hops = 7, 30
     for merged in (merge_frames(one, other), merge_frames(other, one)):

@@ -1,4 +1,4 @@
-"""What enters a unit by a node that has sent nothing of the origin on."""
+"""Events that enter a unit through a node without earlier state of the origin."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HOME, ENTRY, OTHER = Address(("alps",), "a1"), Address(COAST, "c2"), Address(COA
 ORIGIN = "0123456789abcdef"
 
 
-class KnowsItsCluster:
-    """As much of `NetworkState` as frames ask for that enter a cluster of two."""
+class ClusterState:
+    """The part of `NetworkState` for frames that enter a cluster of two."""
 
     address = ENTRY
 
@@ -32,15 +32,15 @@ class KnowsItsCluster:
         return target.node
 
 
-def sent_on(after: Mark, upto: Mark, since: Mark | None) -> Range:
-    """What the entry tells the other node, of one event up to `upto` that it wants."""
+def forwarded_range(after: Mark, upto: Mark, since: Mark | None) -> Range:
+    """Return the range that the entry node sends to the other node, for one event at `upto`."""
     traffic = Traffic(
-        cast(NetworkState, KnowsItsCluster()), "f" * 16, lambda: (1, 0), lambda origin: None
+        cast(NetworkState, ClusterState()), "f" * 16, lambda: (1, 0), lambda origin: None
     )
     event = FrameEvent(upto, b"header", b"<event/>")
     departures = OriginSender(ORIGIN, HOME, upto)
-    told = Range(Address(COAST, ""), after, upto, first_after=since)
-    frame: Frame = departures.make_frame([told], [event], [0], [(1, (0,))])
+    span2 = Range(Address(COAST, ""), after, upto, first_after=since)
+    frame: Frame = departures.make_frame([span2], [event], [0], [(1, (0,))])
     (enter,) = traffic.receive_frame(frame, 0.0)
     assert isinstance(enter, EnterUnit)
     (passed,) = traffic.send_into_unit(enter, [OutgoingEvent(event, 0, [OTHER])], 0.0)
@@ -50,49 +50,49 @@ def sent_on(after: Mark, upto: Mark, since: Mark | None) -> Range:
     return range_
 
 
-def test_a_new_entry_does_not_say_that_it_has_what_came_by_another() -> None:
-    # Events up to 2500 went by a gateway that was killed, some of them with it. Who begins only
-    # now begins at 0; who was there has a hole.
-    said = sent_on((1, 2500), (1, 2520), since=(1, 0))
-    assert (said.after, said.upto, said.first_after) == ((1, 2500), (1, 2520), (1, 0))
+def test_a_new_entry_claims_no_events_that_another_node_forwarded() -> None:
+    # Events up to 2500 went through a gateway that was killed. Some may be lost. A new node starts
+    # at 0; an old one has a missing range.
+    span = forwarded_range((1, 2500), (1, 2520), since=(1, 0))
+    assert (span.after, span.upto, span.first_after) == ((1, 2500), (1, 2520), (1, 0))
 
 
-def test_an_entry_from_the_beginning_says_no_more_than_it_was_told() -> None:
-    said = sent_on((1, 0), (1, 20), since=None)
-    assert (said.after, said.upto, said.first_after) == ((1, 0), (1, 20), None)
+def test_an_entry_from_the_start_claims_only_its_range() -> None:
+    span = forwarded_range((1, 0), (1, 20), since=None)
+    assert (span.after, span.upto, span.first_after) == ((1, 0), (1, 20), None)
 
 
-def test_of_several_that_answer_for_a_dead_origin_all_are_named_inside() -> None:
-    """The one that spoke last may have less than another one."""
+def test_all_replica_nodes_of_a_dead_origin_are_named_in_turn() -> None:
+    """The last one may lag behind another."""
     traffic = Traffic(
-        cast(NetworkState, KnowsItsCluster()), "f" * 16, lambda: (1, 0), lambda origin: None
+        cast(NetworkState, ClusterState()), "f" * 16, lambda: (1, 0), lambda origin: None
     )
-    keepers = {Address(("alps",), name): (1, upto) for name, upto in (("k1", 27), ("k2", 11))}
-    named: list[Address] = []
+    replica_nodes = {Address(("alps",), name): (1, upto) for name, upto in (("k1", 27), ("k2", 11))}
+    origin_nodes: list[Address] = []
     for second in range(4):
-        for keeper, upto in keepers.items():
-            vouched = Range(Address(COAST, ""), upto, upto)
-            said = OriginSender(ORIGIN, keeper, upto).make_frame([vouched], [], [], [])
-            for effect in traffic.receive_frame(said, second):
+        for replica_node, upto in replica_nodes.items():
+            span = Range(Address(COAST, ""), upto, upto)
+            announcement = OriginSender(ORIGIN, replica_node, upto).make_frame([span], [], [], [])
+            for effect in traffic.receive_frame(announcement, second):
                 if isinstance(effect, EnterUnit):
                     traffic.send_into_unit(effect, [], second)
-        told = [each for each in traffic.send_progress(second) if isinstance(each, SendFrame)]
-        named += [each.frame.origin_node for each in told]
-    assert set(named) == set(keepers)
-    # One that is gone is forgotten.
+        sent = [each for each in traffic.send_progress(second) if isinstance(each, SendFrame)]
+        origin_nodes += [each.frame.origin_node for each in sent]
+    assert set(origin_nodes) == set(replica_nodes)
+    # A silent replica node is forgotten.
     for second in range(4, 40):
-        traffic.receive_frame(said, second)
+        traffic.receive_frame(announcement, second)
     for second in range(40, 400):
-        traffic.receive_frame(said, second)
+        traffic.receive_frame(announcement, second)
         for each in traffic.send_progress(second):
-            assert isinstance(each, SendFrame) and each.frame.origin_node == keeper
+            assert isinstance(each, SendFrame) and each.frame.origin_node == replica_node
 
 
 FAR = Address(("sea",), "")
 
 
-def passing(last: int, *, enters: bool) -> Frame:
-    """One event for a unit beyond, and for this one if it `enters`."""
+def passing_frame(last: int, *, enters: bool) -> Frame:
+    """Return a frame with one event for a unit beyond, and for this one if it `enters`."""
     event = FrameEvent((1, last), b"header", b"<event/>")
     ranges = [Range(FAR, (1, last - 1), (1, last))]
     if enters:
@@ -101,19 +101,21 @@ def passing(last: int, *, enters: bool) -> Frame:
     return departures.make_frame(ranges, [event], [0], [(1, tuple(range(len(ranges))))])
 
 
-class SameWay(KnowsItsCluster):
-    """The way to all others leads over the other node of the cluster."""
+class SingleRouteState(ClusterState):
+    """All routes lead over the other node of the cluster."""
 
     def next_hop(self, target: Address, rank: int) -> str | None:
         return OTHER.node
 
 
-def entry() -> Traffic:
-    return Traffic(cast(NetworkState, SameWay()), "f" * 16, lambda: (1, 0), lambda origin: None)
+def make_entry() -> Traffic:
+    return Traffic(
+        cast(NetworkState, SingleRouteState()), "f" * 16, lambda: (1, 0), lambda origin: None
+    )
 
 
-def matched(traffic: Traffic, enter: EnterUnit) -> list[Frame]:
-    """Both nodes of the cluster want it."""
+def forward_matched(traffic: Traffic, enter: EnterUnit) -> list[Frame]:
+    """Match for both nodes of the cluster."""
     assert enter.received is not None
     events = enter.frame.events_at(enter.frame.event_indices_for(enter.received.index))
     departing = [OutgoingEvent(each, 0, [ENTRY, OTHER]) for each in events]
@@ -121,36 +123,36 @@ def matched(traffic: Traffic, enter: EnterUnit) -> list[Frame]:
     return [each.frame for each in effects if isinstance(each, SendFrame)]
 
 
-def test_what_goes_on_leaves_with_what_is_inside() -> None:
-    traffic = entry()
-    (enter,) = traffic.receive_frame(passing(1, enters=True), 0.0)
+def test_onward_and_inner_events_leave_in_one_frame() -> None:
+    traffic = make_entry()
+    (enter,) = traffic.receive_frame(passing_frame(1, enters=True), 0.0)
     assert isinstance(enter, EnterUnit)
-    (frame,) = matched(traffic, enter)
+    (frame,) = forward_matched(traffic, enter)
     assert {each.destination for each in frame.ranges} == {FAR, OTHER}
     assert frame.marks() == [(1, 1)]
     assert traffic.release_onward(enter) == []
 
 
-def test_what_passes_by_stays_behind_what_entered_before() -> None:
-    traffic = entry()
-    (first,) = traffic.receive_frame(passing(1, enters=True), 0.0)
-    (second,) = traffic.receive_frame(passing(2, enters=False), 0.0)
+def test_onward_frames_stay_behind_earlier_matches() -> None:
+    traffic = make_entry()
+    (first,) = traffic.receive_frame(passing_frame(1, enters=True), 0.0)
+    (second,) = traffic.receive_frame(passing_frame(2, enters=False), 0.0)
     assert (
         isinstance(first, EnterUnit) and isinstance(second, EnterUnit) and second.received is None
     )
-    assert [each.marks() for each in matched(traffic, first)] == [[(1, 1)]]
+    assert [each.marks() for each in forward_matched(traffic, first)] == [[(1, 1)]]
     (passed,) = traffic.release_onward(second)
     assert isinstance(passed, SendFrame) and passed.frame.marks() == [(1, 2)]
-    (direct,) = traffic.receive_frame(passing(3, enters=False), 0.0)
+    (direct,) = traffic.receive_frame(passing_frame(3, enters=False), 0.0)
     assert isinstance(direct, SendFrame)
 
 
-def test_what_goes_on_need_not_wait() -> None:
-    traffic = entry()
-    (enter,) = traffic.receive_frame(passing(1, enters=True), 0.0)
+def test_onward_frames_can_be_released_early() -> None:
+    traffic = make_entry()
+    (enter,) = traffic.receive_frame(passing_frame(1, enters=True), 0.0)
     assert isinstance(enter, EnterUnit)
     (passed,) = traffic.release_onward(enter)
     assert isinstance(passed, SendFrame)
     assert [each.destination for each in passed.frame.ranges] == [FAR]
-    (inside,) = matched(traffic, enter)
+    (inside,) = forward_matched(traffic, enter)
     assert [each.destination for each in inside.ranges] == [OTHER]

@@ -1,4 +1,4 @@
-"""Networks of nodes in virtual time: whatever happens, what is wanted comes once and in order."""
+"""Random networks in virtual time: matching events arrive once and in order through all faults."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import itertools
 import pytest
 
 from broker.testing.core_network import CoreNetwork
-from tests.cluster.traffic.worlds import SHAPES, World
+from tests.cluster.traffic.random_world import SHAPES, World
 from tests.seeds import seeds
 
-#: Long enough for every repetition of what was lost.
+#: Seconds for all repeated requests.
 QUIET = 150.0
 
 
 @pytest.mark.parametrize("seed", seeds(6, 60))
-def test_what_is_wanted_comes_once_and_in_order_in_a_network_that_works(seed: int) -> None:
+def test_events_arrive_once_and_in_order_in_a_healthy_network(seed: int) -> None:
     world = World(seed)
     world.link_all()
     world.nodes.run(3.0)
@@ -28,14 +28,14 @@ def test_what_is_wanted_comes_once_and_in_order_in_a_network_that_works(seed: in
         world.nodes.run(world.random.choice([0.0, 0.01, 0.1, 1.0]))
     world.nodes.run(QUIET)
     world.check()
-    # Pages are chosen by what the reader's whole unit wants.
+    # Pages match the interest of the reader's whole unit.
     if not any(node.traffic.counts.served for node in world.alive()):
-        assert not any(world.strangers(node) for node in world.alive())
+        assert not any(world.unneeded_events(node) for node in world.alive())
     assert world.nodes.counts["dropped"] == 0
 
 
 def calamity(world: World) -> None:
-    """Something goes wrong, or right again."""
+    """Cut a link, kill a node, or repair all."""
     what = world.random.random()
     nodes = world.nodes
     if what < 0.4 and nodes.links:
@@ -76,9 +76,9 @@ def test_links_that_break_and_nodes_that_restart_lose_nothing(seed: int) -> None
     troubled(seed).check()
 
 
-# 84: a destination was told seven times in vain what it lacks.
+# 84: a destination lost seven repeats of its missing range.
 @pytest.mark.parametrize("seed", [*seeds(6, 20), 84, 135])
-def test_links_that_drop_what_is_too_much_lose_nothing(seed: int) -> None:
+def test_links_that_drop_excess_frames_lose_nothing(seed: int) -> None:
     world = troubled(seed, capacity=1)
     world.check()
 
@@ -100,7 +100,7 @@ def test_commits_that_fail_lose_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 30))
-def test_a_gateway_may_die_for_good(seed: int) -> None:
+def test_no_event_is_lost_when_a_gateway_dies_for_good(seed: int) -> None:
     world = World(seed, shape=3 if seed % 2 else 5)
     world.link_all()
     for node in world.alive():
@@ -114,7 +114,7 @@ def test_a_gateway_may_die_for_good(seed: int) -> None:
             world.nodes.kill_node(doomed)
         world.publish(world.random.choice(world.alive()))
         world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
-    # A gateway may have been the only way; who is cut off comes back by another one.
+    # The gateway may have been the only route: link the separated nodes again.
     for node in world.alive():
         cluster = node.knowledge.address.unit
         for other in world.alive():
@@ -129,7 +129,7 @@ def test_a_gateway_may_die_for_good(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 30))
-def test_while_nothing_breaks_an_event_crosses_a_link_once_and_goes_nowhere_else(
+def test_an_event_crosses_each_needed_link_once_in_a_healthy_network(
     seed: int,
 ) -> None:
     world = World(seed)
@@ -145,10 +145,10 @@ def test_while_nothing_breaks_an_event_crosses_a_link_once_and_goes_nowhere_else
     world.check()
     twice = [link for link, times in world.crossed.items() if times > 1]
     assert not twice, f"seed {seed}"
-    assert not any(world.strangers(node) for node in world.alive())
+    assert not any(world.unneeded_events(node) for node in world.alive())
 
 
-def test_who_wants_nothing_any_more_is_sent_nothing() -> None:
+def test_nodes_without_interest_get_no_events() -> None:
     world = World(3, shape=2)
     world.link_all()
     for node in world.alive():
@@ -165,7 +165,7 @@ def test_who_wants_nothing_any_more_is_sent_nothing() -> None:
     assert not world.crossed
 
 
-def test_a_quiet_network_says_hardly_anything() -> None:
+def test_an_idle_network_sends_few_messages() -> None:
     world = World(5, shape=5)
     world.link_all()
     for node in world.alive():
@@ -175,9 +175,9 @@ def test_a_quiet_network_says_hardly_anything() -> None:
     world.nodes.counts.clear()
     world.nodes.run(100.0)
     counts = world.nodes.counts
-    # Once a minute each says to all others how far it has got.
+    # Once a minute each node sends its position to all others.
     assert counts["frames"] <= 2 * len(world.alive()) * 2 * len(world.nodes.links)
-    # Each author says for each of its scopes every 10 s that it lives; over all links at most.
+    # Each author refreshes each scope every 10 s, over all links at most.
     scopes = sum(len(node.knowledge.address.unit) + 1 for node in world.alive())
     assert counts["control"] <= 2 * 10 * scopes * len(world.nodes.links)
     assert all(node.traffic.receiver.incomplete_origins == 0 for node in world.alive())
@@ -185,7 +185,7 @@ def test_a_quiet_network_says_hardly_anything() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 30))
-def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ever(
+def test_events_avoid_links_below_their_level_and_requests_end(
     seed: int,
 ) -> None:
     world = World(seed, shape=seed % len(SHAPES))
@@ -216,7 +216,7 @@ def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ev
                         assert each.mark in has or each.mark <= want.cuts.get(origin, each.mark)
 
 
-def test_a_way_may_be_long() -> None:
+def test_a_route_may_be_long() -> None:
     nodes = CoreNetwork(1)
     names = [f"n{number:03}" for number in range(61)]
     for name in names:

@@ -1,4 +1,4 @@
-"""What one origin's events are sent to whom, and what destinations are told in between."""
+"""Frames and progress of one origin for each destination."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tests.cluster.traffic.frames import HOME, node
 N1, N2 = node("n1"), node("n2")
 
 
-def departures(*destinations: Address, upto: Mark = (1, 0)) -> OriginSender:
-    made = OriginSender("o", HOME, upto)
-    made.set_destinations(destinations, upto)
-    return made
+def make_sender(*destinations: Address, upto: Mark = (1, 0)) -> OriginSender:
+    sender = OriginSender("o", HOME, upto)
+    sender.set_destinations(destinations, upto)
+    return sender
 
 
-def event(offset: int, *whom: Address, level: int = 0) -> OutgoingEvent:
-    return OutgoingEvent(FrameEvent((1, offset), b"r", b"d%d" % offset, level), level, whom)
+def event(offset: int, *recipients: Address, level: int = 0) -> OutgoingEvent:
+    return OutgoingEvent(FrameEvent((1, offset), b"r", b"d%d" % offset, level), level, recipients)
 
 
 def send(
-    made: OriginSender, after: int, upto: int, *events: OutgoingEvent
+    sender: OriginSender, after: int, upto: int, *events: OutgoingEvent
 ) -> dict[Address, object]:
-    return told(made.event_frame((1, after), (1, upto), events, lambda *_: True))
+    return ranges_of(sender.event_frame((1, after), (1, upto), events, lambda *_: True))
 
 
-def told(frame: Frame | None) -> dict[Address, object]:
-    """By destination: the range and the offsets of its events."""
+def ranges_of(frame: Frame | None) -> dict[Address, object]:
+    """Return by destination: after, upto, and the offsets of its events."""
     if frame is None:
         return {}
     return {
@@ -46,104 +46,106 @@ def told(frame: Frame | None) -> dict[Address, object]:
     }
 
 
-def test_each_destination_is_sent_what_it_wants_and_from_where() -> None:
-    made = departures(N1, N2)
-    assert send(made, 0, 2, event(1, N1), event(2, N1)) == {N1: (0, 2, [1, 2])}
-    assert send(made, 2, 4, event(3, N1, N2), event(4)) == {N1: (2, 4, [3]), N2: (0, 4, [3])}
-    assert send(made, 4, 5, event(5)) == {}
+def test_each_destination_gets_its_events_and_their_range() -> None:
+    sender = make_sender(N1, N2)
+    assert send(sender, 0, 2, event(1, N1), event(2, N1)) == {N1: (0, 2, [1, 2])}
+    assert send(sender, 2, 4, event(3, N1, N2), event(4)) == {N1: (2, 4, [3]), N2: (0, 4, [3])}
+    assert send(sender, 4, 5, event(5)) == {}
 
 
-def test_who_was_sent_nothing_is_told_how_far_events_are() -> None:
-    made = departures(N1, N2)
-    made.progress_frame()
-    send(made, 0, 1, event(1, N1))
-    assert told(made.progress_frame())[N2] == (0, 1, [])
+def test_an_idle_destination_gets_the_position() -> None:
+    sender = make_sender(N1, N2)
+    sender.progress_frame()
+    send(sender, 0, 1, event(1, N1))
+    assert ranges_of(sender.progress_frame())[N2] == (0, 1, [])
 
 
-def test_who_is_sent_nothing_more_is_told_again_and_in_the_end_once_a_minute() -> None:
-    made = departures(N1)
-    send(made, 0, 1, event(1, N1))
-    calls = [told(made.progress_frame()) for _ in range(60 * PROGRESS_REPEATS[-1])]
+def test_the_position_of_an_idle_destination_is_repeated_ever_less_often() -> None:
+    sender = make_sender(N1)
+    send(sender, 0, 1, event(1, N1))
+    calls = [ranges_of(sender.progress_frame()) for _ in range(60 * PROGRESS_REPEATS[-1])]
     assert calls[0] == {N1: (1, 1, [])}
     last = PROGRESS_REPEATS[-1]
     assert sum(map(bool, calls[:last])) in (len(PROGRESS_REPEATS), len(PROGRESS_REPEATS) + 1)
-    assert made.repeating == 0
+    assert sender.repeating == 0
     for start in range(last, len(calls), last):
         assert [each for each in calls[start : start + last] if each] == [{N1: (1, 1, [])}]
 
 
-def test_what_was_missed_on_the_way_here_shows_as_a_hole() -> None:
-    made = departures(N1, N2)
-    send(made, 0, 1, event(1, N1))
-    assert send(made, 5, 6, event(6, N1)) == {N1: (5, 6, [6])}
-    assert told(made.progress_frame())[N2] == (5, 6, [])
+def test_events_missed_before_the_sender_show_as_a_missing_range() -> None:
+    sender = make_sender(N1, N2)
+    send(sender, 0, 1, event(1, N1))
+    assert send(sender, 5, 6, event(6, N1)) == {N1: (5, 6, [6])}
+    assert ranges_of(sender.progress_frame())[N2] == (5, 6, [])
 
 
-def test_a_new_destination_begins_behind_what_may_have_been_matched_without_it() -> None:
-    made = departures(N1)
-    made.set_destinations([N1, N2], (1, 3))
-    assert send(made, 0, 2, event(1, N2), event(2, N1)) == {N1: (0, 2, [2])}
-    assert send(made, 2, 4, event(3, N2), event(4, N2)) == {N2: (3, 4, [4])}
+def test_a_new_destination_starts_behind_events_matched_without_it() -> None:
+    sender = make_sender(N1)
+    sender.set_destinations([N1, N2], (1, 3))
+    assert send(sender, 0, 2, event(1, N2), event(2, N1)) == {N1: (0, 2, [2])}
+    assert send(sender, 2, 4, event(3, N2), event(4, N2)) == {N2: (3, 4, [4])}
 
 
-def test_who_begins_is_told_where_for_as_long_as_it_may_not_know() -> None:
-    made = departures(N1, upto=(1, 5))
-    assert since(made, 6) is None
-    assert since(made, 7) == (1, 5)
+def test_a_new_destination_gets_its_start_until_repeats_end() -> None:
+    sender = make_sender(N1, upto=(1, 5))
+    assert since(sender, 6) is None
+    assert since(sender, 7) == (1, 5)
     for _ in range(PROGRESS_REPEATS[-1]):
-        made.progress_frame()
-    assert since(made, 8) is None
+        sender.progress_frame()
+    assert since(sender, 8) is None
 
 
-def since(made: OriginSender, offset: int) -> Mark | None:
-    frame = made.event_frame((1, offset - 1), (1, offset), [event(offset, N1)], lambda *_: True)
+def since(sender: OriginSender, offset: int) -> Mark | None:
+    frame = sender.event_frame((1, offset - 1), (1, offset), [event(offset, N1)], lambda *_: True)
     assert frame is not None
     return frame.ranges[0].first_after
 
 
-def test_who_is_gone_is_sent_nothing() -> None:
-    made = departures(N1, N2)
-    made.set_destinations([N2], (1, 0))
-    assert send(made, 0, 1, event(1, N1)) == {}
-    assert set(made.destinations) == {N2}
+def test_a_removed_destination_gets_nothing() -> None:
+    sender = make_sender(N1, N2)
+    sender.set_destinations([N2], (1, 0))
+    assert send(sender, 0, 1, event(1, N1)) == {}
+    assert set(sender.destinations) == {N2}
 
 
-def test_who_reads_much_is_sent_nothing_beside_until_it_has_read_all() -> None:
-    made = departures(N1, upto=(1, 2 * MAX_LIVE_LAG))
-    made.start_reading(N1, (1, 0))
-    assert made.is_reading(N1)
-    assert send(made, 2 * MAX_LIVE_LAG, 2 * MAX_LIVE_LAG + 1, event(2 * MAX_LIVE_LAG + 1, N1)) == {}
-    made.finish_reading(N1)
+def test_a_far_behind_reader_gets_only_pages() -> None:
+    sender = make_sender(N1, upto=(1, 2 * MAX_LIVE_LAG))
+    sender.start_reading(N1, (1, 0))
+    assert sender.is_reading(N1)
+    assert (
+        send(sender, 2 * MAX_LIVE_LAG, 2 * MAX_LIVE_LAG + 1, event(2 * MAX_LIVE_LAG + 1, N1)) == {}
+    )
+    sender.finish_reading(N1)
     last = 2 * MAX_LIVE_LAG + 1
-    assert send(made, last, last + 1, event(last + 1, N1)) == {N1: (last, last + 1, [last + 1])}
+    assert send(sender, last, last + 1, event(last + 1, N1)) == {N1: (last, last + 1, [last + 1])}
 
 
-def test_who_reads_little_is_sent_what_comes() -> None:
-    made = departures(N1, upto=(1, 10))
-    made.start_reading(N1, (1, 0))
-    assert send(made, 10, 11, event(11, N1)) == {N1: (10, 11, [11])}
+def test_a_reader_that_lags_little_also_gets_new_events() -> None:
+    sender = make_sender(N1, upto=(1, 10))
+    sender.start_reading(N1, (1, 0))
+    assert send(sender, 10, 11, event(11, N1)) == {N1: (10, 11, [11])}
 
 
-def test_what_there_is_no_cleared_way_for_is_left_out_and_counted() -> None:
-    made = departures(N1)
+def test_events_without_a_cleared_route_are_left_out_and_counted() -> None:
+    sender = make_sender(N1)
     events = [event(1, N1, level=2), event(2, N1)]
-    frame = made.event_frame((1, 0), (1, 2), events, lambda _, level: level == 0)
-    assert told(frame) == {N1: (0, 2, [2])}
-    assert made.denied == 1
+    frame = sender.event_frame((1, 0), (1, 2), events, lambda _, level: level == 0)
+    assert ranges_of(frame) == {N1: (0, 2, [2])}
+    assert sender.denied == 1
 
 
-def test_who_does_not_fit_into_a_frame_sees_a_hole() -> None:
+def test_a_destination_over_the_frame_limit_finds_a_missing_range() -> None:
     many = [node(f"n{number:05}") for number in range(MAX_DESTINATIONS + 1)]
-    made = OriginSender("o", HOME, (1, 0))
-    made.set_destinations(many, (1, 0))
+    sender = OriginSender("o", HOME, (1, 0))
+    sender.set_destinations(many, (1, 0))
     last = many[-1]
-    first = made.event_frame(
+    first = sender.event_frame(
         (1, 0), (1, 1), [OutgoingEvent(FrameEvent((1, 1), b"r", b"d"), 0, many)], lambda *_: True
     )
     assert first is not None and last not in [each.destination for each in first.ranges]
-    second = made.event_frame(
+    second = sender.event_frame(
         (1, 1), (1, 2), [OutgoingEvent(FrameEvent((1, 2), b"r", b"d"), 0, [last])], lambda *_: True
     )
     assert second is not None
-    (told,) = second.ranges
-    assert told.after == (1, 1), "of (0, 1] it has nothing"
+    (span,) = second.ranges
+    assert span.after == (1, 1), "it has nothing of (0, 1]"

@@ -1,4 +1,4 @@
-"""Networks of maps that learn at once of whatever changes: what exact flooding would do."""
+"""Networks of maps that learn of each change at once, as by ideal flooding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = frozenset[str]
 
 
 class Circle(AssertionError):
-    """What goes hop by hop comes by the same node again."""
+    """A hop-by-hop route visits a node twice."""
 
 
 @attrs.define
@@ -30,8 +30,8 @@ class Node:
         return self.descriptor.address
 
 
-class MadeUpNetwork:
-    """Nodes and links that come and go; every living node in a scope takes what is published."""
+class SimulatedNetwork:
+    """Nodes and links; each living node in a scope applies its publications."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -53,7 +53,7 @@ class MadeUpNetwork:
         return node
 
     def describe(self, name: str, **fields: object) -> None:
-        """The node is other than before; its neighbours learn it by their links, too."""
+        """Change the node's descriptor; its neighbours publish it with their links, too."""
         node = self.nodes[name]
         node.descriptor = node.descriptor._replace(**fields)  # type: ignore[arg-type]
         self._publish(node, node.own.set_node(node.descriptor))
@@ -74,7 +74,7 @@ class MadeUpNetwork:
             self._publish(self.nodes[own], self.nodes[own].own.remove_link(far))
 
     def kill(self, name: str) -> None:
-        """The node is dead: it says nothing more, its tables stay, its neighbours notice."""
+        """Kill the node. Its tables stay; its neighbours remove their links."""
         del self.nodes[name]
         for pair in [pair for pair in self.links if name in pair]:
             del self.links[pair]
@@ -90,10 +90,10 @@ class MadeUpNetwork:
                 if is_within(node.address.unit, each.scope):
                     node.map.apply_change(key, each.scope, each.changes)
 
-    # ------------------------------------------------------------------- what must be true
+    # ------------------------------------------------------------------- checks
 
     def holds_together(self, rank: int = 0) -> bool:
-        """Whether every unit is connected inside, by links that are cleared for `rank`."""
+        """Return True if each unit is connected inside by links cleared for `rank`."""
         units = {
             unit for node in self.nodes.values() for unit in enclosing_units(node.address.unit)
         }
@@ -114,9 +114,9 @@ class MadeUpNetwork:
         return len({id(group) for group in groups.values()}) == 1
 
     def walk(self, source: str, target: Address, rank: int = 0) -> list[str] | None:
-        """The nodes on the way, both ends included. None where the way ends before the target.
+        """Return the nodes of the route, including both ends; None if it ends early.
 
-        `Circle` if it comes by a node twice.
+        Raises `Circle` if it visits a node twice.
         """
         way = [source]
         while way[-1] != target.node:
@@ -131,9 +131,10 @@ class MadeUpNetwork:
         return way
 
 
-def random_network(rng: random.Random, most_nodes: int, lowest: int = 2) -> MadeUpNetwork:
-    """One to three levels of units, each unit connected inside, all of it with a few more links."""
-    network = MadeUpNetwork()
+def random_network(rng: random.Random, most_nodes: int, lowest: int = 2) -> SimulatedNetwork:
+    """Return a network with up to three levels of units, each connected inside, and a few more
+    links."""
+    network = SimulatedNetwork()
     levels = rng.randint(0, 3)
     clusters: list[UnitPath] = [()]
     for _level in range(levels):

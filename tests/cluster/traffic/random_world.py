@@ -1,4 +1,4 @@
-"""Small networks of simulated nodes, what befalls them, and what must hold of them at the end."""
+"""Small random networks of simulated nodes, their faults, and checks of the final state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.cluster.address import UnitPath
 from broker.cluster.traffic.frame import Frame
 from broker.event.place import Mark
 from broker.testing.core_network import CoreNetwork
-from broker.testing.core_node import LocalInterest, CoreNode
+from broker.testing.core_node import CoreNode, LocalInterest
 from broker.testing.core_node_log import NumberedEvent
 
 MOST_NUMBER = 12
@@ -24,7 +24,7 @@ SHAPES: tuple[tuple[tuple[UnitPath, ...], tuple[tuple[int, int], ...]], ...] = (
 
 
 class World:
-    """A network, all that was published in it, and who crossed which link with what."""
+    """A network, all its published events, and the crossings of each link."""
 
     def __init__(self, seed: int, *, shape: int | None = None, **settings: object) -> None:
         self.seed = seed
@@ -66,10 +66,10 @@ class World:
         for mark in frame.marks():
             self.crossed[sender, receiver, frame.origin, mark] += 1
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ actions
 
     def link_all(self) -> None:
-        """All nodes that are not dead for good run, and all links are up."""
+        """Start all nodes that are not in `dead`, and link all pairs."""
         for name, node in self.nodes.nodes.items():
             if not node.is_alive and name not in self.dead:
                 node.start()
@@ -77,11 +77,11 @@ class World:
             self.nodes.link_nodes(one, other)
 
     def alive(self) -> list[CoreNode]:
-        """The nodes that run."""
+        """Return the running nodes."""
         return [node for node in self.nodes.nodes.values() if node.is_alive]
 
     def want(self, node: CoreNode) -> int:
-        """A client of the node wants something."""
+        """Add interest for a client of the node."""
         low = self.random.randrange(MOST_NUMBER)
         high = low if self.random.random() < 0.7 else min(MOST_NUMBER - 1, low + 3)
         self.keys += 1
@@ -89,24 +89,25 @@ class World:
         return self.keys
 
     def publish(self, node: CoreNode, most: int = 4, level: int = 0) -> None:
-        """Clients of the node publish some events."""
+        """Publish some events at the node."""
         count = self.random.randint(1, most)
         self.published += count
         node.publish([(self.random.randrange(MOST_NUMBER), level) for _ in range(count)])
 
-    # ------------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------------ checks
 
     def check(self) -> None:
-        """What was wanted came, once and in order, and nothing else; and nobody waits."""
+        """Check that exactly the matching events arrived, once and in order, and that none is
+        missing."""
         assert not self.leaked, self.leaked
         by_origin = {node.log.origin: node for node in self.alive()}
         for node in self.alive():
             self.check_log(node)
             for key, want in node.interests.items():
-                assert want.cuts is not None, f"{node.name} {key} does not flow"
+                assert want.cuts is not None, f"{node.name} {key} is not active"
                 for origin, home in by_origin.items():
                     self._check_want(node, want, origin, home)
-            assert not node.traffic.receiver.incomplete_origins, f"{node.name} waits"
+            assert not node.traffic.receiver.incomplete_origins, f"{node.name} has missing ranges"
 
     def check_log(self, node: CoreNode) -> None:
         last: dict[str, Mark] = {}
@@ -115,9 +116,7 @@ class World:
             assert each.mark > last.get(each.origin, (0, 0)), where
             last[each.origin] = each.mark
 
-    def _check_want(
-        self, node: CoreNode, want: LocalInterest, origin: str, home: CoreNode
-    ) -> None:
+    def _check_want(self, node: CoreNode, want: LocalInterest, origin: str, home: CoreNode) -> None:
         if want.cuts is None or origin not in want.cuts or home is node:
             return
         low, high = want.numbers
@@ -133,7 +132,7 @@ class World:
         )
 
     def cleared(self, node: CoreNode) -> dict[str, tuple[CoreNode, frozenset[int]]]:
-        """Of each origin in the node's own cluster the levels for which there is a way from it."""
+        """Return, by origin of the cluster, its node and the levels with a route to `node`."""
         found = {}
         for home in self.alive():
             if home is not node and home.knowledge.address.unit == node.knowledge.address.unit:
@@ -142,8 +141,8 @@ class World:
                 found[home.log.origin] = (home, frozenset(levels))
         return found
 
-    def strangers(self, node: CoreNode) -> list[NumberedEvent]:
-        """What the node has that nobody there ever wanted."""
+    def unneeded_events(self, node: CoreNode) -> list[NumberedEvent]:
+        """Return the node's events that never matched its interest."""
         ranges = [want.numbers for want in node.interests.values()]
         return [
             each
