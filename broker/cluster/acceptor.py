@@ -1,9 +1,8 @@
-"""How a node receives those who greet it: how many at once, how fast, and for whom room is kept.
+"""Limits on incoming handshakes, and leases for admitted nodes.
 
-A node that was let in shows on the map only when its table arrives. Until then its place is kept
-(a lease), so that two who greet at once do not get the same one, and a node that greets again after
-a broken connection gets its own (T43). Many at once wait at their end: a refusal with
-`overloaded` costs this node little (T44).
+An admitted node appears on the map only when its table arrives; until then a lease reserves its
+place. So two simultaneous handshakes get different places, and a reconnecting node gets its own
+again (T43). A refusal with `overloaded` is cheap for this node; the dialling node backs off (T44).
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from broker.cluster.handshake_core import Admission, Refusal
 from broker.cluster.handshake_messages import GATEWAY, NodeHello
 from broker.errors import Overloaded
 
-#: Greetings under way at once.
+#: Concurrent handshakes.
 MOST_HANDSHAKES = 16
-#: Greetings a second, in the long run, and how many may come at once after a quiet time.
+#: Token bucket: handshakes per second on average, and the largest burst.
 HANDSHAKES_PER_SECOND = 20.0
 HANDSHAKE_BURST = 64
-#: Seconds that a place is kept for a node that was let in: its first table takes a round trip.
+#: Seconds of a lease. The first table of an admitted node takes a round trip.
 LEASE = 30.0
 
 
@@ -35,7 +34,7 @@ class _Lease:
 
 
 class Acceptor:
-    """The rules of one node, applied to what `situation` says of the moment."""
+    """Admission decisions of one node, with handshake limits and leases."""
 
     def __init__(self, rules: AdmissionRules, context: Callable[[], AdmissionContext]) -> None:
         self._rules = rules
@@ -46,25 +45,25 @@ class Acceptor:
         self._leases: dict[str, _Lease] = {}
 
     def start_handshake(self, now: float) -> Overloaded | None:
-        """Somebody has connected. An error: close at once; else `over` must follow."""
+        """Count a new connection. Close it on an error; else call `end_handshake` at the end."""
         if self._counted_at is not None:
             earned = (now - self._counted_at) * HANDSHAKES_PER_SECOND
             self._allowance = min(HANDSHAKE_BURST, self._allowance + earned)
         self._counted_at = now
         if self._under_way >= MOST_HANDSHAKES or self._allowance < 1:
-            return Overloaded("too many nodes greet at once; come again later")
+            return Overloaded("too many nodes connect at once: try again later")
         self._allowance -= 1
         self._under_way += 1
         return None
 
     def end_handshake(self) -> None:
-        """A greeting has ended, one way or the other."""
         self._under_way -= 1
 
     def decide_admission(
         self, hello: NodeHello, host: str, transport: str, now: float, wall_ms: int
     ) -> Admission | Refusal:
-        """Whether the node gets its link. `wall_ms` is the time in ms since 1970."""
+        """Accept or refuse a node, and lease a place to a new member. `wall_ms` is in ms since
+        1970."""
         context = self._context_with_leases(now)
         refusal = find_refusal(hello, host, transport, self._rules, context)
         if refusal:
@@ -81,7 +80,7 @@ class Acceptor:
         return Admission(peer, tuple(context.members.values()))
 
     def _admission_time(self, hello: NodeHello, wall_ms: int) -> int:
-        # A member that is cut off and comes back keeps its rank, and one by configuration has none.
+        # A returning member keeps its time of admission; a configured member has none (0).
         own_unit = self._context().own.address.unit
         return hello.node.admitted if hello.node.address.unit == own_unit else wall_ms
 

@@ -1,4 +1,4 @@
-"""What a member knows of its cluster when somebody wants to be let in."""
+"""The admission context of a cluster member, from its map and its links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from broker.cluster.network_state import NetworkState
 def build_admission_context(
     own: NodeDescriptor, state: NetworkState, neighbours: Neighbours, *, is_overloaded: bool
 ) -> AdmissionContext:
-    """As the map and the links tell it."""
     return AdmissionContext(
         own=own,
         members={**state.map.members(), own.name: own},

@@ -1,8 +1,9 @@
 """Detection of two processes that run on copies of one log.
 
-A node that has a link to the earlier process, and learns of the later one from tables, ends that
-link. The earlier process is refused when it comes again, as long as the later one is alive. Where
-no node has met both, the earlier process learns of the later one by tables under its own name.
+A node may have a link to the earlier process and learn of the later one from tables; it then ends
+that link. The earlier process is refused when it reconnects, as long as the later one is alive.
+Where no node has met both, the earlier process learns of the later one from tables under its own
+name.
 """
 
 from __future__ import annotations
@@ -18,25 +19,23 @@ from broker.cluster.messages import TableChange
 from broker.cluster.neighbours import Neighbour
 from broker.errors import Cloned, ProtocolError
 
-#: Seconds between two signs, in which a link to an earlier process would have ended.
+#: Seconds between two signs that confirm a clone: a link to a dead process ends in this time.
 CONFIRMATION_TIME = 10.0
 
 
 def is_later_clone(later: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Whether `later` is a later process on the same log, or on a copy."""
+    """Return whether `later` is a later process on the same log, or on a copy of it."""
     return later.origin == node.origin and node.incarnation < later.incarnation
 
 
 def clone_error(name: str, host: str, later_at: str) -> Cloned:
-    """The error for the earlier of two processes."""
     return Cloned(
         f"{name} at {host[:80]} and at {later_at[:80]} run on copies of one log: the one that "
-        "was started later goes on"
+        "was started later continues"
     )
 
 
 def endpoint_text(node: NodeDescriptor) -> str:
-    """The place of a node as its description names it."""
     endpoint = node.tcp or node.udp
     return "an unknown place" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
 
@@ -44,7 +43,7 @@ def endpoint_text(node: NodeDescriptor) -> str:
 def find_earlier_clones(
     neighbours: Iterable[Neighbour], members: Mapping[str, NodeDescriptor]
 ) -> Iterator[tuple[str, Cloned]]:
-    """The names of neighbours of which a later process is a member, each with its error."""
+    """Yield the neighbours of which a later process is a member, each with its error."""
     for neighbour in list(neighbours):
         later = members.get(neighbour.name)
         if later is not None and is_later_clone(later, neighbour.node):
@@ -52,7 +51,7 @@ def find_earlier_clones(
 
 
 def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
-    """The error for this process where tables under its name are of a later one on a copy."""
+    """Return an error if tables under this node's name describe a later process on a copy."""
     for kind, _, _, entries in tables:
         for entry, value in entries if kind in (NODE, PROCESS) else ():
             if entry != SELF:
@@ -66,12 +65,15 @@ def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cl
 
 @attrs.define
 class CloneConfirmation:
-    """Signs that this process is the earlier one of two."""
+    """Signs that this process is the earlier of two.
+
+    A process that has just ended causes such signs too. So one sign is not enough.
+    """
 
     _first_sign_at: float | None = None
 
     def record_sign(self, now: float) -> bool:
-        """Count a sign; whether it is no mistake about a process that has just ended."""
+        """Count a sign, and return whether it confirms an earlier one."""
         if self._first_sign_at is None or now - self._first_sign_at > 6 * CONFIRMATION_TIME:
             self._first_sign_at = now
             return False

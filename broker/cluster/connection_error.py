@@ -1,4 +1,4 @@
-"""Why there is no connection to another node, in words that say where to look."""
+"""Errors of connection attempts to other nodes, with a hint where to look."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from twisted.internet.error import (
 
 from broker.errors import BrokerError, NotConnected
 
-#: By what OpenSSL says at this end: what is the matter, and which setting of which node says so.
+#: Explanations of messages of OpenSSL at this end, with the setting to check.
 _TLS: Final[Mapping[str, str]] = {
-    "unknown ca": "this node's network.certificate is not of the other's network.authority",
-    "certificate expired": "the other node takes this node's network.certificate as out of date",
+    "unknown ca": "this node's network.certificate is not issued by the other's network.authority",
+    "certificate expired": "the other node considers this node's network.certificate expired",
     "certificate verify failed": (
-        "the other's network.certificate is not of this node's network.authority, or out of date"
+        "the other's network.certificate is expired, or not issued by this node's network.authority"
     ),
     "certificate required": "this node shows no certificate",
     "peer did not return a certificate": "the other node shows no certificate",
@@ -30,7 +30,7 @@ _TLS: Final[Mapping[str, str]] = {
 
 
 def explain_reason(reason: str) -> str:
-    """What a connection's end says, with what it means where that is known."""
+    """Return the reason with its meaning, if that is known."""
     for words, meaning in _TLS.items():
         if words in reason:
             return f"{reason} ({meaning})"
@@ -38,15 +38,14 @@ def explain_reason(reason: str) -> str:
 
 
 def to_connection_error(error: BaseException | None) -> BrokerError:
-    """Why nobody was reached."""
     if isinstance(error, BrokerError):
         return error
     if isinstance(error, DNSLookupError):
-        return NotConnected("no address is known of that name")
+        return NotConnected("that host name has no address")
     if isinstance(error, ConnectionRefusedError):
-        return NotConnected("nobody listens there (connection refused)")
+        return NotConnected("no process listens there (connection refused)")
     if isinstance(error, TimeoutError):
-        return NotConnected("nobody answers there")
+        return NotConnected("no answer in time")
     if isinstance(error, ConnectError) and error.osError:
         return NotConnected(_reason(error.osError))
     return NotConnected(_reason(error))

@@ -1,4 +1,4 @@
-"""Connections to other nodes, by Twisted's endpoints and by UDP."""
+"""Outgoing connections to other nodes, over Twisted endpoints or UDP."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.socket.tcp import TcpChannelFactory
 from broker.transport.socket.udp import UdpPort
 
-#: Seconds until a connection is given up that nobody answers.
+#: Seconds until an unanswered connection attempt fails.
 CONNECT_TIMEOUT = 5.0
 
 
 class TwistedDialler:
-    """Dials from a reactor; by UDP from the port that the node listens on."""
+    """Dials TCP from a reactor, and UDP from the port that the node listens on."""
 
     def __init__(
         self, reactor: Any, max_frame: int, certificates: NodeCertificate | None = None
     ) -> None:
         self._reactor = reactor
         self.certificate = certificates
-        """What both ends of a connection by TCP show, if anything."""
+        """For both ends of TCP connections; None: no TLS."""
         self._max_frame = max_frame
         self.udp: UdpPort | None = None
         """Set when the node listens by UDP."""
@@ -77,5 +77,5 @@ class TwistedDialler:
 
 
 def build_dialler(settings: Settings, reactor: Any) -> TwistedDialler:
-    """As the settings say. Raises `ConfigurationError` for certificates that can not be used."""
+    """Build the dialler of the settings. Raises `ConfigurationError` for unusable certificates."""
     return TwistedDialler(reactor, settings.limits.max_frame_bytes, load_certificate(settings))

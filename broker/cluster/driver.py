@@ -1,7 +1,8 @@
-"""Runs the two cores of a node's network: does what they decide, in order, and owns their timer.
+"""Driver of the two cores of a node's network: applies their effects in order, and owns their
+timer.
 
-The cores are `knowledge` (what is known of others) and `traffic` (events and who is to get them).
-What follows from an effect waits its turn, so no core is called while it runs.
+The cores are `network_state` (knowledge of other nodes) and `traffic` (events between nodes).
+Effects are queued, so no core is called while it runs.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from broker.transport.clock import IClock
 
 
 class ClusterDriver:
-    """Both cores, as long as the node is in a cluster."""
+    """Runs both cores while the node is in a cluster."""
 
     log = Logger()
     neighbours: Neighbours
@@ -95,36 +96,37 @@ class ClusterDriver:
         self._is_applying = False
         self._alarm = Alarm(clock, self._timeout)
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
-        """Told messages for this node that are about something else than the network itself."""
+        """Called with messages for this node that other parts of the node process."""
 
         self.on_clone: Callable[[Cloned], object] = lambda _: None
-        """Told of signs that a later process runs on a copy of this node's log."""
+        """Called when tables show a later process on a copy of this node's log."""
 
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
-        """Whether a reader is answered later, by `serve`."""
+        """Returns whether a page request is answered later, by `serve_page`."""
 
     def serve_page(self, resume: PageRequest) -> None:
-        """Answer a reader that had to wait, unless the node is in no cluster any more."""
+        """Answer a delayed page request, unless the node has left its cluster."""
         if self.traffic is not None:
             self.page_server.serve_page(resume)
 
     def start(self, state: NetworkState, traffic: Traffic) -> None:
-        """Run these from now on."""
         self.state, self.traffic = state, traffic
         self._set_start_positions(self.local_interest.start_positions.resume_marks)
         self.types.start(state, self.apply_effects)
 
     def resume_from(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """A key of `local` was wanted before, and has got to these places. Origins that are not
-        known here begin there: what there is of one may be at its keeper alone, who lets everybody
-        know that is told of it."""
+        """Set the resume position of a key of `local_interest`.
+
+        It is also the start for origins that are unknown here. Events of such an origin may exist
+        only at a replica, which then announces them.
+        """
         coverage = self._event_log.coverage
         unknown = {o: mark for o, mark in position.items() if o not in coverage}
         self.local_interest.start_positions.add_key(key, unknown)
         self._set_start_positions(unknown)
 
     def wanted_after(self, origin: str) -> Mark | None:
-        """From where on an origin is wanted here whose node is gone; None: it is not."""
+        """Return the mark after which events of a dead origin are of interest; None: none are."""
         known = None if self.traffic is None else self.traffic.receiver.position_of(origin)
         return known or self.local_interest.start_positions.start_of_dead(origin)
 
@@ -135,7 +137,6 @@ class ClusterDriver:
                 arrivals.start_origin(origin, mark)
 
     def stop(self) -> None:
-        """Run nothing any more; forget what others wanted."""
         self.state = self.traffic = None
         self.remote_interest.clear()
         self.types.stop()
@@ -143,26 +144,24 @@ class ClusterDriver:
         self._alarm.set(None)
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return float(self._clock.seconds())
 
     def send_routed(self, message: RoutedMessage) -> None:
-        """Send a message on its way to the node that it is for."""
         if self.traffic is not None:
             self.apply_effects(self.traffic.receive_message(message, self.now()))
 
     def send_frame(self, frame: Frame) -> None:
-        """Send a frame on its way."""
         if self.traffic is not None:
             self.apply_effects(self.traffic.receive_frame(frame, self.now()))
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """No node has what lies behind a place of an origin, and up to another."""
+        """Report that no node has the events of an origin in (after, upto]."""
         if self.traffic is not None:
             self.apply_effects(self.traffic.skip_lost_range(origin, after, upto, self.now()))
 
     def apply_effects(self, effects: Iterable[TrafficEffect | NetworkStateEffect]) -> None:
-        """Do these, behind what is still to be done."""
+        """Apply these effects after all queued ones."""
         self._effects.extend(effects)
         if self._is_applying:
             return
@@ -177,7 +176,7 @@ class ClusterDriver:
             self._alarm.set(min((time for time in times if time is not None), default=None))
 
     def open_if_active(self) -> None:
-        """Take what comes, if all that is wanted here flows by now."""
+        """Accept ranges of other nodes once all local interest is active again."""
         if self.traffic is not None and not self.local_interest.is_reactivating:
             self.apply_effects(self.traffic.resume_receiving(self.now()))
 
@@ -224,7 +223,7 @@ class ClusterDriver:
                 self._activate_interest(key, cuts)
             case BadInterest():
                 self.log.warn(
-                    "a want of {author} can not be read, and is widened: {reason}",
+                    "malformed interest of {author} is widened to whole streams: {reason}",
                     author=effect.author,
                     reason=effect.reason,
                 )
@@ -241,7 +240,6 @@ class ClusterDriver:
                 self._deliver_message(message)
 
     def _version_of(self, name: str) -> int:
-        """Of the protocol between nodes that a neighbour speaks."""
         neighbour = self.neighbours.get(name)
         return 1 if neighbour is None else neighbour.version
 
@@ -257,7 +255,7 @@ class ClusterDriver:
         if self.traffic is not None and key in self.local_interest:
             self.apply_effects(self.traffic.record_cuts(cuts, self.now()))
             start_marks = dict(cuts or self.traffic.unreached_cuts())
-            # What has come was chosen by others before they knew of this.
+            # Events received so far were selected before other nodes had this interest.
             for origin, mark in self.traffic.receiver.pending_upto.items():
                 start_marks[origin] = max(mark, start_marks.get(origin, mark))
             self.local_interest.activate(key, start_marks)
@@ -274,7 +272,7 @@ class ClusterDriver:
             nothing = Relayed(cover.origin, cover.upto, cover.upto, [])
             self._event_log.append_relayed(nothing, done)
         except LogUnavailable:
-            # Where it begins is remembered until the first range of the origin is logged.
+            # The core keeps the start until the first range of the origin is logged.
             return
 
     def _log_range(self, take: AppendRange) -> None:

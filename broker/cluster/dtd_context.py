@@ -1,4 +1,4 @@
-"""Ways to other nodes that may have a DTD."""
+"""The DTD exchange's view of a node's network."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from broker.cluster.network import Network
 
 
 def build_dtd_context(network: Network) -> DtdContext:
-    """What questions for DTDs need of a node's network."""
-
     def own() -> Address | None:
         return None if network.state is None else network.state.address
 

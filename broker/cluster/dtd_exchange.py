@@ -1,4 +1,4 @@
-"""DTDs from other nodes (Mspaces M14): asked of one after the other, and answered."""
+"""DTDs from other nodes (Mspaces M14): ask one node after the other, and answer their questions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from broker.errors import BadName, BrokerError, PeerSilent, UnknownType, from_wi
 from broker.transport.clock import IClock, IDelayed
 from broker.wire.messages import NO_ERROR
 
-#: Seconds that a node has to answer; and, after a text that does not fit, to send another.
+#: Seconds for an answer, and for another text after one with the wrong hash.
 ANSWER_TIMEOUT = 2.5
 OTHER_TEXT_TIMEOUT = 1.0
-#: Nodes asked for one DTD: the previous hop, other neighbours, the origin.
+#: Nodes asked for one DTD.
 MOST_TARGETS = 8
-#: Questions under way; the cache asks for each type once.
+#: Open questions. The cache asks for each type once.
 MOST_ASKED = 256
-#: Questions of others that wait for a DTD that is fetched here; a further one is refused.
+#: Questions of other nodes that wait for a fetch of this node; further ones get no DTD.
 MOST_WAITING = 256
-#: Seconds in which a node that did not answer is asked last.
+#: Seconds for which a silent node is asked last.
 SILENT_PERIOD = 30.0
-#: Texts under one type and version that are sent.
+#: Texts sent for one type and version.
 MOST_TEXTS = 3
 
 #: Type, version, and the node that is asked.
@@ -48,21 +48,21 @@ class _Question:
 
 @attrs.frozen
 class DtdContext:
-    """What questions and answers need to know of the node and its neighbours."""
+    """Functions of the node that the exchange needs."""
 
     own_address: Callable[[], Address | None]
     next_hop: Callable[[Address], Address | None]
-    """The neighbour on the way to a node."""
+    """The neighbour on the route to a node."""
     neighbours: Callable[[], Iterable[Address]]
     held_dtds: Callable[[DtdReference], Sequence[IDtd]]
-    """The DTDs under a type and version: the one that counts here, then variants."""
+    """The DTDs under a type and version: the one in force here, then variants."""
     pending_dtd: Callable[[DtdReference], Deferred[IDtd] | None]
-    """A DTD that is fetched now, or announced; None: it is not."""
+    """A DTD that is being fetched or is announced; None: neither."""
 
 
 @implementer(IDtdSource)
 class DtdExchange:
-    """Asks other nodes, and answers them out of the cache."""
+    """Asks other nodes for DTDs, and answers them from the cache."""
 
     name = "other nodes"
 
@@ -76,20 +76,19 @@ class DtdExchange:
         self.asked = 0
         self.answered = 0
         self.dropped: Counter[str] = Counter()
-        """Answers that are of no use: `unasked`, `wrong-hash`, `bad-name`."""
+        """Useless answers: `unasked`, `wrong-hash`, `bad-name`."""
 
     def set_sender(self, send: Callable[[RoutedMessage], object]) -> None:
-        """`send` sends messages."""
         self._send = send
 
     def set_context(self, context: DtdContext) -> None:
-        """From now on questions can be asked and answered."""
+        """Allow questions and answers from now on."""
         self._context = context
 
     # ------------------------------------------------------------------ asking
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """The text, from the first node that has a fitting one. Fails with `UnknownType`."""
+        """Return the text from the first node that has a matching one. Fails with `UnknownType`."""
         return Deferred.fromCoroutine(self._fetch(reference, hint))
 
     async def _fetch(self, reference: DtdReference, hint: FetchHint) -> bytes:
@@ -99,10 +98,10 @@ class DtdExchange:
                 return await self._ask(target, reference, reference.variant or hint.content_hash)
             except BrokerError as error:
                 reasons.append(f"{target}: {error}")
-        raise UnknownType("; ".join(reasons) or "there is none to be asked")
+        raise UnknownType("; ".join(reasons) or "no node can be asked")
 
     def _targets(self, hint: FetchHint) -> list[Address]:
-        """The previous hop, other neighbours, the origin; those that were silent last."""
+        """Return the previous hop, other neighbours and the origin node; silent nodes last."""
         context = self._context
         own = None if context is None else context.own_address()
         if context is None or own is None:
@@ -123,7 +122,7 @@ class DtdExchange:
         own = self._context.own_address()
         key = (reference.type, reference.version, target)
         if own is None or key in self._questions or len(self._questions) >= MOST_ASKED:
-            raise UnknownType("too many DTDs are asked for already")
+            raise UnknownType("too many questions for DTDs are open")
         self.asked += 1
         timer = self._clock.callLater(ANSWER_TIMEOUT, self._time_out, key)
         question = self._questions[key] = _Question(Deferred(), content_hash, timer)
@@ -150,7 +149,6 @@ class DtdExchange:
     # ------------------------------------------------------------------ messages
 
     def receive_message(self, message: DtdRequest | DtdAnswer) -> None:
-        """A question or an answer of another node."""
         if isinstance(message, DtdAnswer):
             self._receive_answer(message)
             return
@@ -172,9 +170,9 @@ class DtdExchange:
             self._settle(key, from_wire(message.error))
         elif question.content_hash not in ("", hashlib.sha256(message.text).hexdigest()):
             self.dropped["wrong-hash"] += 1
-            # A node that has several texts under the name sends the others behind this one.
+            # A node with several texts for this version sends the others next.
             question.timer.cancel()
-            unfit = UnknownType("its text does not fit the hash that was announced")
+            unfit = UnknownType("its text does not have the announced hash")
             question.timer = self._clock.callLater(OTHER_TEXT_TIMEOUT, self._settle, key, unfit)
         else:
             self._settle(key, message.text)

@@ -1,4 +1,4 @@
-"""Ways of the events of this node to a subscriber, for tracing (`broker.tracing.tracing.RouteTable`)."""
+"""Destinations of this node's events, for tracing (`broker.tracing.tracing.Ways`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from broker.cluster.network import Network
 
 
 class EventRoutes:
-    """Those of a node of a network."""
+    """Implements the routes of tracing for a node with a network."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     def wanted_here(self, matches: tuple[int, ...]) -> bool:
-        """Whether a subscription of this node is among the matches."""
+        """Return whether a match is a subscription of this node."""
         return self._network.remote_interest.has_local_match(matches)
 
     def onward(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """The nodes and units that want it, and whether a way there is cleared for the rank."""
+        """Yield the destinations, and whether a route to them is cleared for the rank."""
         network = self._network
         for each in sorted(network.remote_interest.destinations(matches)):
             yield str(each), network.is_cleared(each, rank)

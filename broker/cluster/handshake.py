@@ -1,4 +1,4 @@
-"""Connections between nodes before they are links: a thin adapter around the greeting's core."""
+"""The handshake on one connection: a thin adapter around `handshake_core`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from broker.transport.alarm import Alarm
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 
-#: A greeting is no longer than this: a welcome names the members of a cluster.
+#: Bytes of one message to the initiator: a welcome names the members of a cluster.
 MAX_HANDSHAKE = 1 << 20
-#: What a stranger may say before it has proven anything.
+#: Bytes of one message of an initiator that has not proven anything.
 MAX_HELLO = 8 << 10
 
 
 @implementer(ISocketReceiver)
 class Handshake:
-    """One connection until it is accepted or refused."""
+    """One connection until its handshake is accepted or refused."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class Handshake:
         accepted: Callable[[Accepted, ISocketChannel], None],
         refused: Callable[[Refused], None],
     ) -> None:
-        """One of `accepted` and `refused` is told, once; after `accepted` the channel is theirs,
-        and reads nothing until it has a receiver and is resumed."""
+        """Call `accepted` or `refused` once. After `accepted` its callee owns the channel, which
+        reads nothing until it has a receiver and is resumed."""
         self._channel = channel
         self._core = core
         self._clock = clock
@@ -48,7 +48,7 @@ class Handshake:
         channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        """The peer speaks; what it says behind the end of the greeting is for the stack."""
+        """Packets behind the end of the handshake are for the stack."""
         for place, packet in enumerate(packets):
             if self._over:
                 self._pass_on(packets[place:])
@@ -60,14 +60,13 @@ class Handshake:
             self._apply(effects)
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        """The connection is gone."""
         if not self._over:
             self._apply(
                 self._core.connection_lost("" if error is None else explain_reason(str(error)))
             )
 
     def writable_changed(self, writable: bool) -> None:
-        """A greeting is too short to fill anything."""
+        """Ignored: a handshake is too short to fill a buffer."""
 
     def _timeout(self) -> None:
         self._apply(self._core.handle_timeout(self._clock.seconds()))
@@ -103,6 +102,6 @@ def peer_host(channel: ISocketChannel) -> str:
 
 
 def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
-    """Refuse a connection before any greeting, and close it."""
+    """Refuse a connection before any handshake."""
     channel.send([messages.encode(NodeRefuse(error.to_wire()))])
     channel.close()

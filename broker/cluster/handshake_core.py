@@ -1,7 +1,7 @@
-"""Both sides of a greeting, as state machines (Mspaces G3, T41, T43).
+"""State machines for both sides of the handshake (Mspaces G3, T41, T43).
 
-Messages and time go in, effects come out. The last effect of a greeting is `Accepted` or `Refused`,
-and it comes once; after `Refused` the connection is closed when what was sent has left.
+Sans-I/O: messages and time in, effects out. The last effect is `Accepted` or `Refused`, exactly
+once. After `Refused` the connection is closed when all is sent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from broker.errors import (
     from_wire,
 )
 
-#: Seconds for the whole greeting: some round trips, and a busy node.
+#: Seconds for the whole handshake: some round trips, and a busy node.
 HANDSHAKE_TIMEOUT = 10.0
 
 # ----------------------------------------------------------------------------- effects
@@ -48,36 +48,30 @@ HANDSHAKE_TIMEOUT = 10.0
 
 @attrs.frozen
 class Send:
-    """Send this to the peer."""
-
     message: Message
 
 
 @attrs.frozen
 class Accepted:
-    """The link is up."""
-
     peer: NodeDescriptor
-    """For a new member its address is in the cluster now, and it has its time of admission."""
+    """A new member already has its address in the cluster and its time of admission."""
     trusted: bool
-    """The peer has proven who it is: by the shared key, or by its certificate."""
+    """Identity proven by the shared key or by the certificate."""
     version: int
     purpose: str
     members: tuple[NodeDescriptor, ...] = ()
-    """On the dialling side: those known in the cluster."""
+    """For the initiator: the known members of the cluster."""
     admitted: int = 0
-    """On the dialling side: when this node came to be a member."""
+    """For the initiator: its own time of admission."""
 
 
 @attrs.frozen
 class Refused:
-    """There will be no link."""
-
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
-    """Whom the peer names instead."""
+    """Nodes to try instead."""
     cluster: UnitPath = ()
-    """The cluster of the peer that refuses, if it has told."""
+    """The cluster of the refusing peer, if known."""
     by_peer: bool = False
 
 
@@ -88,73 +82,69 @@ Effect: TypeAlias = Send | Accepted | Refused
 
 @attrs.frozen
 class Admission:
-    """The answering node's decision: the peer is accepted."""
+    """Decision of the responder: accept the peer."""
 
     peer: NodeDescriptor
-    """As it is from now on."""
+    """The descriptor of the peer from now on."""
     members: tuple[NodeDescriptor, ...] = ()
 
 
 @attrs.frozen
 class Refusal:
-    """The answering node's decision: it is not."""
+    """Decision of the responder: refuse the peer."""
 
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
 
 
-#: Judges what is wanted, once it is known whether the peer is trusted: `broker.cluster.admission`.
+#: Decides about a hello, given whether the peer is trusted: see `broker.cluster.admission`.
 DecideAdmission: TypeAlias = Callable[[NodeHello, bool], Admission | Refusal]
 
 
 class HandshakeState(enum.Enum):
-    """How far a greeting is."""
-
     NEW = enum.auto()
-    """Dialling: nothing was sent. Answering: nothing has come."""
+    """Initiator: nothing sent. Responder: nothing received."""
     HELLO_SENT = enum.auto()
-    """Dialling: the hello was sent."""
+    """Initiator only."""
     PROVING = enum.auto()
-    """Dialling: the proof was sent. Answering: the challenge was sent."""
+    """Initiator: the proof was sent. Responder: the challenge was sent."""
     ENDED = enum.auto()
 
 
 @attrs.define
 class _HandshakeCore:
-    """What both sides share: the state, the deadline, and how it ends."""
+    """State, deadline and outcome, common to both sides."""
 
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
-    """The key that all nodes of the network share; None: nobody is asked for a proof."""
+    """The key that all nodes of the network share; None: no proof is required."""
     state: HandshakeState = attrs.field(default=HandshakeState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
     certified_name: Callable[[], str] = attrs.field(default=lambda: "", init=False)
-    """The name in the peer's certificate, where both sides of the connection below ask for one."""
+    """Returns the name in the peer's certificate; empty without TLS."""
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is due, in monotonic seconds; None: never."""
         return self._deadline
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """The peer has been silent for too long."""
         if self._deadline is None or now < self._deadline:
             return []
-        return self._refuse(PeerSilent(f"no greeting within {HANDSHAKE_TIMEOUT:g} s{self._hint()}"))
+        return self._refuse(
+            PeerSilent(f"no handshake within {HANDSHAKE_TIMEOUT:g} s{self._hint()}")
+        )
 
     def reject_malformed(self, error: ProtocolError) -> list[Effect]:
-        """What came was no message at all."""
         return [] if self.state is HandshakeState.ENDED else self._refuse(error)
 
     def connection_lost(self, why: str = "") -> list[Effect]:
-        """The connection is gone."""
         if self.state is HandshakeState.ENDED:
             return []
         reason = f": {why}" if why else self._hint()
-        return self._end(Refused(PeerSilent(f"the connection was lost in the greeting{reason}")))
+        return self._end(Refused(PeerSilent(f"the connection was lost in the handshake{reason}")))
 
     def _hint(self) -> str:
-        """What a person may look at where the peer has said nothing at all."""
+        """Return advice for an operator, for a peer that never answered."""
         return ""
 
     def _end(self, *effects: Effect) -> list[Effect]:
@@ -179,7 +169,7 @@ class _HandshakeCore:
         return self.key is not None or bool(self.certified_name())
 
     def _check_certificate(self, node: NodeDescriptor) -> AuthenticationFailed | None:
-        """Whether the peer is another node than its certificate says."""
+        """Return an error if the peer's certificate has another name."""
         name = self.certified_name()
         if name in ("", node.name):
             return None
@@ -187,7 +177,7 @@ class _HandshakeCore:
 
     def _reject_out_of_state(self, message: Message) -> list[Effect]:
         name = type(message).__name__
-        return self._refuse(ProtocolError(f"{name} while the greeting is {self.state.name}"))
+        return self._refuse(ProtocolError(f"{name} while the handshake is {self.state.name}"))
 
 
 # ----------------------------------------------------------------------------- the two sides
@@ -195,31 +185,29 @@ class _HandshakeCore:
 
 @attrs.define
 class Initiator(_HandshakeCore):
-    """The side that made the connection, and greets first."""
+    """The dialling side, which sends the first message."""
 
     purpose: str
     cluster: UnitPath = ()
-    """What a link is wanted to: a cluster, or any in this unit."""
+    """The requested cluster, or a unit with the requested cluster in it."""
     expected_name: str = ""
-    """The node that must answer; empty: whoever does."""
+    """The node that must answer; empty: any."""
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _challenge: NodeChallenge | None = attrs.field(default=None, init=False)
 
     def hello(self) -> NodeHello:
-        """What this side says first."""
         return NodeHello(
             *(MAGIC, self.node.versions, self.network, self.node),
             *(self.purpose, self.cluster, self.nonce),
         )
 
     def start(self, now: float) -> list[Effect]:
-        """The connection is there."""
         self.state = HandshakeState.HELLO_SENT
         self._deadline = now + HANDSHAKE_TIMEOUT
         return [Send(self.hello())]
 
     def receive_message(self, message: Message, now: float) -> list[Effect]:
-        """The peer has answered. After the end nothing is heard any more."""
+        """Messages after the end are ignored."""
         match message, self.state:
             case _, HandshakeState.ENDED:
                 return []
@@ -236,14 +224,16 @@ class Initiator(_HandshakeCore):
         if self.state is not HandshakeState.HELLO_SENT:
             return ""
         return (
-            "; the place must be one of a node's network.listen,"
-            " and both or none of the nodes have a network.certificate"
+            "; the address must be one of a node's network.listen,"
+            " and either both nodes have a network.certificate or neither"
         )
 
     def _prove(self, challenge: NodeChallenge) -> list[Effect]:
         if self.key is None:
             return self._refuse(
-                AuthenticationFailed("a key is asked for, and who dials has no network.key_file")
+                AuthenticationFailed(
+                    "the peer requires a key, but this node has no network.key_file"
+                )
             )
         self._challenge = challenge
         self.state = HandshakeState.PROVING
@@ -276,27 +266,26 @@ class Initiator(_HandshakeCore):
         if name == self.node.name or (self.expected_name and name != self.expected_name):
             return NameTaken(f"{name} has answered")
         if welcome.cluster != welcome.node.address.unit:
-            return ProtocolError("the answering node is not of its own cluster")
+            return ProtocolError("the answering node is not in the cluster that it names")
         if welcome.cluster[: len(self.cluster)] != self.cluster:
-            return WrongNetwork("the answering node is of another cluster")
+            return WrongNetwork("the answering node is in another cluster")
         return None
 
 
 @attrs.define
 class Responder(_HandshakeCore):
-    """The side that took the connection."""
+    """The accepting side."""
 
     decide: DecideAdmission
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _hello: NodeHello | None = attrs.field(default=None, init=False)
 
     def start(self, now: float) -> list[Effect]:
-        """The connection is there."""
         self._deadline = now + HANDSHAKE_TIMEOUT
         return []
 
     def receive_message(self, message: Message, now: float) -> list[Effect]:
-        """The peer has said something. After the end nothing is heard any more."""
+        """Messages after the end are ignored."""
         match message, self.state:
             case _, HandshakeState.ENDED:
                 return []
@@ -311,12 +300,12 @@ class Responder(_HandshakeCore):
 
     def _check_hello(self, hello: NodeHello) -> list[Effect]:
         if hello.magic != MAGIC:
-            return self._refuse(ProtocolError("not the greeting of a node"))
+            return self._refuse(ProtocolError("not the hello of a node"))
         if not set(hello.versions) & set(self.node.versions):
             spoken = ", ".join(map(str, self.node.versions))
             return self._refuse(VersionMismatch(f"this node speaks version {spoken}"))
         if hello.network != self.network:
-            return self._refuse(WrongNetwork("the network.name of both differ"))
+            return self._refuse(WrongNetwork("the nodes have different network.name settings"))
         if impostor := self._check_certificate(hello.node):
             return self._refuse(impostor)
         self._hello = hello
@@ -329,7 +318,9 @@ class Responder(_HandshakeCore):
         hello = self._hello
         assert hello and self.key is not None
         if not proofs_equal(initiator_proof(self.key, hello, self._challenge()), proof.proof):
-            return self._refuse(AuthenticationFailed("the network.key_file of both differ"))
+            return self._refuse(
+                AuthenticationFailed("the nodes have different keys in network.key_file")
+            )
         return self._answer(hello)
 
     def _answer(self, hello: NodeHello) -> list[Effect]:
@@ -351,5 +342,5 @@ class Responder(_HandshakeCore):
         return self._end(Send(welcome), accepted)
 
     def _challenge(self) -> NodeChallenge:
-        # To whom has proven nothing yet no more is told than where it has dialled.
+        # An unproven peer learns nothing but the node that it has dialled.
         return NodeChallenge(self.node, self.nonce)

@@ -1,7 +1,7 @@
-"""What two nodes say before there is a link between them.
+"""Messages of the handshake between two nodes.
 
-The one that dials begins. With a shared key each side proves that it has it before anything about
-the cluster is told; `docs/protocols/organisation.md` shows who says what when.
+The dialling node begins. With a shared key, each side proves that it has the key before any message
+describes the cluster. `docs/protocols/organisation.md` shows the sequence.
 """
 
 from __future__ import annotations
@@ -20,29 +20,26 @@ from broker.wire import fields
 
 MAGIC = "xmlbroker-node"
 #: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and
-#: fields of version 2 go only over a link that has it (`neighbours.LinkState.version`).
+#: fields of version 2 go only over a link that has it (`neighbours.Neighbour.version`).
 PROTOCOL_VERSIONS = (1, 2)
-#: Random bytes that each side adds, so that no proof is good twice.
+#: Random bytes of each side; they make each proof unique.
 NONCE_BYTES = 16
-#: Why a link is wanted: to be a member of the cluster, or to link two clusters.
+#: Purpose of a link: membership in the cluster, or a link between two clusters.
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")
-#: More places to try instead are not named, nor taken.
+#: Most alternatives that are sent, and accepted.
 MOST_ALTERNATIVES = 32
-#: More members are not named, nor taken.
+#: Most members that are sent, and accepted.
 _MOST_MEMBERS = 1024
 _MAX_NETWORK = 64
 _PROOF_BYTES = hashlib.sha256().digest_size
 
 
 class Alternative(NamedTuple):
-    """A node to ask instead, and where it listens."""
-
     address: Address
     endpoint: Endpoint
 
     @classmethod
     def from_node(cls, node: NodeDescriptor) -> Alternative | None:
-        """The node that is described, if it can be dialled."""
         return cls(node.address, node.tcp) if node.tcp else None
 
 
@@ -97,23 +94,23 @@ def _alternative(address: Any, endpoint: Any) -> Alternative:
 @register(0x40)
 @attrs.frozen
 class NodeHello(Message):
-    """Dialling node: the first message of a connection."""
+    """Initiator: first message of a connection."""
 
     magic: str = attrs.field(converter=fields.text)
     versions: tuple[int, ...] = attrs.field(converter=fields.counts)
     network: str = attrs.field(converter=_network)
     node: NodeDescriptor = attrs.field(converter=_node)
-    """Itself. One that is to become a member stands in the cluster that it wants, or in none."""
+    """The initiator. A future member's address is in the requested cluster or in no unit."""
     purpose: str = attrs.field(converter=_purpose)
     cluster: UnitPath = attrs.field(converter=_unit)
-    """What it wants a link to: a cluster, or any in this unit."""
+    """The requested cluster, or a unit with the requested cluster in it."""
     nonce: bytes = attrs.field(converter=_nonce)
 
 
 @register(0x43)
 @attrs.frozen
 class NodeChallenge(Message):
-    """Answering node: prove that you have the key."""
+    """Responder: request a proof of the key."""
 
     node: NodeDescriptor = attrs.field(converter=_node)
     nonce: bytes = attrs.field(converter=_nonce)
@@ -122,36 +119,34 @@ class NodeChallenge(Message):
 @register(0x44)
 @attrs.frozen
 class NodeProof(Message):
-    """Dialling node: here it is."""
-
     proof: bytes = attrs.field(converter=_proof, repr=False)
 
 
 @register(0x41)
 @attrs.frozen
 class NodeWelcome(Message):
-    """Answering node: the link is up; the stack speaks from the next packet on."""
+    """Responder: the link is up, and the stack starts with the next packet."""
 
     version: int = attrs.field(converter=fields.count)
     node: NodeDescriptor = attrs.field(converter=_node)
     cluster: UnitPath = attrs.field(converter=_unit)
-    """Its cluster: for a member, from now on the dialling node's, too."""
+    """The responder's cluster; for a member also the initiator's from now on."""
     admitted: int = attrs.field(converter=fields.count)
-    """When the dialling node came to be a member, in ms since 1970; for a gateway 0."""
+    """The initiator's time of admission in ms since 1970; 0 for a gateway."""
     members: tuple[NodeDescriptor, ...] = attrs.field(converter=_nodes)
-    """Those known in the cluster; for a gateway none."""
+    """Known members of the cluster; none for a gateway."""
     proof: bytes = attrs.field(converter=_proof, default=b"", repr=False)
-    """That it has the key, too; empty where it asked for none."""
+    """The responder's proof of the key; empty if it requested none."""
 
 
 @register(0x42)
 @attrs.frozen
 class NodeRefuse(Message):
-    """Either node: there will be no link, why, and whom to ask instead. The sender then closes."""
+    """Either side: refuse the link, with nodes to try instead. The sender then closes."""
 
     error: WireError = attrs.field(converter=fields.wire_error)
     cluster: UnitPath = attrs.field(converter=_unit, default=())
-    """The sender's; empty where that is not told."""
+    """The sender's cluster; empty if it is not disclosed."""
     alternatives: tuple[Alternative, ...] = attrs.field(converter=_alternatives, default=())
 
 
@@ -159,24 +154,25 @@ class NodeRefuse(Message):
 
 
 def initiator_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:
-    """That the dialling node has the key: over all that was said, nonces and descriptions."""
+    """Return the initiator's proof of the key, over all messages so far."""
     return _mac(key, b"dialling", encode(hello), encode(challenge))
 
 
 def responder_proof(
     key: bytes, hello: NodeHello, challenge: NodeChallenge, welcome: NodeWelcome
 ) -> bytes:
-    """That the answering node has the key and said what the welcome says (but its proof)."""
+    """Return the responder's proof of the key, over all messages with the welcome (without its
+    proof)."""
     bare = attrs.evolve(welcome, proof=b"")
     return _mac(key, b"answering", encode(hello), encode(challenge), encode(bare))
 
 
 def proofs_equal(one: bytes, other: bytes) -> bool:
-    """Compares in a time that tells nothing."""
+    """Compare in constant time."""
     return hmac.compare_digest(one, other)
 
 
 def _mac(key: bytes, role: bytes, *parts: bytes) -> bytes:
-    # Who says it is covered too, so that nobody's own proof can be sent back as the other's.
+    # The role is covered too, so a proof can not be reflected to its author.
     sums = [hashlib.sha256(part).digest() for part in (role, *parts)]
     return hmac.digest(key, b"".join(sums), "sha256")

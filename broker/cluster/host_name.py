@@ -1,4 +1,4 @@
-"""Addresses of hosts that are known by name."""
+"""Resolution of host names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zope.interface import implementer
 
 
 def resolve_host(reactor: Any, host: str, family: socket.AddressFamily) -> Deferred[str]:
-    """The first address of a host in a family, as a number; fails with `DNSLookupError`."""
+    """Resolve a host to its first numeric address in a family. Fails with `DNSLookupError`."""
     try:
         ip_address(host)
     except ValueError:
@@ -32,15 +32,14 @@ class _FirstAddress:
     def __init__(self) -> None:
         self.address: Deferred[str] = Deferred()
 
-    def resolutionBegan(self, resolutionInProgress: IHostResolution) -> None:
-        """Nothing is known yet."""
+    def resolutionBegan(self, resolutionInProgress: IHostResolution) -> None: ...
 
     def addressResolved(self, address: IAddress) -> None:
-        """There is one; of several the first counts."""
+        """Keep the first address."""
         if isinstance(address, IPv4Address | IPv6Address) and not self.address.called:
             self.address.callback(address.host)
 
     def resolutionComplete(self) -> None:
-        """There are no more."""
+        """Fail if there was no address."""
         if not self.address.called:
             self.address.errback(DNSLookupError())

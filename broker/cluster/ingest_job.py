@@ -1,4 +1,4 @@
-"""What waits to be matched of the events of other nodes: ranges, in the order of their origin."""
+"""Jobs of relay ingest: ranges of other nodes' events, queued per origin."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from broker.matching.contract import TypeMissing, Verdict
 class IngestJob:
     """The events of one range."""
 
-    arrived: ReceivedRange
-    carried: Sequence[FrameEvent]
+    received_range: ReceivedRange
+    events: Sequence[FrameEvent]
     on_matched: Callable[[IngestJob], None]
     on_failed: Callable[[IngestJob], None] = lambda _: None
-    """Called instead where it could not be matched at all."""
+    """Called instead of `on_matched` when matching failed."""
     verdicts: list[Verdict] = attrs.field(factory=list)
     missing_types: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Types that could not be had, and why."""
+    """Types without a DTD, with the error of the look-up."""
     can_split: bool = False
-    """Whether what is matched is done with in the turn in which it is."""
+    """Matched events can be finished in the same time slice, before the rest."""
     on_late: Callable[[], None] = lambda: None
-    """Called where it waits for long."""
+    """Called when the job has to wait for long."""
 
     undecided: set[int] = attrs.field(factory=set)
     """Indices of events whose DTD is not here yet."""
     placeholders: Mapping[int, bytes] = attrs.field(factory=dict)
-    """Placeholders of refused events, by index."""
+    """For refused events, by index."""
 
     def split(self) -> IngestJob:
-        """Keep what is matched, and leave the rest to another job, which is returned."""
+        """Keep the matched events, and return a new job with the rest."""
         count = len(self.verdicts)
-        whole, end = self.arrived.range, self.carried[count - 1].mark
+        whole, end = self.received_range.range, self.events[count - 1].mark
         rest = attrs.evolve(
             self,
-            arrived=attrs.evolve(
-                self.arrived, range=whole._replace(after=end, unavailable_upto=None)
+            received_range=attrs.evolve(
+                self.received_range, range=whole._replace(after=end, unavailable_upto=None)
             ),
-            carried=self.carried[count:],
+            events=self.events[count:],
             verdicts=[],
             undecided=set(),
         )
-        self.arrived = attrs.evolve(self.arrived, range=whole._replace(upto=end))
-        self.carried = self.carried[:count]
+        self.received_range = attrs.evolve(self.received_range, range=whole._replace(upto=end))
+        self.events = self.events[:count]
         return rest
 
     @property
     def retry_error(self) -> OurError | None:
-        """Why a type could not be looked up now that an event may have: it may come again later."""
+        """The temporary error of a type look-up, if any: the range may come again later."""
         missing = (
             self.missing_types[verdict.reference]
             for verdict in self.verdicts
@@ -65,26 +65,26 @@ class IngestJob:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
-        if not self.carried:
-            return len(self.arrived.frame.body)
-        return sum([len(each.document) for each in self.carried])
+        """Bytes."""
+        if not self.events:
+            return len(self.received_range.frame.body)
+        return sum([len(each.document) for each in self.events])
 
 
 @attrs.define(eq=False)
 class OriginQueue:
-    """What waits of one origin."""
+    """Jobs of one origin."""
 
     jobs: deque[IngestJob] = attrs.field(factory=deque)
     is_paused: bool = False
-    """Whether it waits for a DTD."""
+    """Waiting for a DTD or an announcement."""
     is_queued: bool = False
-    """Whether it is among those that are ready."""
+    """In the list of ready queues."""
     missing_types: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
 
     @property
     def skippable_types(self) -> frozenset[DtdReference]:
-        """Types without which events go on. Of those that could not be looked up they do not."""
+        """Missing types that do not stop their events; a temporary error does."""
         return frozenset(
             each for each, error in self.missing_types.items() if not isinstance(error, OurError)
         )

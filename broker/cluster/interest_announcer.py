@@ -1,4 +1,4 @@
-"""What a node's subscriptions want of other nodes, for the router."""
+"""Interest of this node's subscriptions, announced to the network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class InterestAnnouncer:
         self._driver = driver
 
     def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """Whether exactly this has been wanted under that key until now."""
         return self._driver.local_interest.has_same(key, pattern, query)
 
     def want(
@@ -29,7 +28,7 @@ class InterestAnnouncer:
         flows: ActiveCallback,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
-        """Let others know; in no cluster it flows at once."""
+        """Announce interest under a key. Without a cluster it is active at once."""
         driver = self._driver
         driver.remote_interest.remove_for_absent(key)
         if driver.local_interest.has_same(key, pattern, query):
@@ -46,13 +45,12 @@ class InterestAnnouncer:
         driver.apply_effects(driver.state.announce_interest(key, pattern, query, driver.now()))
 
     def away(self, key: Hashable) -> None:
-        """Nobody is here for what the key wants; it is matched still."""
+        """Keep the key's interest matched while its client is absent."""
         local = self._driver.local_interest
         if key in local:
             self._driver.remote_interest.install_for_absent(key, local[key])
 
     def unwant(self, key: Hashable) -> None:
-        """Nobody has this key any more."""
         driver = self._driver
         driver.remote_interest.remove_for_absent(key)
         if driver.local_interest.remove(key) and driver.state is not None:
@@ -60,6 +58,6 @@ class InterestAnnouncer:
             driver.open_if_active()
 
     def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """It is known by now where what the key wants goes on."""
+        """Set the resume position of a key, once it is known."""
         if key in self._driver.local_interest:
             self._driver.resume_from(key, position)

@@ -1,7 +1,7 @@
-"""Who was a member of the cluster and is not on the map any more: they are dialled now and then.
+"""Known peers: former cluster members that are dialled from time to time.
 
-When a network parts for long, each side forgets the other's tables. Somebody must remember, or a
-cluster that fell into halves would never be one again.
+After a long partition each side has dropped the other's tables. Known peers let the two sides find
+each other again.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from broker.cluster.descriptor import NodeDescriptor
 from broker.errors import BrokerError, NameTaken, WrongNetwork
 
-#: Seconds for which a former member is remembered: longer than a night without an operator.
+#: Seconds until an absent peer is forgotten: longer than a night without an operator.
 PEER_EXPIRY = 86_400.0
-#: So many at most; those seen longest ago are forgotten first.
+#: Most peers; those seen longest ago are forgotten first.
 MOST_PEERS = 256
 
 
 class KnownPeers:
-    """The former members of one cluster."""
+    """Known members of one cluster, on the map or not."""
 
     def __init__(self, own: str) -> None:
         self._own = own
-        #: In the order in which they were seen last.
+        #: In the order of the last sighting.
         self._seen: dict[str, tuple[float, NodeDescriptor]] = {}
 
     def update(self, members: Mapping[str, NodeDescriptor], now: float) -> None:
-        """These are on the map now."""
+        """Record the members on the map."""
         for name, node in members.items():
             if name != self._own:
                 self._seen.pop(name, None)
@@ -37,10 +37,10 @@ class KnownPeers:
             del self._seen[name]
 
     def list_absent(self, members: Mapping[str, NodeDescriptor]) -> Mapping[str, NodeDescriptor]:
-        """Those that are remembered and not on the map."""
+        """Return the known peers that are not on the map."""
         return {name: node for name, (_, node) in self._seen.items() if name not in members}
 
     def record_refusal(self, name: str, error: BrokerError) -> None:
-        """The former member has said no to a link. Forgotten, if it is of another cluster now."""
+        """Forget a peer that is in another cluster now."""
         if isinstance(error, WrongNetwork | NameTaken):
             self._seen.pop(name, None)

@@ -1,4 +1,4 @@
-"""Pages of the own log for nodes that miss something (DCP D45)."""
+"""Pages of this node's own log, for nodes that miss events (DCP D45)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.sessions.turns import SECONDS_A_TURN
 from broker.transport.clock import IClock
 
-#: A page: so many events that are looked at, of about so many bytes.
+#: Events read for a page, and their approximate bytes.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
-#: Nodes that may wait for a page; more are not heard, and ask again.
+#: Waiting readers; requests of further ones are dropped, and come again.
 MOST_READERS = 1_024
-#: Readers of which it is remembered that they were told a loss.
+#: Remembered pairs of reader and reported loss.
 MOST_TOLD_LOSSES = 16_384
 
 
 class LogPageServer:
-    """Reads one page at a time, for one reader after the other."""
+    """Reads one page at a time; readers are served in order."""
 
     log = Logger()
 
@@ -47,7 +47,7 @@ class LogPageServer:
         is_cleared: Callable[[Address, int], bool],
         on_page: Callable[[PageRequest, Range, list[FrameEvent]], None],
     ) -> None:
-        """`destination_of` says whose wants a node's are part of."""
+        """`destination_of` returns the destination whose interest includes a reader's."""
         self._event_log = event_log
         self._matcher = matcher
         self._remote_interest = remote_interest
@@ -58,21 +58,24 @@ class LogPageServer:
         self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
         self._reading = False
         self.reader_has_all: Callable[[Address, Loss], bool] = lambda *_: False
-        """Whether a reader has all own events of a branch, of which this log has lost some."""
+        """Returns whether a reader has all own events of a branch that this log has lost in
+        part."""
         self._told_losses: set[tuple[Address, Mark]] = set()
-        """Readers that were told a loss where it lay."""
+        """Readers that were sent a loss at its own place."""
         self.denied = 0
-        """Events that were left out, since no way to the reader is cleared for them."""
+        """Events left out: no route to the reader is cleared for them."""
 
     def serve_page(self, request: PageRequest) -> None:
-        """Read a page; of one reader the last question counts."""
+        """Queue a page request; it replaces an earlier one of the same reader."""
         if request.source not in self._requests and len(self._requests) >= MOST_READERS:
             return
         self._requests[request.source] = request
         if not self._reading:
             self._reading = True
             Deferred.fromCoroutine(self._read_all()).addErrback(
-                lambda failure: self.log.failure("reading for other nodes failed", failure)
+                lambda failure: self.log.failure(
+                    "reading a log page for another node failed", failure
+                )
             )
 
     async def _read_all(self) -> None:
@@ -91,14 +94,14 @@ class LogPageServer:
         loss = self._next_loss(request.source, start)
         lost = loss[1] if loss is not None and loss[0] <= start else None
         start = max(start, lost or start)
-        # Where all is durable, an epoch may have begun in which there is nothing yet.
+        # If all events are durable, the newest epoch may still be empty.
         upto = max(newest if newest[1] == durable[1] else durable, start)
         try:
             events, damaged = await self._read_after(start)
         except DamageFound:
             # The log is being repaired: the reader asks again.
             return
-        # Own places have no holes: at an earlier end the page is full, or damage begins.
+        # Own places are contiguous: a page that ends earlier is full, or damage begins.
         if events and events[-1].offset < durable[1]:
             upto = events[-1].mark
         elif events:
@@ -107,7 +110,7 @@ class LogPageServer:
             # The next page begins with the loss.
             upto = loss[0]
             events = [event for event in events if event.mark <= upto]
-        # Retention may have taken some of them while they were read, or before that.
+        # Retention may have removed some of them by now.
         since = max(log.since.get(origin, (0, 0)), damaged)
         events = [event for event in events if event.mark > since]
         unavailable_upto = max(
@@ -124,7 +127,7 @@ class LogPageServer:
         self._on_page(request, page, carried)
 
     async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
-        """Own events behind a place, and up to which place before them damage was given up."""
+        """Return own events after a mark, and the end of damage before them that repair gave up."""
         log = self._event_log
         lost = (0, 0)
         while True:
@@ -139,8 +142,8 @@ class LogPageServer:
                 return events, lost
 
     def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
-        """Behind and up to which places a reader is told the next loss: where it lay, or, for one
-        that has come further, where it was recorded."""
+        """Return (after, upto) of the next loss for a reader: at its own place, or, for a reader
+        beyond that, at the place where the loss was recorded."""
         for loss in self._event_log.chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue
@@ -162,7 +165,7 @@ class LogPageServer:
             documents = [event.document for event in events[looked:]]
             verdicts = self._matcher.match(documents, seconds=SECONDS_A_TURN)
             for event, verdict in zip(events[looked:], verdicts, strict=False):
-                # What can not be matched any more is sent rather than kept back.
+                # An event that can not be matched any more is sent rather than withheld.
                 wanted = not isinstance(verdict, Accepted) or (
                     destination in self._remote_interest.destinations(verdict.subscriptions)
                 )
@@ -178,7 +181,6 @@ class LogPageServer:
         return carried
 
     def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
-        """All events for which a way to the reader is cleared."""
         cleared = [event for event in events if self._is_cleared(reader, event.level)]
         self.denied += len(events) - len(cleared)
         return [
@@ -186,7 +188,6 @@ class LogPageServer:
         ]
 
     def _yield_to_reactor(self) -> Deferred[Any]:
-        """Others have theirs first."""
         later: Deferred[Any] = Deferred()
         self._clock.callLater(0, later.callback, None)
         return later

@@ -1,7 +1,7 @@
-"""How a node comes to have links: whom it asks, whom it dials, whom it lets in.
+"""Membership: joining a cluster, dialling other nodes, and accepting their connections.
 
-A thin adapter around `joining`, `meshing`, `reception` and the greeting. It makes connections and
-hands those that were accepted over; what goes over them is the business of others.
+A thin adapter around `joining`, `meshing`, `acceptor` and `handshake`. It makes connections and
+passes the accepted ones to its listener.
 """
 
 from __future__ import annotations
@@ -42,25 +42,23 @@ from broker.transport.alarm import Alarm
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
-#: A member's transports, as a node's settings name them.
+#: Values of the setting `network.transport`.
 TCP, UDP = "tcp", "udp"
 _GATEWAY = "gateway "
 _SEED = "seed "
 
 
 class Dialler(Protocol):
-    """Makes connections."""
-
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
-        """To where another node listens by this transport."""
+        """Connect to an endpoint of another node over `tcp` or `udp`."""
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
-        """To what an endpoint string says."""
+        """Connect to an endpoint string of Twisted."""
 
 
 @attrs.frozen
 class MembershipSettings:
-    """See the configuration's `[network]`."""
+    """See the section `[network]` of the configuration."""
 
     network: str
     transport: str
@@ -71,7 +69,7 @@ class MembershipSettings:
 
 
 class Membership:
-    """One node's way into its cluster, and its links to others."""
+    """Membership of one node."""
 
     log = Logger()
 
@@ -86,7 +84,6 @@ class Membership:
         rng: random.Random,
     ) -> None:
         self.node = node
-        """As it describes itself."""
         self._settings = settings
         self._listener = listener
         self._dialler = dialler
@@ -101,41 +98,39 @@ class Membership:
         self._seeds = settings.seeds
         self._members: Mapping[str, NodeDescriptor] | None = None
         self._keys: dict[str, str] = {}
-        """By the name of a neighbour: the key under which it was dialled, if it was."""
+        """By neighbour name, the meshing key under which it was dialled."""
         self._linked: set[str] = set()
         self._known_peers = KnownPeers(node.name)
         self._alarm = Alarm(clock, self._timeout)
         self._link_log = LinkLog(clock)
         self._stopped = False
         self.failed_handshakes: dict[str, int] = {}
-        """Greetings that came to nothing, by error code."""
+        """By error code."""
 
     # ------------------------------------------------------------------ the node's calls
 
     def start_joining(self) -> None:
-        """Become a member of whatever cluster there is."""
         self._apply_joining(self._joining.start(self._clock.seconds()))
 
     def rejoin(self) -> None:
-        """There is no room for the node in its cluster."""
+        """Join again: this node has left an overfull cluster."""
         self._apply_joining(self._joining.rejoin(self._clock.seconds()))
 
     def set_member_links(self, members: int) -> None:
-        """How many links to members of its cluster the node has now."""
         self._joining.set_member_links(members, self._clock.seconds())
         self._set_alarm()
 
     def set_seeds(self, seeds: Sequence[Endpoint]) -> None:
-        """Discovery has found these."""
+        """Add seeds of discovery."""
         known = dict.fromkeys((*self._settings.seeds, *seeds))
         self._apply_joining(self._joining.set_seeds(known, self._clock.seconds()))
         if self._joining.state is JoiningState.NOT_STARTED and self._members is not None:
-            # Who is a member by configuration asks nobody, but has to meet the others.
+            # A configured member does not join, but still has to meet the others.
             self._seeds = tuple(known)
             self.set_members(self._members)
 
     def set_members(self, members: Mapping[str, NodeDescriptor]) -> None:
-        """These are the members of the cluster: there are to be links to them, and to gateways."""
+        """Set the members of the cluster: dial them, and the gateways."""
         self._members = members
         targets: dict[str, Target] = {}
         for key in self._gateways:
@@ -153,7 +148,7 @@ class Membership:
                 known.add(listens)
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
-        # A member that fell silent is on no map any more; where it is a seed it is looked for.
+        # A silent member is on no map; if it is a seed, it is dialled as such.
         for seed in self._seeds:
             if seed not in known:
                 targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
@@ -162,11 +157,10 @@ class Membership:
 
     @property
     def absent_members(self) -> Collection[str]:
-        """Names of members that fell silent, and that may come back."""
+        """Known members that are not on the map."""
         return self._known_peers.list_absent(self._members or {}).keys()
 
     def link_up(self, name: str) -> None:
-        """There is a link to a node."""
         self._linked.add(name)
         now = self._clock.seconds()
         for key in self._keys_of(name):
@@ -174,30 +168,27 @@ class Membership:
             self._dial_all(self._meshing.link_up(key, now))
 
     def link_broken(self, name: str) -> None:
-        """The connection of a link broke: another one is to take its place."""
         self._linked.discard(name)
         now = self._clock.seconds()
         for key in self._keys_of(name):
             self._dial_all(self._meshing.link_down(key, now))
 
     def link_down(self, name: str) -> None:
-        """There is none any more, or none came of a connection."""
+        """Also called for a connection that led to no link."""
         self.link_broken(name)
         self._keys.pop(name, None)
 
     def set_slow(self, is_slow: bool) -> None:
-        """Whether this machine is behind: then it dials fewer nodes at once (M7)."""
+        """A slow machine dials fewer nodes at once (M7)."""
         self._meshing.is_slow = is_slow
 
     def stop(self) -> None:
-        """Dial, and let in, nobody any more."""
         self._stopped = True
         self._alarm.set(None)
 
-    # ------------------------------------------------------------------ who comes
+    # ------------------------------------------------------------------ incoming connections
 
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
-        """Somebody has connected."""
         now = self._clock.seconds()
         if self._stopped or self._listener.admission_context() is None:
             reject_connection(channel, ShuttingDown("this node is in no cluster at the moment"))
@@ -210,7 +201,7 @@ class Membership:
 
         def decide(hello: NodeHello, _: bool) -> Admission | Refusal:
             if self._stopped or self._listener.admission_context() is None:
-                # It has left its cluster since the greeting began.
+                # The node has left its cluster since the handshake began.
                 return Refusal(ShuttingDown("this node is in no cluster at the moment"))
             now, wall_ms = self._clock.seconds(), self._wall_clock()
             return self._acceptor.decide_admission(
@@ -236,7 +227,7 @@ class Membership:
         )
         Handshake(channel, core, self._clock, accepted, refused)
 
-    # ------------------------------------------------------------------ whom it dials
+    # ------------------------------------------------------------------ outgoing connections
 
     def _apply_joining(self, effects: Sequence[JoiningEffect]) -> None:
         if self._stopped:
@@ -270,10 +261,10 @@ class Membership:
     ) -> None:
         joined = self._joining.join_accepted(accepted, self._clock.seconds())
         if not joined and accepted.peer.address.unit != self.node.address.unit:
-            channel.abort(Closed("this node is linked to its cluster again"))
+            channel.abort(Closed("this node has a link to its cluster again"))
             return
         self._link_log.reset_joining()
-        # What it learns of the cluster makes it aim at all members and seeds: here is one already.
+        # `cluster_joined` sets the dialling targets; exclude this link from them first.
         self._linked.add(accepted.peer.name)
         self._keys[accepted.peer.name] = _seed(endpoint)
         self._apply_joining(joined)
@@ -292,7 +283,7 @@ class Membership:
             transport = TCP
             connection = self._dialler.dial_string(self._gateways[key])
         else:
-            # Between clusters nothing but TCP (issue 4, 4).
+            # Links between clusters use TCP only (issue 4, 4).
             transport = self._settings.transport if target.purpose == MEMBER else TCP
             connection = self._dialler.dial(target.endpoint, transport)
 
@@ -353,17 +344,16 @@ class Membership:
             failed(to_connection_error(failure.value))
 
         connection.addCallbacks(start_handshake, connection_failed).addErrback(
-            lambda failure: self.log.failure("a greeting failed", failure)
+            lambda failure: self.log.failure("a handshake failed", failure)
         )
 
     # ------------------------------------------------------------------ inside
 
     def _listening_endpoint(self, node: NodeDescriptor) -> Endpoint | None:
-        """Where a node listens for the kind of links that this one makes."""
+        """Return the node's endpoint for the transport of this node."""
         return node.udp if self._settings.transport == UDP else node.tcp
 
     def _describe_target(self, dial: Dial) -> str:
-        """A target as a person knows it."""
         key, target = dial.key, dial.target
         if key in self._gateways:
             return f'network.gateways "{self._gateways[key]}"'
@@ -373,7 +363,7 @@ class Membership:
         return f"{place} in another cluster" if target.purpose == GATEWAY else f"the seed {place}"
 
     def _keys_of(self, name: str) -> tuple[str, ...]:
-        """The keys under which a node is dialled: a seed is a member by its name, too."""
+        """Return the node's name, and the key under which it was dialled."""
         return tuple(dict.fromkeys((name, self._keys.get(name, name))))
 
     def _admission_context(self) -> AdmissionContext:

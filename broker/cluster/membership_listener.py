@@ -1,4 +1,4 @@
-"""The node as its membership sees it."""
+"""Interface from membership to the node's network."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from broker.transport.socket import ISocketChannel
 
 
 class MembershipListener(Protocol):
-    """Who is told how membership goes, and says what is known."""
+    """Receives the events of membership, and supplies the admission context."""
 
-    def cluster_joined(self, cluster: UnitPath, admitted: int) -> None:
-        """The node is a member of a cluster from now on."""
+    def cluster_joined(self, cluster: UnitPath, admitted: int) -> None: ...
 
     def connection_accepted(
         self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
-    ) -> None:
-        """A connection was accepted."""
+    ) -> None: ...
 
     def clone_detected(self, error: Cloned) -> None:
-        """A node has a link to another process that runs on a copy of this node's log."""
+        """A node has a link to another process on a copy of this node's log."""
 
     def admission_context(self) -> AdmissionContext | None:
-        """What is known of the cluster; None while the node is in none."""
+        """Return the context for admission; None while the node is in no cluster."""

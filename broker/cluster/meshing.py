@@ -1,8 +1,8 @@
-"""Which links a node makes itself: to the members it has none to, and to configured gateways.
+"""Dialling policy for links to members without one, and to configured gateways.
 
-Every member dials, so a cluster is meshed as far as the connection set-up vectors go (M4). Both
-ends may dial at once; then `keeps_connection` says, alike at both, which connection stays (T13). After a
-failure a target rests, longer each time and never as long as others' (T44).
+Every member dials, so the cluster is meshed up to its connection set-up vectors (M4). If both ends
+dial at once, `keeps_connection` selects the same connection at both (T13). After a failure a target
+is retried with backoff and jitter (T44).
 """
 
 from __future__ import annotations
@@ -16,34 +16,33 @@ from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint
 from broker.transport.backoff import LASTED, backoff_wait
 
-#: Seconds before a target is tried again: doubled up to the longest, of that half to all by chance.
+#: Seconds until a target is dialled again: exponential backoff with jitter.
 SHORTEST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
-#: Dialled at once; a whole cluster that comes back does not dial everybody in one moment.
+#: Concurrent dials; a restarted cluster must not dial all its members at once.
 MOST_DIALS = 4
 #: The same for a machine that is slow (M7).
 MOST_DIALS_IF_SLOW = 1
 
 
 def keeps_connection(own: str, peer: str, initiated_by_us: bool) -> bool:
-    """Whether this of two connections to `peer` stays: the one that the smaller name made."""
+    """Return whether this of two connections to `peer` stays: the one that the smaller name
+    made."""
     return initiated_by_us == (own < peer)
 
 
 @attrs.frozen
 class Target:
-    """Somebody to have a link to."""
-
     endpoint: Endpoint
     purpose: str
     cluster: UnitPath
     name: str = ""
-    """The node that must answer; empty: whoever does."""
+    """The node that must answer; empty: any."""
 
 
 @attrs.frozen
 class Dial:
-    """Make a connection to this target, greet, and tell `linked` or `failed`."""
+    """Connect to this target. Report `link_up` or `dial_failed`."""
 
     key: str
     target: Target
@@ -51,18 +50,16 @@ class Dial:
 
 @attrs.define
 class _TargetState:
-    """How it stands with one target."""
-
     is_linked: bool = False
     linked_at: float = 0.0
-    """When the link came up, if there is one."""
+    """Monotonic seconds."""
     is_dialling: bool = False
     failures: int = 0
     retry_at: float = 0.0
 
 
 class Meshing:
-    """What is dialled when. Targets have keys of the caller's: a member's name, for example."""
+    """Decides when to dial targets. Their keys are the caller's, such as member names."""
 
     def __init__(self, most_links: int, rng: random.Random) -> None:
         self._most_links = most_links
@@ -70,15 +67,13 @@ class Meshing:
         self._targets: Mapping[str, Target] = {}
         self._states: dict[str, _TargetState] = {}
         self.is_slow = False
-        """Whether the machine is behind with what it has to do."""
+        """This machine is behind with its work."""
 
     def set_targets(
         self, targets: Mapping[str, Target], now: float, linked: Collection[str] = ()
     ) -> list[Dial]:
-        """From now on these are to be linked, the first ones first; others are left alone.
-
-        To those that are `linked` there is a link, whoever made it before they were targets.
-        """
+        """Replace the targets; earlier ones are dialled first. `linked` names the targets that have
+        a link already."""
         self._targets = dict(targets)
         self._states = {key: self._states.get(key, _TargetState()) for key in self._targets}
         for key in self._states.keys() & set(linked):
@@ -86,15 +81,17 @@ class Meshing:
         return self.handle_timeout(now)
 
     def link_up(self, key: str, now: float) -> list[Dial]:
-        """There is a link to this target, whoever made it."""
+        """Report a link, made by either end."""
         if key in self._states:
             self._set_linked(key, now)
         return self.handle_timeout(now)
 
     def link_down(self, key: str, now: float) -> list[Dial]:
-        """The link is down. A moment's rest keeps those who lost the same node from rushing.
+        """Report that a link is down. The backoff keeps peers of a dead node from dialling all at
+        once.
 
-        One that did not last counts as a failure: a peer that ends each link soon is left alone.
+        A link that did not last counts as a failure, so a peer that ends every link soon is dialled
+        rarely.
         """
         found = self._states.get(key)
         if found and found.is_linked and found.linked_at + LASTED <= now:
@@ -104,14 +101,13 @@ class Meshing:
         return self.handle_timeout(now)
 
     def dial_failed(self, key: str, now: float) -> list[Dial]:
-        """What `Dial` asked for has come to nothing."""
         found = self._states.get(key)
         if found and not found.is_linked:
             self._states[key] = self._after_failure(found, now)
         return self.handle_timeout(now)
 
     def handle_timeout(self, now: float) -> list[Dial]:
-        """What is to be dialled now."""
+        """Return the targets to dial now."""
         dials = []
         for key in self._idle_keys():
             if not self._has_room():
@@ -123,7 +119,6 @@ class Meshing:
         return dials
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is due, in monotonic seconds; None: never."""
         if not self._has_room():
             return None
         return min((self._states[key].retry_at for key in self._idle_keys()), default=None)

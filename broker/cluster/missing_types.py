@@ -1,4 +1,4 @@
-"""Types that events of other nodes name and whose DTD is not here yet."""
+"""Types of other nodes' events whose DTD is not here yet."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from broker.ingest.awaited_types import AwaitedTypes
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.transport.clock import IClock
 
-#: Seconds that an origin's events wait for a DTD. Then they go on, and those of the type are
-#: logged undecided.
+#: Seconds that an origin's events wait for a DTD. Then the events of that type are logged as
+#: undecided, and the others continue.
 LOOKUP_WAIT: Final = 1.0
 
 
 class MissingTypes:
-    """Looks for DTDs, for a moment at the cost of the origin's events, then beside them."""
+    """Looks up DTDs: for a moment the origin's events wait for them, later they do not."""
 
     def __init__(
         self,
@@ -38,8 +38,9 @@ class MissingTypes:
         announcements: AwaitedAnnouncements,
         accept_undescribed: bool,
     ) -> None:
-        """`announcements` knows which texts of other nodes are announced. With `accept_undescribed`
-        events count as they are when nobody has their DTD, so they wait until that is known."""
+        """`announcements` knows the announced texts of other nodes. With `accept_undescribed`,
+        events without a DTD are accepted as they are, so they wait until it is certain that no node
+        has it."""
         self._dtds = dtds
         self._awaited = awaited
         self._clock = clock
@@ -53,9 +54,9 @@ class MissingTypes:
         unknown: Mapping[DtdReference, str],
         go_on: Callable[[], object],
     ) -> None:
-        """Look types up, by reference with the pointers of events; `go_on` is called once.
+        """Look up types, given the pointers of events by reference. `go_on` is called once.
 
-        Then `line.missing` names the types that are not here.
+        Then `queue.missing_types` has the types that were not found.
         """
         owner = of_node(frame.origin_node.node)
         hints = {
@@ -77,14 +78,14 @@ class MissingTypes:
             over = True
             for reference, hint in hints.items():
                 if self._dtds.get(reference) is None:
-                    timed_out = UnknownType(f"the DTD for {reference} is still looked for")
+                    timed_out = UnknownType(f"the look-up of the DTD for {reference} has not ended")
                     error = queue.missing_types.setdefault(reference, timed_out)
                     if not self._accept_undescribed and not isinstance(error, OurError):
                         self._awaited.expect(reference, hint)
             go_on()
 
         if all(reference in self._awaited for reference in hints):
-            # Events that came before have waited already.
+            # Earlier events of these types have waited already.
             end()
             return
         if not self._accept_undescribed:
@@ -103,8 +104,10 @@ class MissingTypes:
         verdicts: Sequence[Verdict],
         go_on: Callable[[], object],
     ) -> bool:
-        """Whether `go_on` is called when the types of these events are announced: until then it is
-        not known that they are judged by the texts of their origin."""
+        """Return whether `go_on` will be called once the types of these events are announced.
+
+        Until then it is unknown whether the verdicts used the texts of the origin.
+        """
         types = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }
@@ -123,7 +126,7 @@ class MissingTypes:
         passed_over: frozenset[DtdReference],
         variants: Mapping[DtdReference, DtdReference],
     ) -> list[int]:
-        """Indices of events that were accepted though their DTD is not here."""
+        """Return the indices of events that were accepted without their DTD."""
         if not passed_over or self._accept_undescribed:
             return []
         found = []

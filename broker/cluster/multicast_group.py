@@ -1,6 +1,7 @@
-"""A cluster's IP multicast group: events for several members are sent once (M8, K31, X14).
+"""The cluster's IP multicast group: one frame for several members is sent once (M8, K31, X14).
 
-Nothing depends on it. What it loses is found missing like everything else, and asked for.
+An optimisation only. A lost frame is a missing range like any other, and is requested from its
+origin.
 """
 
 from __future__ import annotations
@@ -17,54 +18,52 @@ from broker.transport.socket.datagram_group import IGroupReceiver
 
 
 class GroupTransport(Protocol):
-    """What a group is sent by: `MulticastPort`, or `DatagramGroup` in a simulation."""
+    """Transport of a group: `MulticastPort`, or `DatagramGroup` in a simulation."""
 
     @property
-    def core(self) -> GroupCore:
-        """What sends and repairs, and counts that."""
+    def core(self) -> GroupCore: ...
 
     def send(self, packets: list[bytes], /) -> None:
-        """Send packets once to all; raises `Overloaded`."""
+        """Send packets once to all members; raises `Overloaded`."""
 
 
 @implementer(IGroupReceiver)
 class ClusterGroup:
-    """Who hears this node in the group, and what it hears of others."""
+    """Members that receive this node's multicast, and frames received from theirs."""
 
     log = Logger()
 
-    def __init__(self, received: Callable[[bytes], None], linked: Callable[[str], bool]) -> None:
-        """`received` is given each frame; `linked` says whether there is a link to a member, for
-        who has none was not let in."""
-        self._on_frame = received
-        self._is_linked = linked
+    def __init__(self, on_frame: Callable[[bytes], None], is_linked: Callable[[str], bool]) -> None:
+        """`on_frame` is called with each frame. `is_linked` returns whether a member has a link;
+        others are not admitted."""
+        self._on_frame = on_frame
+        self._is_linked = is_linked
         self._transport: GroupTransport | None = None
         self._members: set[str] = set()
         self._writable = True
         self.sent = 0
         self.received = 0
         self.full = 0
-        """Frames that were not taken, since the group's rate is lower."""
+        """Frames dropped because of the group's rate."""
         self.lost = 0
-        """Packets of others that could not be had any more."""
+        """Packets that could not be recovered."""
         self.refused = 0
-        """Packets of others that were no frames, or of nobody who has a link."""
+        """Malformed packets, and packets of nodes without a link."""
 
     def set_transport(self, port: GroupTransport | None) -> None:
-        """Send by this from now on."""
         self._transport = port
         self._members.clear()
         self._writable = True
 
     @property
     def receivers(self) -> Collection[str]:
-        """Who hears what is sent now."""
+        """Linked members that receive a frame sent now."""
         if self._transport is None or not self._writable:
             return ()
         return [name for name in self._members if self._is_linked(name)]
 
     def snapshot(self) -> dict[str, int] | None:
-        """What was sent and repaired; None for a node without a group."""
+        """Return counts for `status`; None without a group."""
         if self._transport is None:
             return None
         core = self._transport.core
@@ -80,7 +79,6 @@ class ClusterGroup:
         }
 
     def send(self, frame: bytes) -> None:
-        """Send a frame to all."""
         if self._transport is None:
             return
         try:
@@ -92,21 +90,19 @@ class ClusterGroup:
     # ------------------------------------------------------------------ IGroupReceiver
 
     def sender_appeared(self, sender: str) -> None:
-        """A member is there; it may not hear this node."""
+        """Ignored: the member may not receive this node."""
 
     def hears_changed(self, sender: str, hears: bool) -> None:
-        """A member hears what this node sends, or does not any more."""
+        """A member begins or ceases to receive this node."""
         if hears:
             self._members.add(sender)
         else:
             self._members.discard(sender)
 
     def sender_vanished(self, sender: str) -> None:
-        """A member has left."""
         self._members.discard(sender)
 
     def packets_received(self, sender: str, packets: Sequence[bytes]) -> None:
-        """Frames of a member."""
         if not self._is_linked(sender):
             self.refused += len(packets)
             return
@@ -116,13 +112,17 @@ class ClusterGroup:
                 self.received += 1
             except ProtocolError as error:
                 if not self.refused:
-                    self.log.warn("{sender} sends no frames: {error}", sender=sender, error=error)
+                    self.log.warn(
+                        "malformed multicast frame from {sender}: {error}",
+                        sender=sender,
+                        error=error,
+                    )
                 self.refused += 1
 
     def gap(self, sender: str, count: int) -> None:
-        """Some are lost: what was in them is asked for where it was events."""
+        """Count lost packets; lost events are requested from their origin."""
         self.lost += count
 
     def writable_changed(self, writable: bool) -> None:
-        """While too much waits, everybody is sent copies by links."""
+        """While the group is full, members get copies over their links."""
         self._writable = writable

@@ -1,4 +1,4 @@
-"""A node's part in the network: its place in it, its links, what it wants, and its own events."""
+"""A node's part in the network: membership, links, interest, and its own events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KEEP = bytes([REPLICA_EVENTS])
 
 
 class Network:
-    """One node's. Not before `joined` does it know anything of others."""
+    """One node's network. It has no state of other nodes before `cluster_joined`."""
 
     log = Logger()
     membership: Membership
@@ -78,7 +78,7 @@ class Network:
         self.timer_lag = TimerLag(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
-        self._sent = event_log.coverage[event_log.origin]
+        self._sent_upto = event_log.coverage[event_log.origin]
         driver = self.driver = ClusterDriver(
             event_log=event_log,
             remote_interest=remote_interest,
@@ -90,7 +90,7 @@ class Network:
             on_map_changed=self._map_changed,
         )
         self.interest = InterestAnnouncer(driver)
-        """What the subscriptions of this node want of others."""
+        """Interest of this node's subscriptions."""
         self.replicas = driver.replicas = Replicas(
             event_log,
             owner,
@@ -100,8 +100,8 @@ class Network:
             send_message=driver.send_routed,
             own_address=lambda: None if self.state is None else self.state.address,
             send_frame=driver.send_frame,
-            has_other_log=lambda whose, origin: (
-                self.state is not None and self.state.has_other_log(whose, origin)
+            has_other_log=lambda address, origin: (
+                self.state is not None and self.state.has_other_log(address, origin)
             ),
         )
         driver.page_server, driver.on_clone = make_pages(self), self.clone_detected
@@ -110,24 +110,24 @@ class Network:
 
     @property
     def state(self) -> NetworkState | None:
-        """What is known of others; None while the node is in no cluster."""
+        """None while the node is in no cluster."""
         return self.driver.state
 
     @property
     def traffic(self) -> Traffic | None:
-        """Events between nodes; None while the node is in no cluster."""
+        """None while the node is in no cluster."""
         return self.driver.traffic
 
     def connect_parts(
         self, membership: Membership, neighbours: Neighbours, group: ClusterGroup
     ) -> None:
-        """Who makes connections, who has the links, and the cluster's IP multicast group."""
+        """Set the parts that need this object at their construction."""
         self.membership = membership
         self.neighbours = self.driver.neighbours = neighbours
         self.group = self.driver.group = group
 
     def start(self) -> None:
-        """Take the place that the settings give the node, or ask for one."""
+        """Become a member of the configured cluster, or join one."""
         unit = self.membership.node.address.unit
         if unit:
             self.cluster_joined(unit, 0)
@@ -137,30 +137,28 @@ class Network:
     # ------------------------------------------------------------------ own events
 
     def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Events of this node have become durable: send them to who wants them."""
+        """Send committed events of this node to the destinations that they match."""
         if self.traffic is None or not events:
             return
         self.replicas.replicate_committed(events)
-        after, self._sent = self._sent, events[-1].mark
+        after, self._sent_upto = self._sent_upto, events[-1].mark
         destinations = self.remote_interest.destinations
-        departing = [
-            OutgoingEvent(
-                FrameEvent(event.mark, event.record, event.document), event.level, targets
-            )
-            for event, numbers in zip(events, matches, strict=True)
+        outgoing = [
+            OutgoingEvent(FrameEvent(each.mark, each.record, each.document), each.level, targets)
+            for each, numbers in zip(events, matches, strict=True)
             if (targets := destinations(numbers))
         ]
-        self.driver.apply_effects(self.traffic.send_own_events(after, self._sent, departing))
+        self.driver.apply_effects(self.traffic.send_own_events(after, self._sent_upto, outgoing))
 
     def announce_lost_events(self) -> None:
-        """Own events were lost (`broker.log.histories`): everybody asks what follows the last
-        own place, and is told."""
-        self._sent = self.event_log.coverage[self.event_log.origin]
+        """Announce that own events were lost (`broker.log.histories`): others then ask for the
+        events after the last own place."""
+        mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:
-            self.driver.apply_effects(self.traffic.send_own_events(self._sent, self._sent, []))
+            self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
 
     def tick(self) -> None:
-        """Tell others how far events have got: to be called each second."""
+        """Announce progress, and expire old state. To be called each second."""
         self.remote_interest.expire_removed()
         self.timer_lag.start_probe()
         self.membership.set_slow(self.timer_lag.is_slow)
@@ -173,10 +171,10 @@ class Network:
         ):
             self.driver.apply_effects(self.traffic.receive_frame(frame, self.driver.now()))
 
-    # ------------------------------------------------------------------ membership (Home)
+    # ------------------------------------------------------------------ MembershipListener
 
     def cluster_joined(self, cluster: UnitPath, admitted: int) -> None:
-        """The node is a member of a cluster from now on; of another one than before, maybe."""
+        """Become a member of a cluster, possibly of another one than before."""
         node = self.membership.node
         address = Address(cluster, node.name)
         node = node._replace(address=address, admitted=admitted)
@@ -201,11 +199,11 @@ class Network:
             histories=KnownHistories(log.histories_of),
         )
         self.driver.start(state, traffic)
-        self._sent = log.cut
+        self._sent_upto = log.cut
         self.log.info("{address} is a member of its cluster", address=str(address))
         now = self.driver.now()
-        # Others may know what an earlier process wanted, or nothing at all: until they have been
-        # told, what they say is for this node is not all that it wants.
+        # Other nodes may have an outdated interest of this node. Until they have the current one,
+        # their ranges for this node may lack events.
         self.driver.local_interest.deactivate_all()
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
@@ -214,7 +212,7 @@ class Network:
             self.driver.apply_effects(state.announce_interest(key, pattern, query, now))
 
     async def stop(self) -> None:
-        """Leave in good order (Q17): others find ways around this node, and have what it sent."""
+        """Leave gracefully (Q17): other nodes route around this node and have all its events."""
         self.membership.stop()
         state, traffic = self.state, self.traffic
         if state is None or traffic is None:
@@ -226,14 +224,12 @@ class Network:
         await self.neighbours.flush_all()
 
     def leave_cluster(self, error: BrokerError) -> None:
-        """End all links, and forget what was known of others."""
         self.neighbours.close_all(error)
         self.driver.stop()
 
     def connection_accepted(
         self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
     ) -> None:
-        """A connection was accepted."""
         if self.state is None:
             channel.abort(ShuttingDown("this node is in no cluster"))
             return
@@ -250,20 +246,19 @@ class Network:
         self.neighbours.attach_connection(neighbour, channel)
         known = self.neighbours.get(accepted.peer.name)
         if known is not None and known.up:
-            # A connection beside another one, or in its place: whoever dialled is to rest.
+            # Also for a second connection, or a replacement: stop dialling this node.
             self.membership.link_up(known.name)
 
     def clone_detected(self, error: Cloned) -> None:
-        """Another process on a copy of this log has this node's place: give no more places, once
-        that is no mistake about a process that has just ended."""
+        """Handle a sign of a later process on a copy of this log. A confirmed clone disables the
+        log."""
         if self._clone_confirmation.record_sign(self.driver.now()):
-            self.log.error("this node takes no more events: {error}", error=error)
+            self.log.error("this node accepts no more events: {error}", error=error)
             self.event_log.disown(error)
             self.membership.stop()
             self.leave_cluster(error)
 
     def admission_context(self) -> AdmissionContext | None:
-        """What is known of the cluster."""
         if self.state is None:
             return None
         is_overloaded = self.driver.relay_ingest.is_overloaded() or self.timer_lag.is_slow
@@ -272,16 +267,16 @@ class Network:
         )
 
     def describe_for_discovery(self) -> tuple[NodeDescriptor, bool] | None:
-        """How the node describes itself to who looks for a cluster, and whether there is room."""
+        """Return the node's descriptor, and whether its cluster has room; None without a
+        cluster."""
         if self.state is None:
             return None
         room = len(self.state.map.members()) < self._most_nodes
         return self.membership.node, room
 
-    # ------------------------------------------------------------------ links (LinkListener)
+    # ------------------------------------------------------------------ LinkListener
 
     def link_up(self, neighbour: Neighbour) -> None:
-        """There is a link to a node."""
         if self.state is None:
             return
         policy = self._link_policy
@@ -298,11 +293,9 @@ class Network:
         self._update_member_links()
 
     def link_broken(self, neighbour: Neighbour) -> None:
-        """A link's connection broke."""
         self.membership.link_broken(neighbour.name)
 
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
-        """A link is down."""
         if self.state is None:
             return
         self.log.info(
@@ -316,11 +309,10 @@ class Network:
         self._update_member_links()
 
     def link_failed(self, neighbour: Neighbour) -> None:
-        """No link came of a connection."""
         self.membership.link_down(neighbour.name)
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
-        """Messages of a neighbour. Raises `ProtocolError` for what it must not say."""
+        """Raises `ProtocolError` for a forbidden message."""
         for data in batch:
             if self.state is None or self.traffic is None:
                 return
@@ -333,8 +325,8 @@ class Network:
                 continue
             message = messages.decode(data)
             if isinstance(message, ReplicaAck) and message.source != neighbour.node.address:
-                # Publishers are told that their events are safe: that is a keeper's own word.
-                raise ProtocolError("Kept in the name of another node")
+                # It acknowledges events to publishers: only the replicating node may send it.
+                raise ProtocolError("a replica acknowledgement in the name of another node")
             if isinstance(message, PageRequest) and self._is_replica_request(message):
                 self.replicas.send_page(message)
             elif isinstance(message, RoutedMessage):
@@ -350,21 +342,21 @@ class Network:
             self.driver.send_frame(frame)
 
     def _has_transit_ranges(self, frame: Frame) -> bool:
-        """Whether something of a frame is for nobody here: all else is validated here anyway."""
+        """Return whether part of a frame only passes through; the rest is validated on ingest."""
         assert self.state is not None
         own = self.state.address
         return any(
-            told.destination != own
-            and (told.destination.node or not is_within(own.unit, told.destination.unit))
-            for told in frame.ranges
+            each.destination != own
+            and (each.destination.node or not is_within(own.unit, each.destination.unit))
+            for each in frame.ranges
         )
 
-    def _is_replica_request(self, resume: PageRequest) -> bool:
+    def _is_replica_request(self, request: PageRequest) -> bool:
         assert self.state is not None
-        return resume.target == self.state.address and self.replicas.has_replica_for(resume)
+        return request.target == self.state.address and self.replicas.has_replica_for(request)
 
     def receive_group_frame(self, data: bytes) -> None:
-        """What a member sent to all of the group. Raises `ProtocolError` if that is no frame."""
+        """Raises `ProtocolError`."""
         if self.traffic is not None:
             self.driver.apply_effects(
                 self.traffic.receive_group_frame(frames.decode_frame(data), self.driver.now())
@@ -385,7 +377,7 @@ class Network:
         assert state is not None
         members = state.map.members()
         if state.address.node in surplus_members(members, self._most_nodes):
-            self.log.warn("there is no room in the cluster: this node came last, and leaves")
+            self.log.warn("the cluster is overfull: this node was admitted last, and leaves it")
             self.leave_cluster(Closed("this node has left the cluster"))
             self.membership.rejoin()
             return
@@ -393,20 +385,16 @@ class Network:
             self.neighbours.close_link(name, error)
         self.membership.set_members(members)
 
-    # ------------------------------------------------------------------ for pages
-
     def interest_destination(self, reader: Address) -> Address:
-        """Whose wants a reader's are part of."""
+        """Return the destination whose interest includes a reader's."""
         assert self.state is not None
         return self.state.destination_of(reader)
 
     def is_cleared(self, reader: Address, rank: int) -> bool:
-        """Whether events of a rank may go to a reader."""
         return self.state is not None and self.state.next_hop(reader, rank) is not None
 
-    def send_page(self, resume: PageRequest, page: Range, carried: Sequence[FrameEvent]) -> None:
-        """A page was read."""
+    def send_page(self, request: PageRequest, page: Range, events: Sequence[FrameEvent]) -> None:
         if self.traffic is not None:
             self.driver.apply_effects(
-                self.traffic.send_page(resume, page, carried, self.driver.now())
+                self.traffic.send_page(request, page, events, self.driver.now())
             )

@@ -1,11 +1,11 @@
-"""Questions to all nodes of the network, and their answers.
+"""Questions to all nodes of the network, by scatter and gather.
 
-A question goes to each node of the asker's cluster, and to one gateway of each unit beside it. A
-gateway asks the nodes of its cluster and one gateway of each further unit in the unit that it was
-asked for. So every node is asked once, as in `recovery.seeking`. Nodes in between have a share of
-the time, so that their answers are not too late. A node that does not answer is named as silent.
+A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks the
+nodes of its cluster, and one gateway of each further unit inside the unit of the question. So every
+node is asked once. Each hop passes on a share of the time limit, so that answers arrive in time.
+Nodes without an answer are listed as silent.
 
-Both messages are of version 2 of the protocol: they do not pass neighbours of version 1.
+Both messages need version 2 of the protocol; neighbours of version 1 do not forward them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from broker.cluster.traffic.messages import RoutedMessage
 from broker.transport.clock import IClock, IDelayed
 from broker.wire import fields
 
-#: Ms that all have to answer; those that a gateway asks have `_TIME_SHARE` of its time.
+#: Ms for all answers. The nodes that a gateway asks have `_SHARE` of its time.
 ANSWER_TIME: Final = 3_000
 _SHARE: Final = 0.6
-#: Bytes of one node's answer; of all answers in one message.
+#: Bytes of one node's answer, and of all answers in one message.
 MOST_ANSWER: Final = 64 << 10
 MOST_ANSWERS: Final = MAX_CONTROL // 2
 #: Bytes of a question's content.
 MOST_CONTENT: Final = MAX_CONTROL // 2
-#: Questions that a node has open at a time; it answers nothing while there are more.
+#: Open questions of a node; at the limit it answers no questions.
 MOST_OPEN: Final = 1_000
 _RANKS: Final = 3
 
-#: What a node answers: content, and the rank that links must be cleared for; None: nothing.
+#: Content of an answer, and the clearance that links need; None: no answer.
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
-#: Answers one kind of question, at once or later.
+#: Answers questions of one topic, directly or by a Deferred.
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
 _Answers: TypeAlias = tuple[tuple[str, bytes], ...]
 
@@ -61,7 +61,7 @@ def _answers(value: Any) -> _Answers:
 @register(0x90)
 @attrs.frozen
 class Question(RoutedMessage):
-    """Answer this; with a unit, ask all other nodes of that unit, too."""
+    """Answer this; with a unit, also ask all other nodes of that unit."""
 
     least_version: ClassVar[int] = 2
 
@@ -70,45 +70,43 @@ class Question(RoutedMessage):
     content: bytes = attrs.field(converter=fields.octets, repr=False)
     unit: UnitPath | None = attrs.field(converter=_optional_unit)
     within: int = attrs.field(converter=fields.count)
-    """Ms: a later answer is of no use."""
+    """Time limit in ms."""
     rank: int = attrs.field(converter=_rank)
 
     @property
     def level(self) -> int:
-        """See `RoutedMessage`."""
         return self.rank
 
 
 @register(0x91)
 @attrs.frozen
 class Reply(RoutedMessage):
-    """The answers of one node, or of those that it has asked."""
+    """The answers of one node, and of the nodes that it has asked."""
 
     least_version: ClassVar[int] = 2
 
     request: int = attrs.field(converter=fields.count)
     answers: _Answers = attrs.field(converter=_answers, repr=False)
-    """By the address of the node."""
+    """By node address."""
     silent: tuple[str, ...] = attrs.field(converter=fields.text_list)
-    """Nodes, or units, that did not answer."""
+    """Nodes or units without an answer."""
     rank: int = attrs.field(converter=_rank)
 
     @property
     def level(self) -> int:
-        """See `RoutedMessage`."""
         return self.rank
 
 
 @attrs.define
 class GatheredAnswers:
-    """What has come of a question."""
+    """Answers to one question."""
 
     answers: dict[str, bytes] = attrs.field(factory=dict)
     silent: list[str] = attrs.field(factory=list)
     rank: int = 0
 
     def add(self, node: str, content: bytes, rank: int) -> None:
-        """Take one node's answer, where there is room for it."""
+        """Add the answer of one node. A node whose answer is too large counts as silent."""
         taken = sum(map(len, self.answers.values()))
         if len(content) > MOST_ANSWER or taken + len(content) > MOST_ANSWERS:
             self.silent.append(node)
@@ -118,7 +116,7 @@ class GatheredAnswers:
 
 
 class NetworkQuestions:
-    """Both sides, of one node."""
+    """Asks questions, and answers those of other nodes."""
 
     log = Logger()
 
@@ -133,15 +131,15 @@ class NetworkQuestions:
 
     @property
     def own_address(self) -> str:
-        """This node's address; empty while it is in no cluster."""
+        """Empty while the node is in no cluster."""
         return "" if self.messenger.own_address is None else str(self.messenger.own_address)
 
     def register_answerer(self, topic: str, answerer: NodeAnswerer) -> None:
-        """Answer questions of this kind, for other nodes."""
+        """Answer questions of other nodes on this topic."""
         self._answerers[topic] = answerer
 
     async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """The answers of all other nodes; `rank` is what links must be cleared for."""
+        """Ask all other nodes. `rank` is the clearance that links need."""
         if self.messenger.own_address is None or len(content) > MOST_CONTENT:
             return GatheredAnswers()
         targets = [*self._members(), *self._units(())]
@@ -197,15 +195,19 @@ class NetworkQuestions:
         return answer
 
     def _members(self) -> Sequence[tuple[Address, None]]:
-        """The other nodes of the cluster, also those that fell silent: these are to be named."""
+        """Return the other nodes of the cluster, with absent ones, so that they are listed as
+        silent."""
         return [
             (each, None)
             for each in (*self.messenger.list_members(), *self.messenger.list_absent_members())
         ]
 
     def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
-        """One gateway of each unit beside this node's own that lies in `scope`: another one each
-        time, since one may be silent. The unit itself where no gateway can be reached."""
+        """Return a gateway of each unit beside this node's that lies in `scope`.
+
+        Calls alternate between gateways, since one may be silent. A unit without a reachable
+        gateway is returned itself.
+        """
         self._round += 1
         found: list[tuple[Address | UnitPath, UnitPath | None]] = []
         for unit, gateways in sorted(self.messenger.gateways_by_unit().items()):

@@ -1,4 +1,4 @@
-"""Networks that this machine's interfaces are attached to: its segments (M2, K31)."""
+"""Network segments: the networks of this machine's interfaces (M2, K31)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def attached_networks() -> tuple[IpNetwork, ...]:
 
 
 def networks_of_routes(lines: Iterable[str]) -> Iterator[IPv4Network]:
-    """Yield the networks of `/proc/net/route` that need no router."""
+    """Yield the directly connected networks in `/proc/net/route`."""
     for line in list(lines)[1:]:
         _, destination, _, flags, _, _, _, mask, *_ = line.split()
         is_direct = int(flags, 16) & (_UP | _GATEWAY) == _UP

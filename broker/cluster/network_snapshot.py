@@ -1,7 +1,7 @@
-"""What a node's network says of itself: a plain tree, as JSON and msgpack carry it.
+"""Snapshot of a node's network for `status`: a plain tree for JSON and msgpack.
 
-It is what this node knows, not what is so elsewhere. Counts are since the node became a member of
-its cluster, those of a link since that is there.
+It shows the view of this node alone. Counts begin with the membership in the cluster, those of a
+link with the link.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from broker.cluster.traffic.core import Traffic
 
 
 def network_snapshot(name: str, network: Network) -> dict[str, Any]:
-    """The network of this name as a node sees it. While the node is in no cluster its address is
-    None, and nothing is said of what only members know."""
+    """Return the snapshot of the network with this name. Without a cluster the address is None, and
+    fields that need a membership are absent."""
     state, traffic = network.state, network.traffic
     snapshot: dict[str, Any] = {
         "name": name,
@@ -80,7 +80,7 @@ def _state_snapshot(state: NetworkState) -> dict[str, Any]:
 
 
 def _unit_snapshots(state: NetworkState) -> Iterator[dict[str, Any]]:
-    """The units outside of the own cluster to which there is a way, the nearest first."""
+    """Yield the reachable units outside of the cluster, nearest first."""
     own = state.address.unit
     destinations = set(state.destinations())
     for context in enclosing_units(own):
@@ -123,7 +123,7 @@ def _link_snapshot(neighbour: Neighbour) -> dict[str, Any]:
 
 def _traffic_snapshot(traffic: Traffic) -> dict[str, Any]:
     frames = attrs.asdict(traffic.counts)
-    # Told with all else that was denied.
+    # Part of the sum `denied`.
     del frames["denied"]
     arrivals = traffic.receiver
     return {

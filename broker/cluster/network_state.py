@@ -1,6 +1,6 @@
-"""What a node knows of the network: tables, and the map and the profiles that are in them.
+"""State of the network as one node sees it: tables, with the map and the interest in them.
 
-A sans-I/O core. Effects are done in order, before the next call.
+A sans-I/O core. The caller applies all effects in order before the next call.
 """
 
 from __future__ import annotations
@@ -44,13 +44,12 @@ from broker.matching.query.query import Query
 
 
 @attrs.frozen
-class MapChanged:
-    """Ways may be other than before, and so may be who is there."""
+class MapChanged: ...
 
 
 @attrs.frozen
 class _PendingLink:
-    """A link that is up, while what the other node knows is on its way here."""
+    """A link that is up, before the other node's tables have arrived."""
 
     far: NodeDescriptor
     transport: str
@@ -61,7 +60,7 @@ class _PendingLink:
 
 @attrs.define
 class _ExpiringInterest:
-    """What an author wanted that is gone."""
+    """Interest of an author that has disappeared."""
 
     scope: UnitPath
     until: float
@@ -80,18 +79,18 @@ NetworkStateEffect: TypeAlias = (
 )
 
 _TIMES = TableTimes()
-#: Seconds for which the wants of an author that is gone still count: a leader that comes back, or
-#: another one, says them again. What its unit wants must not seem to be nothing in between.
+#: Seconds for which the interest of a disappeared author stays in force. A new or returning leader
+#: announces it again; without this delay the unit's interest would be empty in between.
 INTEREST_EXPIRY = 10.0
-#: Seconds after which a link is used though the other node has not answered with all that it knows.
+#: Seconds after which a link is used even without all tables of the other node.
 SYNC_TIMEOUT = 5.0
-#: Seconds that a node is leader by the map before it speaks for its unit: one that has just begun
-#: learns first what its neighbours know, lest it say that the unit wants nothing.
+#: Seconds from becoming leader on the map until the node announces its unit's interest. A node that
+#: has just started first gets its neighbours' tables, or it would announce an empty interest.
 LEAD_DELAY = 1.0
 
 
 class NetworkState:
-    """One node's. Links are FIFO and lose nothing while they are up."""
+    """The state of one node. Its links are FIFO and lossless while they are up."""
 
     def __init__(
         self,
@@ -110,26 +109,28 @@ class NetworkState:
         self._pending_links: dict[str, _PendingLink] = {}
         self._led: dict[int, bool] = {}
         self._lead_at: dict[int, float] = {}
-        """Units, by level, that this node is to speak for, and from when on."""
+        """Start of leading a unit, by level."""
         self._present: set[TableKey] = set()
-        """Tables of wants that others publish now."""
+        """Interest tables that other nodes publish now."""
         self._expiring: dict[TableKey, _ExpiringInterest] = {}
         self._summary_authors: dict[str, set[str]] = {}
-        """Units of which it is known what they want, and who tells it."""
+        """Units with a known interest, and the authors of their summaries."""
 
     # ------------------------------------------------------------------ the node's calls
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
-        """The node is what `node` says: at the start, and when that changes."""
+        """Publish the node's descriptor, at the start and after a change."""
         self.node = node
         return self._publish(self._links.set_node(node), now)
 
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float
     ) -> list[NetworkStateEffect]:
-        """A link to a node is up: what both know is exchanged. When all that the other one knows is
-        known here, others are told of it, and events go that way: before, what is wanted there
-        might be more than was known when they were sent."""
+        """Exchange tables over a new link.
+
+        The link is published, and used for events, only when all tables of the other node are
+        known. Before that its interest may be incomplete.
+        """
         self._pending_links[far.name] = _PendingLink(
             far, transport, cost, clearance, now + SYNC_TIMEOUT
         )
@@ -138,7 +139,6 @@ class NetworkState:
         )
 
     def link_down(self, name: str, now: float) -> list[NetworkStateEffect]:
-        """The link to the node of this name is down."""
         self._pending_links.pop(name, None)
         effects = self._apply_table_effects(self.tables.remove_neighbour(name, now), now)
         return effects + self._publish(self._links.remove_link(name), now)
@@ -146,35 +146,33 @@ class NetworkState:
     def receive_message(
         self, neighbour: str, message: Message, now: float
     ) -> list[NetworkStateEffect]:
-        """A message of tables; raises `ProtocolError` for one that a neighbour must not send."""
+        """Raises `ProtocolError` for a forbidden message."""
         return self._apply_table_effects(self.tables.receive_message(neighbour, message, now), now)
 
     def announce_interest(
         self, key: Hashable, pattern: StreamPattern, query: Query, now: float
     ) -> list[NetworkStateEffect]:
-        """Somebody here wants something, and the node matches for it already."""
+        """Announce interest of this node. The node must match for it already."""
         return self._apply_effects(self.profiles.add_interest(key, pattern, query, now), now)
 
     def withdraw_interest(self, key: Hashable, now: float) -> list[NetworkStateEffect]:
-        """Nobody has this key any more."""
         return self._apply_effects(self.profiles.remove_interest(key, now), now)
 
     def announce_types(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
     ) -> list[NetworkStateEffect]:
-        """The node's log uses these DTDs, by their content hashes."""
+        """Announce the DTDs that the node's log uses, by content hash."""
         return self._apply_type_effects(self.types.announce(texts, origin, now), now)
 
     def announce_variants(
         self, texts: Mapping[DtdReference, Sequence[str]], now: float
     ) -> list[NetworkStateEffect]:
-        """Other origins use these DTDs, by variant, instead of those that count."""
+        """Announce the variants that other origins use instead of the DTDs in force."""
         return self._apply_type_effects(self.types.announce_others(texts, now), now)
 
     # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` must be called."""
         times = (
             *(each.until for each in self._pending_links.values()),
             self.tables.next_timeout(),
@@ -186,7 +184,6 @@ class NetworkState:
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[NetworkStateEffect]:
-        """Do what is due."""
         effects: list[NetworkStateEffect] = []
         due = self.tables.next_timeout()
         if due is not None and due <= now:
@@ -212,10 +209,8 @@ class NetworkState:
     # ------------------------------------------------------------------ where events go
 
     def destinations(self) -> list[Address]:
-        """Who may be sent events of this node: the others of its cluster, and far units.
-
-        They can be reached, and it is known what they want.
-        """
+        """Return the reachable destinations of this node's events: other members, and far units
+        with a known interest."""
         own = self.address
         near = [Address(own.unit, name) for name in self.map.reachable() if name != own.node]
         far = [
@@ -229,30 +224,31 @@ class NetworkState:
         return near + far
 
     def is_origin_in_cluster(self, origin: str) -> bool:
-        """Whether a node of the own cluster has the log with this origin, and can be reached."""
+        """Return whether a reachable node of the own cluster has the log with this origin."""
         node = self.map.node_of_origin(origin)
         return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:
-        """Whether the node at an address of the own cluster is known, and has another log."""
+        """Return whether a known node of the own cluster has another log than this origin's."""
         node = self.map.members().get(address.node)
         return node is not None and node.address == address and node.origin != origin
 
     def destinations_inside(self, unit: tuple[str, ...]) -> list[Address]:
-        """Whom events are divided among that enter `unit` here; this node is one of them."""
+        """Return the destinations of events that enter `unit` here, this node included."""
         return [
             self.address,
             *(each for each in self.destinations() if is_within(each.unit, unit)),
         ]
 
     def to_frame_destination(self, destination: Destination) -> Address:
-        """A destination of wants as one of frames."""
+        """Convert a destination of interest to one of frames."""
         if isinstance(destination, str):
             return Address(self.address.unit, destination)
         return Address(destination, "")
 
     def destination_of(self, target: Address) -> Address:
-        """The destination that `target` is part of: a node of the own cluster, or a far unit."""
+        """Return the destination that includes `target`: a node of the own cluster, or a far
+        unit."""
         own = self.address.unit
         if target.unit == own:
             return target
@@ -262,7 +258,6 @@ class NetworkState:
         return Address(target.unit[: depth + 1], "")
 
     def next_hop(self, target: Address, rank: int) -> str | None:
-        """The neighbour on the way to a node or a unit."""
         if target.node:
             return self.map.next_hop(target, rank)
         return self.map.next_hop_to_unit(target.unit, rank)
@@ -300,7 +295,7 @@ class NetworkState:
         return self._apply_to_interest(applied, now)
 
     def _delay_withdrawal(self, effect: TableChanged, entries: Iterable[str], now: float) -> None:
-        # Who is gone again soon has as long as before to come back.
+        # An author that disappears again gets the full time again.
         expiring = self._expiring.get(effect.key)
         entries_before = expiring.entries if expiring else set()
         delayed = _ExpiringInterest(
@@ -309,7 +304,7 @@ class NetworkState:
         self._expiring[effect.key] = delayed
 
     def _expire_interest(self, now: float) -> list[TablesEffect]:
-        """What nobody has said again."""
+        """Withdraw interest that no author has announced again in time."""
         effects: list[TablesEffect] = []
         for key, expiring in list(self._expiring.items()):
             if expiring.until <= now:

@@ -1,4 +1,4 @@
-"""Certificates of nodes: both ends of a TCP link show by them which node they are (X12)."""
+"""Node certificates: identity of both ends of a TCP link (X12)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _T = TypeVar("_T")
 
 
 class NodeCertificate:
-    """A node's own certificate, and the authority that has issued those of all nodes.
+    """A node's certificate, and the authority that issues all certificates of the network.
 
-    The common name in a certificate is the node's name. Both ends show theirs, and go on only with
-    one of the authority; the greeting compares the name with the one that the peer says.
+    The common name of a certificate is the node's name. Both ends present one and accept only the
+    authority's. The handshake compares the common name with the name in the peer's descriptor.
     """
 
     def __init__(self, certificate: Path, authority: Path, node: str) -> None:
-        """Both are PEM files, the first with the private key. Raises `ConfigurationError`."""
+        """Load two PEM files; `certificate` includes the private key. Raises
+        `ConfigurationError`."""
         own = _read("network.certificate", certificate, PrivateCertificate.loadPEM)
         roots = _read(
             "network.authority",
@@ -48,7 +49,7 @@ class NodeCertificate:
         name = common_name(own.original)
         if name != node:
             raise ConfigurationError(
-                f"network.certificate {certificate} is of {name!r}, but node.name is {node!r}"
+                f"network.certificate {certificate} is for {name!r}, but node.name is {node!r}"
             )
         self._options: Any = CertificateOptions(
             privateKey=own.privateKey.original,
@@ -58,7 +59,8 @@ class NodeCertificate:
         )
 
     def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
-        """A factory of the same protocols, for the end of a connection that dials or answers."""
+        """Return a factory of the same protocols over TLS, for the dialling or the accepting
+        end."""
         wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
         return wrapped
 
@@ -70,14 +72,14 @@ def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:
         raise ConfigurationError(f"{setting} {path} can not be read: {error.strerror}") from None
     except VerifyError:
         raise ConfigurationError(
-            f"{setting} {path}: the private key is not that of the certificate"
+            f"{setting} {path}: the private key does not belong to the certificate"
         ) from None
     except (ValueError, crypto.Error):
-        raise ConfigurationError(f"{setting} {path} has not what it must have, in PEM") from None
+        raise ConfigurationError(f"{setting} {path} lacks the required PEM content") from None
 
 
 def load_certificate(settings: Settings) -> NodeCertificate | None:
-    """Those that the settings name, if they name any. Raises `ConfigurationError`."""
+    """Load the certificate of the settings; None if they name none. Raises `ConfigurationError`."""
     network = settings.network
     if network.certificate is None or network.authority is None:
         return None

@@ -1,4 +1,4 @@
-"""What other parts of a node may say to any node of the network, and hear from there."""
+"""Routed messages between parts of this node and other nodes of the network."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from broker.cluster.traffic.messages import RoutedMessage
 
 
 class NodeMessenger:
-    """Routed messages by their kind. One that can not be passed on is lost in silence."""
+    """Sends routed messages, and passes received ones to listeners. An undeliverable message is
+    dropped silently."""
 
     def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
-        """`first` is the number of the first question: one by chance, since what a process before
-        this one asked may still be answered. `has_seeds`: the node was told of others;
-        `has_members`: of some of its own cluster."""
+        """`first` is the first request number. It is random, since requests of an earlier process
+        may still be answered. `has_seeds`: the settings name other nodes. `has_members`: they name
+        nodes of this cluster."""
         self._network = network
         self._has_seeds = has_seeds
         self._has_members = has_members
@@ -27,24 +28,22 @@ class NodeMessenger:
 
     @property
     def own_address(self) -> Address | None:
-        """This node's address; None while it is in no cluster."""
+        """None while the node is in no cluster."""
         state = self._network.state
         return None if state is None else state.address
 
     def next_request_number(self) -> int:
-        """For a question; no other one of this node has it."""
+        """Return a number that no other request of this node has."""
         return next(self._numbers)
 
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
-        """Messages of this class, for this node, go to `listener`."""
+        """Pass messages of this class for this node to `listener`."""
         self._listeners[kind] = listener
 
     def send(self, message: RoutedMessage) -> None:
-        """Send a message on its way."""
         self._network.driver.send_routed(message)
 
     def is_reachable(self, address: Address) -> bool:
-        """Whether there is a way to a node, as far as this one can see it."""
         state = self._network.state
         if state is None:
             return False
@@ -54,7 +53,7 @@ class NodeMessenger:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether there are others for certain, or were, and a link to none of them."""
+        """True if other nodes exist or existed, and no link is up."""
         log = self._network.event_log
         if not self._has_seeds and log.coverage.marks.keys() <= {log.origin}:
             return False
@@ -62,15 +61,14 @@ class NodeMessenger:
 
     @property
     def is_missing_members(self) -> bool:
-        """Whether there are others in its cluster, as it was told, and none is known."""
+        """True if the settings name other members, and none is known."""
         return self._has_members and not self.list_members()
 
     def is_cleared(self, address: Address, rank: int) -> bool:
-        """Whether events of a rank may go to a node."""
         return self._network.is_cleared(address, rank)
 
     def supports_version(self, address: Address, version: int) -> bool:
-        """Whether a node is known to speak a version of the protocol between nodes."""
+        """Return whether a node is known to support a protocol version."""
         state = self._network.state
         if state is None or address.unit != state.address.unit:
             return False
@@ -78,7 +76,7 @@ class NodeMessenger:
         return member is not None and version in member.versions
 
     def list_members(self) -> list[Address]:
-        """The other nodes of the own cluster that are known, whether they can be reached or not."""
+        """Return the other known members, reachable or not."""
         state = self._network.state
         if state is None:
             return []
@@ -86,7 +84,7 @@ class NodeMessenger:
         return [Address(own.unit, name) for name in state.map.members() if name != own.node]
 
     def list_absent_members(self) -> list[Address]:
-        """Nodes that were in the own cluster, and fell silent. They may come back."""
+        """Return known members that are not on the map."""
         state = self._network.state
         if state is None:
             return []
@@ -95,13 +93,13 @@ class NodeMessenger:
         ]
 
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
-        """By unit that lies beside those this node is in, its known gateways."""
+        """Return the known gateways of each unit beside this node's units."""
         state = self._network.state
         return {} if state is None else state.map.gateways_by_unit()
 
     def find_sources(self, origin: str) -> list[Address]:
-        """The other nodes that can be asked for events of an origin: its own, or who answers for
-        it."""
+        """Return the other nodes to ask for events of an origin: its own node, or nodes that sent
+        its events."""
         traffic = self._network.traffic
         if traffic is None:
             return []
@@ -112,13 +110,12 @@ class NodeMessenger:
         return [each for each in found if each != self.own_address and self.is_reachable(each)]
 
     def list_unreachable_origins(self) -> list[str]:
-        """Of the other origins of which this node has logged something, those that nobody can be
-        asked for."""
+        """Return the logged origins of other nodes that have no reachable source."""
         log = self._network.event_log
         return [each for each in log.coverage if each != log.origin and not self.find_sources(each)]
 
     def node_of_origin(self, origin: str) -> Address | None:
-        """The node of the own cluster whose log an origin is; None where that is not known."""
+        """Return the member of the own cluster with this log; None if unknown."""
         state = self._network.state
         return None if state is None else state.map.node_of_origin(origin)
 

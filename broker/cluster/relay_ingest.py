@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 
-import attrs
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
 from broker.cluster.ingest_job import IngestJob, OriginQueue
 from broker.cluster.missing_types import MissingTypes
+from broker.cluster.relay_outcomes import RelayOutcomes
 from broker.cluster.relayed_entry import build_entries
 from broker.cluster.traffic.frame import Frame, FrameEvent
 from broker.cluster.traffic.received_range import ReceivedRange
@@ -34,24 +34,6 @@ from broker.transport.clock import IClock
 
 #: Bytes of queued events; further ranges are rejected, and requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
-
-
-@attrs.define
-class RelayOutcomes:
-    """Counts of relayed events for this node; `received` is the sum of the other counts."""
-
-    received: int = 0
-    logged: int = 0
-    unwanted: int = 0
-    """From unfiltered ranges, without a local match."""
-    duplicate: int = 0
-    """Known EventIds: another origin logged the event too."""
-    not_taken: int = 0
-    """Rejected because the log was unavailable or the queue full; they come again."""
-    refused: Counter[str] = attrs.field(factory=Counter)
-    """By error code."""
-    turned_away: Counter[str] = attrs.field(factory=Counter)
-    """Invalid events in transit or entering a unit, by error code; not in `received`."""
 
 
 class RelayIngest:
@@ -107,52 +89,52 @@ class RelayIngest:
             return True
         return 2 * self.waiting_bytes > MOST_WAITING_BYTES
 
-    # ------------------------------------------------------------------ what is to be done
+    # ------------------------------------------------------------------ jobs
 
     def log_range(
         self,
-        arrived: ReceivedRange,
+        received: ReceivedRange,
         cursor: Mark,
         settled: Callable[[BrokerError | None], None],
     ) -> None:
         """Log the events after `cursor`. `settled` is called when they are durable, or with an
         error."""
         try:
-            chosen = [
+            events = [
                 each
-                for each in arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index))
+                for each in received.frame.events_at(
+                    received.frame.event_indices_for(received.index)
+                )
                 if each.mark > cursor
             ]
         except ProtocolError as error:
             settled(error)
             return
-        self.outcomes.received += len(chosen)
-        origin = arrived.frame.origin
+        self.outcomes.received += len(events)
+        origin = received.frame.origin
         failures = self._failures[origin]
 
-        def failed(error: BrokerError, events: int) -> None:
+        def failed(error: BrokerError, count: int) -> None:
             self._failures[origin] += 1
-            self.outcomes.not_taken += events
+            self.outcomes.not_taken += count
             settled(error)
 
         def matched(job: IngestJob) -> None:
             if self._failures[origin] != failures:
                 # An earlier range failed: logging this one would hide the missing range.
-                failed(
-                    LogUnavailable("an earlier range of the origin was not logged"),
-                    len(job.carried),
-                )
-            elif error := job.retry_error:
-                failed(error, len(job.carried))
+                error = LogUnavailable("an earlier range of the origin was not logged")
+                failed(error, len(job.events))
+            elif retry_error := job.retry_error:
+                failed(retry_error, len(job.events))
             else:
                 self._append(job, cursor, settled, failed)
 
-        def broken(job: IngestJob) -> None:
+        def matching_failed(job: IngestJob) -> None:
             error = LogUnavailable("events of another node could not be matched")
-            failed(error, len(job.carried))
+            failed(error, len(job.events))
 
-        if not self._add_job(IngestJob(arrived, chosen, matched, broken, can_split=True)):
-            failed(LogUnavailable("the queue for events of other nodes is full"), len(chosen))
+        if not self._add_job(IngestJob(received, events, matched, matching_failed, can_split=True)):
+            failed(LogUnavailable("the queue for events of other nodes is full"), len(events))
 
     def report_start(self, origin: str, mark: Mark) -> None:
         """Report the start with an origin as a gap: clients may come from nodes with earlier
@@ -171,15 +153,15 @@ class RelayIngest:
             checked(frame.replace_documents(self._replace_invalid(job)))
 
         try:
-            carried = frame.events_at(range(frame.event_count))
+            events = frame.events_at(range(frame.event_count))
         except ProtocolError as error:
             self.log.warn("malformed frame of {origin}: {e}", origin=frame.origin, e=error)
             return
-        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), carried, judged))
+        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, judged))
 
     def match_range(
         self,
-        arrived: ReceivedRange,
+        received: ReceivedRange,
         matched: Callable[[IngestJob], None],
         on_late: Callable[[], None],
     ) -> None:
@@ -189,9 +171,9 @@ class RelayIngest:
         inside.
         """
         try:
-            carried = arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index))
+            events = received.frame.events_at(received.frame.event_indices_for(received.index))
         except ProtocolError as error:
-            self.log.warn("malformed frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
+            self.log.warn("malformed frame of {origin}: {e}", origin=received.frame.origin, e=error)
             on_late()
             return
 
@@ -204,7 +186,7 @@ class RelayIngest:
             matched(job)
 
         if not self._add_job(
-            IngestJob(arrived, carried, done, lambda _: on_late(), on_late=on_late)
+            IngestJob(received, events, done, lambda _: on_late(), on_late=on_late)
         ):
             on_late()
 
@@ -222,7 +204,7 @@ class RelayIngest:
         if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
             return False
         self.waiting_bytes += size
-        origin = job.arrived.frame.origin
+        origin = job.received_range.frame.origin
         queue = self._queues.setdefault(origin, OriginQueue())
         queue.jobs.append(job)
         job.missing_types = queue.missing_types
@@ -237,7 +219,7 @@ class RelayIngest:
             queue.is_queued = True
             self._ready.append(origin)
 
-    # ------------------------------------------------------------------ turns
+    # ------------------------------------------------------------------ time slices
 
     def _step(self) -> bool:
         """Match a slice of the next origin; return whether there is more work."""
@@ -271,7 +253,8 @@ class RelayIngest:
             job.on_matched(job)
         except Exception:
             self.log.failure(
-                "ingest of matched events of {origin} failed", origin=job.arrived.frame.origin
+                "ingest of matched events of {origin} failed",
+                origin=job.received_range.frame.origin,
             )
             job.on_failed(job)
 
@@ -283,9 +266,9 @@ class RelayIngest:
     def _match_slice(self, queue: OriginQueue) -> bool:
         """Continue the first job of a queue; return whether it is complete."""
         job = queue.jobs[0]
-        rest = job.carried[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
+        rest = job.events[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
         if rest:
-            frame = job.arrived.frame
+            frame = job.received_range.frame
             variants = self._variants(frame.origin, frame.origin_node)
             undescribed = queue.skippable_types
             seconds = min(self._slices.left, SECONDS_A_TURN)
@@ -309,7 +292,7 @@ class RelayIngest:
             for index in self._missing_types.find_undecided(verdicts, undescribed, variants):
                 job.undecided.add(len(job.verdicts) + index)
             job.verdicts += verdicts
-        return len(job.verdicts) == len(job.carried)
+        return len(job.verdicts) == len(job.events)
 
     def _pause_queue(self, queue: OriginQueue) -> None:
         queue.is_paused = True
@@ -327,7 +310,7 @@ class RelayIngest:
     def _slice_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))
 
-    # ------------------------------------------------------------------ into the log
+    # ------------------------------------------------------------------ log
 
     def _append(
         self,
@@ -336,17 +319,15 @@ class RelayIngest:
         settled: Callable[[BrokerError | None], None],
         failed: Callable[[BrokerError, int], None],
     ) -> None:
-        range_, frame = job.arrived.range, job.arrived.frame
-        unavailable_upto = (
-            range_.unavailable_upto
-            if range_.unavailable_upto is not None and range_.unavailable_upto > cursor
-            else None
-        )
+        range_, frame = job.received_range.range, job.received_range.frame
+        unavailable_upto = range_.unavailable_upto
+        if unavailable_upto is not None and unavailable_upto <= cursor:
+            unavailable_upto = None
         begins = not self._event_log.covers(frame.origin)
         try:
             self._event_log.check_available()
         except LogUnavailable as error:
-            failed(error, len(job.carried))
+            failed(error, len(job.events))
             return
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
@@ -371,7 +352,7 @@ class RelayIngest:
                 return
             self.outcomes.logged += len(events) - refused
             if unavailable_upto is not None:
-                reason = "lost" if job.arrived.is_lost else "retention"
+                reason = "lost" if job.received_range.is_lost else "retention"
                 self._report_gap(frame.origin, cursor, unavailable_upto, reason)
             elif begins:
                 self.report_start(frame.origin, range_.after)
@@ -397,7 +378,7 @@ class RelayIngest:
     def _replace_invalid(self, job: IngestJob) -> dict[int, bytes]:
         """Return placeholders for invalid events, by index."""
         found: dict[int, bytes] = {}
-        for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
+        for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
             if not isinstance(verdict, Accepted):
                 code = self._refusal_code(each, verdict, job)
                 self.outcomes.turned_away[code] += 1
@@ -414,5 +395,5 @@ class RelayIngest:
         else:
             assert isinstance(verdict, TypeMissing)
             error = job.missing_types[verdict.reference]
-        self._quarantine.keep(each.document, error, job.arrived.frame.origin_node.node)
+        self._quarantine.keep(each.document, error, job.received_range.frame.origin_node.node)
         return error.code

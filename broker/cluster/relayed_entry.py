@@ -54,7 +54,7 @@ def build_entries(
     """Build the entries of a matched job. `refusal_code` returns the code of a refused event."""
     result = RelayedEntries()
     entries, matches = result.entries, result.matches
-    for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
+    for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
         if not isinstance(verdict, Accepted):
             code = refusal_code(each, verdict)
             result.refused[code] += 1
@@ -83,11 +83,11 @@ def build_entries(
     return result
 
 
-def claimed_header(carried: FrameEvent) -> Header:
+def claimed_header(event: FrameEvent) -> Header:
     """Return the header that the sender claims; a header without a stream if it is malformed."""
-    level = _LEVELS.get(carried.level, SecurityLevel.HIGH)
+    level = _LEVELS.get(event.level, SecurityLevel.HIGH)
     try:
-        claimed = header_from_fields(msgpack.unpackb(carried.record, use_list=False))
+        claimed = header_from_fields(msgpack.unpackb(event.record, use_list=False))
         check_client_id(claimed.event_id.client_id)
         stream = check_stream_name(claimed.stream)
         names = (claimed.type_name, claimed.version)

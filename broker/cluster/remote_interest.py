@@ -1,4 +1,4 @@
-"""What other nodes want, among the queries that this node matches events against."""
+"""Interest of other nodes, as queries of this node's matcher."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 
-#: Sets of matches whose destinations are remembered; then they are worked out anew.
+#: Cached sets of matches; a full cache is cleared.
 _MOST_CACHED = 10_000
-#: Seconds that what is not wanted any more counts for events that have matched it: longer than one
-#: waits for its DTD or for the disk.
+#: Seconds that removed interest counts for events that matched it: longer than an event waits for
+#: its DTD or for the disk.
 REMOVED_KEPT = 60
 _NOBODY: frozenset[Address] = frozenset()
 
@@ -32,7 +32,7 @@ class _Installed:
 
 
 class RemoteInterest:
-    """The numbers in the matcher that stand for destinations, and back."""
+    """Maps matcher numbers to destinations, and back."""
 
     def __init__(self, matcher: IMatcher) -> None:
         self._matcher = matcher
@@ -41,33 +41,31 @@ class RemoteInterest:
         self._counts: Counter[Address] = Counter()
         self._destination_cache: dict[tuple[int, ...], frozenset[Address]] = {}
         self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
-        """Numbers whose wants are gone, by when that was: events on their way have matched them."""
+        """Numbers of removed interest, by second: events in process may have matched them."""
         self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
         self.widened = 0
-        """Queries that took too long and were replaced by all events of their streams."""
+        """Slow queries, replaced by all events of their streams."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def count_by_destination(self) -> Mapping[Address, int]:
-        """How many there are of each destination that wants something."""
         return {each: count for each, count in self._counts.items() if count}
 
     def queries(self) -> Iterator[tuple[str, Query]]:
-        """What each destination wants, by its address."""
+        """Yield each query with the address of its destination."""
         for (destination, _), number in list(self._numbers.items()):
             address = str(destination) if destination.node else unit_text(destination.unit)
             yield address, self._installed[number].interest.query
 
     def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
-        """From the next match on a destination wants this. Whether it wanted nothing before."""
+        """Match for a destination from now on. Returns whether it had no interest before."""
         first = not self._counts[destination]
         self.remove(destination, id)
         self._subscribe(_Installed(destination, id, interest))
         return first
 
     def remove(self, destination: Address, id: str) -> None:
-        """It does not want it any more, if it did."""
         number = self._numbers.pop((destination, id), None)
         if number is not None:
             self._removed[-1].append(number)
@@ -75,10 +73,10 @@ class RemoteInterest:
             self._matcher.unsubscribe(number)
 
     def expire_removed(self) -> None:
-        """Forget those that are gone for long: to be called each second.
+        """Drop interest that was removed long ago: to be called each second.
 
-        An event is matched before it is committed. If what it matched is replaced by something
-        narrower in between, it is for that destination still.
+        Events are matched before they are committed. An event that matched a removed query still
+        goes to its destination, even if a narrower query has replaced it.
         """
         if self._removed[0]:
             for number in self._removed[0]:
@@ -87,25 +85,28 @@ class RemoteInterest:
         self._removed.append([])
 
     def clear(self) -> None:
-        """Nobody wants anything any more."""
         for destination, id in list(self._numbers):
             self.remove(destination, id)
 
     def install_for_absent(self, key: Hashable, interest: StreamInterest) -> None:
-        """Somebody wants this here and is away: what enters the unit may be for him alone."""
+        """Match for a local client that is absent: an event that enters the unit may be for it
+        alone."""
         self.remove_for_absent(key)
         number = self._matcher.subscribe(interest.pattern, interest.query, f"absent {key}")
         self._absent[key] = number, interest
 
     def remove_for_absent(self, key: Hashable) -> None:
-        """He has a subscription again, or wants nothing any more."""
+        """End `install_for_absent`: the client is back, or its interest is withdrawn."""
         known = self._absent.pop(key, None)
         if known is not None:
             self._matcher.unsubscribe(known[0])
 
     def widen_suspended(self, number: int) -> bool:
-        """The matcher gave a query up. If it was one of these, all events of its streams match
-        from now on, for a destination must never get less than it wants."""
+        """Replace a query that the matcher has suspended by all events of its streams.
+
+        A destination must never get less than its interest. Returns False if the number is not one
+        of these.
+        """
         installed = self._installed.get(number)
         if installed is None:
             return self._widen_absent(number)
@@ -129,7 +130,7 @@ class RemoteInterest:
         return False
 
     def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
-        """Who wants an event with these matches."""
+        """Return the destinations of an event with these matches."""
         found = self._destination_cache.get(matches)
         if found is None:
             if len(self._destination_cache) >= _MOST_CACHED:
@@ -138,15 +139,17 @@ class RemoteInterest:
         return found
 
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
-        """Whether one of the matches is no destination's: a subscription's of this node."""
+        """Return whether a match belongs to this node: a subscription, or an absent client."""
         return any(number not in self._installed for number in matches)
 
     def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
-        """What enters a unit, with who wants it there: this node, too, where it has a
-        subscription for it. An event that is refused, or not judged yet, goes to all who may want
-        it by its stream: a refused one as its placeholder."""
+        """Return the events of a range that enters a unit, with their destinations inside.
+
+        This node is one of them if it has a match. An undecided or refused event goes to every
+        destination with interest in its stream; a refused one as its placeholder.
+        """
         departing = []
-        for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
+        for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
             if isinstance(verdict, Accepted) and index not in job.undecided:
                 targets = self.destinations(verdict.subscriptions)
                 if self.has_local_match(verdict.subscriptions):
@@ -160,7 +163,7 @@ class RemoteInterest:
         return departing
 
     def possible_destinations(self, stream: str) -> frozenset[Address]:
-        """Who wants something of a stream; without a name, of any."""
+        """Return the destinations with interest in a stream; without a name, in any stream."""
         return frozenset(
             installed.destination
             for number, installed in self._installed.items()
@@ -177,8 +180,8 @@ class RemoteInterest:
         return frozenset(targets) if targets else _NOBODY
 
     def _subscribe(self, installed: _Installed) -> None:
-        # Each has a share of the time of its own: the union of what many clients want is no
-        # client that asks for too much.
+        # A separate time budget for each: the union of many clients' interest is not one greedy
+        # client.
         account = f"{installed.destination} {installed.id}"
         interest = installed.interest
         number = self._matcher.subscribe(interest.pattern, interest.query, account)

@@ -1,11 +1,12 @@
-"""Stream times: the time up to which nothing more comes of an origin (X15).
+"""Stream times: the time up to which all events of an origin have arrived (X15).
 
 While a client of this node merges streams, the node asks each origin every second for its newest
-mark and its wall clock. Events behind that mark are committed later than that time. The time counts
-once this node has all that it wants up to the mark. So the ways of frames do not matter.
+mark and its wall clock. Events after that mark are committed later than that time. The time is
+valid once this node has all events of interest up to the mark. So the routes of frames do not
+matter.
 
-Both messages are of version 2 of the protocol: they do not pass neighbours of version 1. Where no
-answer comes, the stream time stays unknown, and a merge waits as long as its own limits say.
+Both messages need version 2 of the protocol; neighbours of version 1 do not forward them. Without
+an answer the stream time stays unknown, and a merge waits for its own limit.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from broker.transport.clock import IClock
 from broker.wire import fields
 from broker.wire.fields import WireTimes
 
-#: Origins that are asked, and whose times are sent to clients; those of more stay unknown.
+#: Origins that are asked; the times of further ones stay unknown.
 MOST_ORIGINS: Final = 1_024
-#: Answers of an origin that wait until the node has what lies before them.
+#: Answers of an origin that wait for earlier events.
 MOST_ANSWERS: Final = 4
-#: A log's id is not longer.
+#: Characters of an origin.
 MOST_CHARACTERS: Final = 64
-#: Seconds from the first answer until the times are sent to clients, with those of other origins.
+#: Seconds from the first answer until the times are sent to clients, to include other answers.
 GATHER_DELAY: Final = 0.1
 
 
@@ -47,7 +48,7 @@ def _origin(value: object) -> str:
 @register(0x92)
 @attrs.frozen
 class TimeRequest(RoutedMessage):
-    """To the home of an origin: tell its stream time."""
+    """To the origin node: request its stream time."""
 
     least_version: ClassVar[int] = 2
 
@@ -57,7 +58,7 @@ class TimeRequest(RoutedMessage):
 @register(0x93)
 @attrs.frozen
 class TimeReply(RoutedMessage):
-    """To the asker: events of the origin behind `upto` are committed after `time`."""
+    """To the requesting node: events of the origin after `upto` are committed after `time`."""
 
     least_version: ClassVar[int] = 2
 
@@ -69,12 +70,10 @@ class TimeReply(RoutedMessage):
 
 @attrs.define
 class _OriginTime:
-    """The stream times of one origin."""
-
     asked_node: Address | None = None
-    """The node that was asked last."""
+    """The node of the last request."""
     time: int = 0
-    """The newest that counts; 0: none."""
+    """The newest valid time; 0: none."""
     waiting: deque[tuple[Mark, int]] = attrs.field(factory=lambda: deque(maxlen=MOST_ANSWERS))
 
     def advance_to(self, covered: Mark) -> None:
@@ -83,7 +82,7 @@ class _OriginTime:
 
 
 class StreamTimes:
-    """Both sides, of one node."""
+    """Requests and answers stream times."""
 
     def __init__(
         self,
@@ -93,7 +92,8 @@ class StreamTimes:
         messenger: NodeMessenger | None,
         changed: Callable[[WireTimes], None],
     ) -> None:
-        """`post` is None for a node without a network; `changed` gets the times after answers."""
+        """`messenger` is None for a node without a network. `changed` gets the times after
+        answers."""
         self._log = log
         self._wall_clock = wall_clock
         self._messenger = messenger
@@ -105,7 +105,7 @@ class StreamTimes:
             messenger.add_listener(TimeReply, self._receive_reply)
 
     def request_times(self) -> None:
-        """Ask the homes of all origins: to be called each second while somebody merges."""
+        """Ask the nodes of all origins: to be called each second during a merge."""
         messenger = self._messenger
         own = None if messenger is None else messenger.own_address
         if messenger is None or own is None:
@@ -119,14 +119,13 @@ class StreamTimes:
                 messenger.send(TimeRequest(times.asked_node, own, MAX_HOPS, origin))
 
     def stop(self) -> None:
-        """Forget the times: nobody merges any more."""
         self._origins.clear()
         self._alarm.set(None)
 
     def times(self) -> WireTimes:
-        """Return the stream time of each origin whose events this node has, in ms; 0: unknown.
+        """Return the stream time in ms of each origin in the log; 0: unknown.
 
-        An origin without a name stands for all that are too many.
+        An origin with an empty name stands for all origins beyond `MOST_ORIGINS`.
         """
         coverage = self._log.coverage
         found = [(self._log.origin, self._wall_clock())]
@@ -156,6 +155,6 @@ class StreamTimes:
     def _receive_reply(self, message: TimeReply) -> None:
         times = self._origins.get(message.origin)
         if times is not None and message.source == times.asked_node:
-            # A clock that is ahead would make events of its origin late.
+            # A clock that is ahead would make its origin's events late.
             times.waiting.append((message.upto, min(message.time, self._wall_clock())))
             self._alarm.set(self._clock.seconds() + GATHER_DELAY)

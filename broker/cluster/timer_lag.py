@@ -1,4 +1,4 @@
-"""Lateness of timers: how far this machine is behind with what it has to do (M7)."""
+"""Timer lag: how late this machine fires its timers (M7)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Final
 
 from broker.transport.clock import IClock
 
-#: Seconds from a probe to the moment at which it is due.
+#: Seconds from a probe's start until it is due.
 PROBE_DELAY: Final = 0.1
-#: The part of the average that the newest of the probes makes up; one is sent each second.
+#: Weight of the newest probe in the moving average; there is one probe a second.
 _WEIGHT: Final = 0.2
-#: Seconds of average lateness from which on the machine is slow, and below which it no longer is.
+#: Seconds of average lag above which the machine becomes slow, and below which it recovers.
 SLOW_FROM: Final = 0.25
 SLOW_UNTIL: Final = 0.1
 
 
 class TimerLag:
-    """An average over the last seconds, and whether the machine is slow by it."""
+    """Average lag of the last seconds, with hysteresis for `is_slow`."""
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class TimerLag:
         self.is_slow = False
 
     def start_probe(self) -> None:
-        """Measure once more; to be called each second."""
+        """To be called each second."""
         if not self._is_probing:
             self._is_probing = True
             self._clock.callLater(

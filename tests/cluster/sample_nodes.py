@@ -1,4 +1,4 @@
-"""Descriptions of nodes for tests."""
+"""Node descriptors for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 
 
 def a_node(text: str, **fields: Any) -> NodeDescriptor:
-    """The node at the address `text`, listening at a host of its name."""
+    """Return a node at the address `text` that listens at a host of its name."""
     address = Address.parse(text)
     origin = hashlib.sha256(address.node.encode()).hexdigest()[:16]
     node = NodeDescriptor(address, origin, 1, (1,), tcp=Endpoint(address.node, 4000))

@@ -1,4 +1,4 @@
-"""Nodes wired from all cores of organisation, in virtual time: they join, link up, and map."""
+"""Nodes of all organisation cores in virtual time: joining, links and the map."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEY = b"the network's key"
 
 
 class World:
-    """Time, and connections that deliver in order after random delays."""
+    """Virtual time, and connections with ordered delivery after random delays."""
 
     def __init__(self, seed: int, most_nodes: int) -> None:
         self.rng = random.Random(seed)
@@ -61,7 +61,7 @@ class World:
         self.now = end
 
     def part(self, *names: str) -> None:
-        """Nothing goes between these nodes and all others, until other ones are named."""
+        """Partition these nodes from all others, until the next call."""
         self._apart = frozenset(names)
         for node in self.nodes.values():
             for name, end in list(node.links.items()):
@@ -81,8 +81,6 @@ class World:
 
 @attrs.define(eq=False)
 class End:
-    """One end of a connection."""
-
     node: OrganisedNode
     greeting: Initiator | Responder
     initiated: bool
@@ -111,7 +109,7 @@ class End:
 
 
 class OrganisedNode:
-    """One node. What it does with effects is what the wiring of a real node does."""
+    """One node. It applies effects as a real node does."""
 
     def __init__(self, world: World, name: str, seeds: list[Endpoint]) -> None:
         self.world = world
@@ -132,7 +130,7 @@ class OrganisedNode:
         self._joined_so_far(self.joining.start(self.world.now))
 
     def found(self, cluster: UnitPath) -> None:
-        """The first node of all: by configuration."""
+        """Found the first cluster by configuration."""
         self._settle(cluster, 0)
 
     def _joined_so_far(self, effects: Iterable[object]) -> None:
@@ -313,7 +311,7 @@ class OrganisedNode:
                     self.map.apply_change(key, scope, changes, gone)
 
     def _tick(self, life: NetworkMap) -> None:
-        """Timers of this membership, and what follows from the map; each 50 ms will do here."""
+        """Run the timers of this membership, each 50 ms."""
         if self.map is not life:
             return
         now = self.world.now

@@ -1,4 +1,4 @@
-"""Room is kept for those that were let in, and floods of greetings are turned away."""
+"""Leases for admitted nodes, and limits on handshakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RULES = AdmissionRules(most_nodes=2, most_links={"tcp": 9})
 
 
 class House:
-    """One member and what it knows."""
+    """One member with its acceptor."""
 
     def __init__(self) -> None:
         self.members: dict[str, NodeDescriptor] = {"n1": OWN}
@@ -37,7 +37,7 @@ class House:
         )
 
 
-def test_one_is_let_in_and_told_where_it_is_now() -> None:
+def test_an_admitted_node_gets_its_new_address() -> None:
     decision = House().asks(a_node("/n2"), 5.0)
     assert isinstance(decision, Admission)
     assert str(decision.peer.address) == "a.c1/n2"
@@ -45,7 +45,7 @@ def test_one_is_let_in_and_told_where_it_is_now() -> None:
     assert decision.members == (OWN,)
 
 
-def test_the_last_place_is_given_once() -> None:
+def test_the_last_place_is_leased_once() -> None:
     house = House()
     assert isinstance(house.asks(a_node("/n2"), 5.0), Admission)
     refusal = house.asks(a_node("/n3"), 5.1)
@@ -54,7 +54,7 @@ def test_the_last_place_is_given_once() -> None:
     assert isinstance(impostor, Refusal) and isinstance(impostor.error, NameTaken)
 
 
-def test_who_greets_again_gets_its_own_place_again() -> None:
+def test_a_reconnecting_node_keeps_its_place() -> None:
     house = House()
     first = house.asks(a_node("/n2"), 5.0)
     again = house.asks(a_node("/n2", incarnation=2), 6.0)
@@ -62,14 +62,14 @@ def test_who_greets_again_gets_its_own_place_again() -> None:
     assert again.peer.admitted == first.peer.admitted == 5000
 
 
-def test_a_place_that_nobody_takes_is_free_again() -> None:
+def test_an_expired_lease_frees_the_place() -> None:
     house = House()
     house.asks(a_node("/n2"), 5.0)
     assert isinstance(house.asks(a_node("/n3"), 5.0 + LEASE - 0.1), Refusal)
     assert isinstance(house.asks(a_node("/n3"), 5.0 + LEASE), Admission)
 
 
-def test_when_the_node_shows_on_the_map_its_lease_is_over() -> None:
+def test_a_lease_ends_when_the_node_is_on_the_map() -> None:
     house = House()
     house.asks(a_node("/n2"), 5.0)
     house.members["n2"] = a_node("a.c1/n2", admitted=5000)
@@ -78,7 +78,7 @@ def test_when_the_node_shows_on_the_map_its_lease_is_over() -> None:
     assert isinstance(house.asks(a_node("/n3"), 6.1), Admission)
 
 
-def test_a_member_by_configuration_has_no_time_of_admission() -> None:
+def test_a_configured_member_has_no_time_of_admission() -> None:
     decision = House().asks(a_node("a.c1/n2"), 5.0)
     assert isinstance(decision, Admission) and decision.peer.admitted == 0
 
@@ -91,7 +91,7 @@ def test_a_gateway_takes_no_place() -> None:
     assert isinstance(house.asks(a_node("/n2"), 5.0), Admission)
 
 
-def test_greetings_under_way_are_bounded() -> None:
+def test_concurrent_handshakes_are_bounded() -> None:
     reception = House().reception
     assert [reception.start_handshake(0.0) for _each in range(MOST_HANDSHAKES)] == [
         None
@@ -102,7 +102,7 @@ def test_greetings_under_way_are_bounded() -> None:
     assert isinstance(reception.start_handshake(0.0), Overloaded)
 
 
-def test_floods_are_slowed_down() -> None:
+def test_the_rate_of_handshakes_is_bounded() -> None:
     reception = House().reception
     let_in = 0
     for tick in range(10_000):

@@ -1,4 +1,4 @@
-"""Who is let in, who is not, and what the refused are told."""
+"""Admission rules, refusals and their alternatives."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def refused(refusal: Refusal | None) -> type[BrokerError]:
     return type(refusal.error)
 
 
-def test_there_is_room() -> None:
+def test_a_node_is_admitted_if_there_is_room() -> None:
     assert judged(hello(), situation(N2)) is None
     assert judged(hello(cluster=("a",)), situation(N2)) is None
 
@@ -98,19 +98,19 @@ def test_a_member_comes_back_into_a_full_cluster() -> None:
     assert judged(hello(N2._replace(incarnation=2)), situation(N2, N3)) is None
 
 
-def test_who_had_to_leave_does_not_come_back_by_another_door() -> None:
+def test_a_surplus_member_can_not_rejoin_through_another_member() -> None:
     n4 = a_node("a.c1/n4", admitted=9)
     assert refused(judged(hello(n4), situation(N2, N3, n4))) is ClusterFull
     assert judged(hello(N3), situation(N2, N3, n4)) is None
-    # The rank that the map shows counts, and not the one that it claims now.
+    # The time of admission on the map counts, not the claimed one.
     assert refused(judged(hello(n4._replace(admitted=0)), situation(N2, N3, n4))) is ClusterFull
 
 
-def test_a_member_that_asks_anew_from_outside_keeps_its_place_in_a_full_cluster() -> None:
+def test_a_member_that_joins_again_keeps_its_place_in_a_full_cluster() -> None:
     assert judged(hello(a_node("/n3")), situation(N2, N3)) is None
 
 
-def test_the_halves_of_a_cluster_meet_and_the_oldest_stay() -> None:
+def test_after_a_partition_the_oldest_members_stay() -> None:
     full = situation(N2._replace(admitted=5), N3._replace(admitted=7))
     assert judged(hello(a_node("a.c1/n4", admitted=6)), full) is None
     assert refused(judged(hello(a_node("a.c1/n4", admitted=8)), full)) is ClusterFull
@@ -121,12 +121,12 @@ def test_gateways_do_not_count_as_members() -> None:
 
 
 @pytest.mark.parametrize("far", ["a.c1/x", "a/x", "a.c1.d/x", "/x"])
-def test_a_gateway_is_of_another_cluster_beside_this_one(far: str) -> None:
+def test_a_gateway_must_be_in_another_cluster(far: str) -> None:
     assert refused(judged(hello(a_node(far), GATEWAY), situation())) is WrongNetwork
 
 
 @pytest.mark.parametrize("cluster", [("b",), ("a", "c2"), ("a", "c1", "d")])
-def test_who_wants_another_cluster_is_sent_there(cluster: tuple[str, ...]) -> None:
+def test_a_node_of_another_cluster_gets_alternatives_there(cluster: tuple[str, ...]) -> None:
     refusal = judged(hello(cluster=cluster), situation())
     assert refused(refusal) is WrongNetwork
     assert refusal is not None
@@ -142,12 +142,12 @@ def test_two_nodes_do_not_have_one_name() -> None:
     assert refused(judged(hello(OWN), situation())) is NameTaken
 
 
-def test_an_older_process_does_not_come_back() -> None:
+def test_an_older_process_is_refused() -> None:
     known = N2._replace(incarnation=5)
     assert refused(judged(hello(N2), situation(known))) is IncarnationRefused
 
 
-def test_who_is_about_to_leave_names_the_other_members() -> None:
+def test_a_draining_node_names_other_members() -> None:
     leaving = OWN._replace(draining=True)
     at = situation(N2, N3._replace(draining=True), own=leaving)
     refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
@@ -155,29 +155,29 @@ def test_who_is_about_to_leave_names_the_other_members() -> None:
     assert refusal and [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
 
 
-def test_who_is_behind_takes_nobody_new_and_names_the_other_members() -> None:
+def test_an_overloaded_node_refuses_new_members_and_names_others() -> None:
     refusal = judged(hello(), situation(N2, is_overloaded=True))
     assert refused(refusal) is Overloaded
     assert refusal is not None
     assert [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
-    # Its members and gateways are not to be cut off by that.
+    # Its members and gateways keep their links.
     assert judged(hello(N2), situation(N2, is_overloaded=True)) is None
     assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(is_overloaded=True)) is None
 
 
-def test_who_has_all_its_links_names_those_with_fewest() -> None:
+def test_a_node_without_free_links_names_the_members_with_fewest_links() -> None:
     at = situation(N2, N3, links={"tcp": 2}, degrees={"n2": 5, "n3": 1})
     refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
     assert refused(refusal) is TooManyLinks
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
-    # Of whom no link is known has none.
+    # A member without known links has none.
     refusal = judged(
         hello(), attrs.evolve(at, degrees={"n2": 1}), attrs.evolve(RULES, most_nodes=9)
     )
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
 
 
-def test_a_transport_that_is_not_named_takes_no_links() -> None:
+def test_an_unlisted_transport_allows_no_links() -> None:
     assert refused(judged(hello(), situation(), transport="udp")) is TooManyLinks
 
 
@@ -212,18 +212,18 @@ def test_alternatives_are_bounded() -> None:
         (IpRules(segments=tuple), "10.1.2.3", False),
     ],
 )
-def test_addresses_are_discriminated(rules: IpRules, host: str, admits: bool) -> None:
+def test_address_rules_restrict_members(rules: IpRules, host: str, admits: bool) -> None:
     assert rules.allows(host) is admits
     with_rules = attrs.evolve(RULES, is_address_allowed=rules.allows)
     refusal = judged(hello(), situation(), with_rules, host)
     assert (refusal is None) is admits
     assert admits or refused(refusal) is AddressNotAllowed
-    # A gateway's link goes to another segment by its nature.
+    # A gateway links to another segment by design.
     assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(), with_rules, host) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_members_agree_who_came_too_late(seed: int) -> None:
+def test_all_members_agree_on_the_surplus(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [a_node(f"c/n{number}", admitted=rng.randint(0, 4)) for number in range(8)]
     answers = set()
@@ -238,7 +238,7 @@ def test_all_members_agree_who_came_too_late(seed: int) -> None:
     assert surplus_members({node.name: node for node in nodes}, 8) == ()
 
 
-def test_a_refusal_says_what_to_change() -> None:
+def test_refusals_name_the_setting_to_change() -> None:
     def said(greeting: NodeHello) -> str:
         refusal = judged(greeting, situation(N2))
         assert refusal is not None
@@ -246,6 +246,6 @@ def test_a_refusal_says_what_to_change() -> None:
 
     assert "n1 has dialled itself" in said(hello(OWN))
     assert "another node has the node.name n1" in said(hello(OWN._replace(origin="f" * 16)))
-    assert "name the place in network.join" in said(hello(N3, GATEWAY))
+    assert "name the address in network.join" in said(hello(N3, GATEWAY))
     text = said(hello(a_node("b/m1"), cluster=("b",)))
-    assert text == "n1 is of the cluster a.c1, and m1 wants a link to b"
+    assert text == "n1 is of the cluster a.c1, and m1 asks for a link to b"

@@ -1,4 +1,4 @@
-"""Two processes on copies of one log: whom a node lets go, and when the earlier one stops."""
+"""Two processes on copies of one log: ended links, and the stop of the earlier process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def neighbour(node: NodeDescriptor) -> Neighbour:
     return Neighbour(node, True, True, "tcp", "member", True, "192.0.2.1:4000")
 
 
-def test_a_link_to_the_earlier_process_ends_and_both_places_are_named() -> None:
+def test_the_link_to_the_earlier_process_ends_with_both_addresses() -> None:
     ((name, error),) = find_earlier_clones([neighbour(B), neighbour(A)], {"a": TWIN, "b": B})
     assert name == "a"
     assert "at 192.0.2.1:4000 and at a:4000 run on copies of one log" in str(error)
@@ -33,19 +33,19 @@ def test_a_link_to_the_later_process_stays() -> None:
     assert list(find_earlier_clones([neighbour(A)], {"a": TWIN._replace(origin="f" * 16)})) == []
 
 
-def test_the_place_of_a_node_is_where_it_listens() -> None:
+def test_the_endpoint_text_is_the_listening_address() -> None:
     assert endpoint_text(A) == "a:4000"
     assert endpoint_text(A._replace(tcp=None, udp=A.tcp)) == "a:4000"
     assert endpoint_text(A._replace(tcp=None)) == "an unknown place"
 
 
-def test_a_second_refusal_is_certain_neither_at_once_nor_long_after_the_first() -> None:
+def test_a_second_sign_confirms_a_clone_only_within_a_time_window() -> None:
     refusals = CloneConfirmation()
     assert not refusals.record_sign(0.0)
     assert not refusals.record_sign(CONFIRMATION_TIME - 0.1)
     assert refusals.record_sign(CONFIRMATION_TIME)
     assert refusals.record_sign(6 * CONFIRMATION_TIME)
-    # The first one is forgotten by then: this is another first one.
+    # The first sign has expired: this is a new first sign.
     assert not refusals.record_sign(6 * CONFIRMATION_TIME + 0.1)
     assert not refusals.record_sign(7 * CONFIRMATION_TIME)
     assert refusals.record_sign(7 * CONFIRMATION_TIME + 0.2)

@@ -1,4 +1,4 @@
-"""What a node says of itself survives the wire, and nothing else is taken for it."""
+"""Node descriptors on the wire, with checks of every field."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ plain = st.recursive(
 
 
 @pytest.mark.parametrize("node", [N1, BARE, LARGEST])
-def test_a_description_survives_the_wire(node: NodeDescriptor) -> None:
+def test_a_descriptor_round_trips_on_the_wire(node: NodeDescriptor) -> None:
     read = msgpack.unpackb(msgpack.packb(node.to_plain()), use_list=False)
     assert NodeDescriptor.from_plain(read) == node
     assert msgpack.packb(node.to_plain()) == msgpack.packb(node)
@@ -73,13 +73,13 @@ def test_every_field_is_checked(field: int, value: Any) -> None:
 
 
 @given(plain)
-def test_anything_else_is_a_protocol_error(value: Any) -> None:
+def test_malformed_descriptors_raise_protocol_error(value: Any) -> None:
     with pytest.raises(ProtocolError):
         NodeDescriptor.from_plain(value)
 
 
 @given(st.integers(0, 10), plain)
-def test_any_field_may_be_anything(field: int, value: Any) -> None:
+def test_arbitrary_fields_raise_only_protocol_error(field: int, value: Any) -> None:
     fields = list(N1.to_plain())
     fields[field] = value
     try:

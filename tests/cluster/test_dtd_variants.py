@@ -1,4 +1,4 @@
-"""Which text each origin uses is known after a restart, too (T26)."""
+"""Stored DTD texts of origins, after a restart (T26)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flight(content_hash: str) -> DtdReference:
     return DtdReference("flight", "1.0", content_hash)
 
 
-def test_texts_are_there_again_with_what_counts(tmp_path: Path) -> None:
+def test_stored_texts_are_loaded_after_a_restart(tmp_path: Path) -> None:
     texts = texts_at(tmp_path / "origins.json")
     assert texts.record_text("a", flight(FIRST), counts=True)
     assert texts.record_text("b", flight(OTHER), counts=False)
@@ -47,7 +47,7 @@ def test_the_file_of_the_previous_version_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"b": 7}', b"no hash\n{}", b""])
-def test_a_damaged_file_is_reported_and_passed_over(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_logged_and_ignored(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "origins.json"
     path.write_bytes(content)
     with capturedLogs() as captured:

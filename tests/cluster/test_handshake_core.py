@@ -1,4 +1,4 @@
-"""Greetings: the bytes, both sides together, and everything that must not be said."""
+"""Handshakes: bytes, both sides together, and forbidden messages."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def answering(key: bytes | None = None, **fields: object) -> Responder:
 
 
 def converse(one: Initiator, other: Responder) -> tuple[list[Effect], list[Effect]]:
-    """How a greeting ends at each side, every message going over the wire."""
+    """Return the results of a handshake at both sides, with all messages on the wire."""
     ends: dict[object, list[Effect]] = {id(one): [], id(other): []}
     to_do = [(one, effect) for effect in one.start(0.0)]
     while to_do:
@@ -101,14 +101,12 @@ def converse(one: Initiator, other: Responder) -> tuple[list[Effect], list[Effec
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_the_wire(message: Message) -> None:
+def test_a_message_round_trips_on_the_wire(message: Message) -> None:
     assert decode(encode(message)) == message
 
 
 @given(st.sampled_from(MESSAGES), st.randoms(use_true_random=False))
-def test_damaged_bytes_are_another_message_or_a_protocol_error(
-    message: Message, rng: random.Random
-) -> None:
+def test_damaged_bytes_decode_or_raise_protocol_error(message: Message, rng: random.Random) -> None:
     data = bytearray(encode(message))
     for _damage in range(rng.randint(1, 3)):
         data[rng.randrange(1, len(data))] = rng.randrange(256)
@@ -147,7 +145,7 @@ def test_lists_are_bounded() -> None:
         NodeWelcome(1, N2, ("c",), 5, (N2,) * 1025)
 
 
-def test_a_proof_is_not_shown_in_logs() -> None:
+def test_repr_omits_the_proof() -> None:
     assert "00" not in repr(NodeProof(bytes(32)))
     assert KEY.decode() not in repr(dialling(KEY))
 
@@ -162,12 +160,12 @@ def test_without_a_key_the_link_is_not_trusted() -> None:
 
 
 def certified(side: _S, name: str) -> _S:
-    """The connection has shown a certificate with this name."""
+    """Give the connection a certificate with this name."""
     side.certified_name = lambda: name
     return side
 
 
-def test_a_certificate_alone_makes_it_trusted() -> None:
+def test_a_certificate_alone_makes_a_link_trusted() -> None:
     one, other = certified(dialling(), N2.name), certified(answering(), N1.name)
     (at_one,), (at_other,) = converse(one, other)
     assert isinstance(at_one, Accepted) and at_one.trusted
@@ -175,7 +173,7 @@ def test_a_certificate_alone_makes_it_trusted() -> None:
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-def test_who_has_the_certificate_of_another_node_is_refused(key: bytes | None) -> None:
+def test_a_certificate_of_another_node_is_refused(key: bytes | None) -> None:
     (_,), (refused,) = converse(dialling(key), certified(answering(key), "n9"))
     assert isinstance(refused, Refused)
     assert str(refused.error) == "n1 has the certificate of n9"
@@ -184,7 +182,7 @@ def test_who_has_the_certificate_of_another_node_is_refused(key: bytes | None) -
     assert str(refused.error) == "n2 has the certificate of n9"
 
 
-def test_with_the_same_key_both_prove_it_and_trust() -> None:
+def test_a_common_key_makes_both_sides_trusted() -> None:
     asked: list[bool] = []
 
     def decide(hello: NodeHello, trusted: bool) -> Admission:
@@ -197,7 +195,7 @@ def test_with_the_same_key_both_prove_it_and_trust() -> None:
     assert asked == [True]
 
 
-def test_the_highest_common_version_is_spoken() -> None:
+def test_the_highest_common_version_is_negotiated() -> None:
     one = dialling()
     one.node = N1._replace(versions=(1, 2, 3))
     other = answering(node=N2._replace(versions=(1, 2)))
@@ -205,7 +203,7 @@ def test_the_highest_common_version_is_spoken() -> None:
     assert isinstance(at_one, Accepted) and at_one.version == 2
 
 
-def test_a_refusal_comes_with_alternatives() -> None:
+def test_a_refusal_carries_alternatives() -> None:
     def decide(hello: NodeHello, trusted: bool) -> Refusal:
         return Refusal(ClusterFull("no room"), (ELSEWHERE,))
 
@@ -233,7 +231,7 @@ def test_a_refusal_comes_with_alternatives() -> None:
         (dialling(cluster=()), answering(node=a_node("d/n2")), None),
     ],
 )
-def test_both_sides_learn_what_is_wrong(
+def test_both_sides_get_the_error(
     one: Initiator, other: Responder, error: type[Exception] | None
 ) -> None:
     (at_one,), at_other = converse(one, other)
@@ -242,11 +240,11 @@ def test_both_sides_learn_what_is_wrong(
     else:
         assert isinstance(at_one, Refused)
         assert isinstance(at_one.error, error)
-        # An answering node may have said welcome already: then the dialling one closes.
+        # The responder may have sent its welcome already: then the initiator closes.
         assert isinstance(at_other[-1], Refused | Accepted)
 
 
-def test_a_proof_is_good_for_one_greeting() -> None:
+def test_a_proof_can_not_be_replayed() -> None:
     first, second = answering(KEY), answering(KEY)
     one = dialling(KEY)
     (hello,) = one.start(0.0)
@@ -260,7 +258,7 @@ def test_a_proof_is_good_for_one_greeting() -> None:
     assert isinstance(first.receive_message(proof.message, 0.0)[-1], Accepted)
 
 
-def test_what_was_not_asked_for_is_refused_in_every_state() -> None:
+def test_unexpected_messages_are_refused_in_every_state() -> None:
     for key, steps in ((None, 0), (KEY, 0), (KEY, 1)):
         for message in MESSAGES:
             side = answering(key)
@@ -275,7 +273,7 @@ def test_what_was_not_asked_for_is_refused_in_every_state() -> None:
             assert side.receive_message(message, 0.0) == [] or welcome and key
 
 
-def test_the_dialling_side_takes_no_second_challenge_and_no_hello() -> None:
+def test_the_initiator_refuses_a_second_challenge_and_a_hello() -> None:
     for message in (HELLO, NodeProof(bytes(32))):
         side = dialling(KEY)
         side.start(0.0)
@@ -287,7 +285,7 @@ def test_the_dialling_side_takes_no_second_challenge_and_no_hello() -> None:
     assert isinstance(refused, Refused) and isinstance(refused.error, ProtocolError)
 
 
-def test_a_welcome_that_was_changed_on_the_way_is_refused() -> None:
+def test_a_modified_welcome_is_refused() -> None:
     one, other = dialling(KEY), answering(KEY)
     (hello,) = one.start(0.0)
     (challenge,) = other.receive_message(hello.message, 0.0)  # type: ignore[union-attr]
@@ -300,7 +298,7 @@ def test_a_welcome_that_was_changed_on_the_way_is_refused() -> None:
 
 
 @pytest.mark.parametrize("side", [dialling(), answering()], ids=["dialling", "answering"])
-def test_silence_ends_a_greeting(side: Initiator | Responder) -> None:
+def test_a_silent_peer_ends_the_handshake(side: Initiator | Responder) -> None:
     side.start(5.0)
     assert side.next_timeout() == 5.0 + HANDSHAKE_TIMEOUT
     assert side.handle_timeout(5.1) == []
@@ -316,7 +314,7 @@ def test_silence_ends_a_greeting(side: Initiator | Responder) -> None:
     )
 
 
-def test_garbage_and_a_lost_connection_end_a_greeting() -> None:
+def test_garbage_or_a_lost_connection_ends_the_handshake() -> None:
     side = answering()
     assert isinstance(side.reject_malformed(ProtocolError("garbage"))[-1], Refused)
     (refused,) = answering().connection_lost()
@@ -324,7 +322,7 @@ def test_garbage_and_a_lost_connection_end_a_greeting() -> None:
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 3, 4, -1]), max_size=8), st.booleans(), st.booleans())
-def test_whatever_comes_a_greeting_ends_once(steps: list[int], keyed: bool, dials: bool) -> None:
+def test_a_handshake_ends_once_for_any_messages(steps: list[int], keyed: bool, dials: bool) -> None:
     side = dialling(KEY if keyed else None) if dials else answering(KEY if keyed else None)
     effects = side.start(0.0)
     for step in steps:

@@ -1,4 +1,4 @@
-"""What a unit wants stays for a while when its leader is gone, each time anew."""
+"""Interest of a unit stays in force after its leader disappears, each time anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def update(number: int, incarnation: int, *tables: Any) -> Update:
     return Update("far", ("b",), (), incarnation, 0, number, 0, tables, False)
 
 
-def test_what_a_unit_wants_lingers_from_its_last_going_on() -> None:
+def test_interest_expires_from_the_last_disappearance_of_its_author() -> None:
     node = NodeDescriptor(Address(("a",), "n"), "0" * 16, 1, (1,))
     knowledge = NetworkState(node, lambda: ("0" * 16, 1, 0))
     knowledge.publish_descriptor(node, 0.0)
@@ -23,9 +23,9 @@ def test_what_a_unit_wants_lingers_from_its_last_going_on() -> None:
     knowledge.link_up(far, "tcp", 1, 2, 0.0)
     said = ("summary", "b", REPLACED, (("w", (">", "true()", ())),))
     knowledge.receive_message("far", update(1, 1, said), 0.0)
-    knowledge.receive_message("far", update(2, 1), 0.0)  # gone
-    knowledge.receive_message("far", update(1, 2, said), 5.0)  # said again by a later process
-    knowledge.receive_message("far", update(2, 2), INTEREST_EXPIRY - 1.0)  # gone again
+    knowledge.receive_message("far", update(2, 1), 0.0)  # disappeared
+    knowledge.receive_message("far", update(1, 2, said), 5.0)  # announced again by a later process
+    knowledge.receive_message("far", update(2, 2), INTEREST_EXPIRY - 1.0)  # disappeared again
     effects: list[InterestRemoved] = []
     now = INTEREST_EXPIRY - 1.0
     while now < 2 * INTEREST_EXPIRY - 2.0:

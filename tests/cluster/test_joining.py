@@ -1,4 +1,4 @@
-"""Nodes come into clusters: by the seeds, by alternatives, beside full ones, and again."""
+"""Joining by seeds and alternatives, beside full clusters, and again after a loss."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def accepted(text: str) -> Accepted:
     return Accepted(a_node(text), True, 1, MEMBER, (a_node("c/m2"),), admitted=9)
 
 
-def test_the_first_who_says_yes() -> None:
+def test_the_first_acceptance_ends_joining() -> None:
     one = joining(A, B)
     assert one.start(0.0) == [AskNode(A)]
     assert one.dial_failed(NotConnected("down"), 0.1) == [AskNode(B)]
@@ -64,7 +64,7 @@ def test_the_first_who_says_yes() -> None:
     assert one.next_timeout() is None
 
 
-def test_alternatives_are_followed_and_nobody_is_asked_twice_in_a_round() -> None:
+def test_alternatives_are_asked_once_a_round() -> None:
     one = joining(A)
     one.start(0.0)
     assert one.join_refused(refused(B, A), 0.1) == [AskNode(B)]
@@ -73,7 +73,7 @@ def test_alternatives_are_followed_and_nobody_is_asked_twice_in_a_round() -> Non
     assert isinstance(rest, RoundFailed)
 
 
-def test_a_maze_of_alternatives_comes_to_an_end() -> None:
+def test_chains_of_alternatives_are_bounded() -> None:
     one = joining(A)
     effects = one.start(0.0)
     asked = 0
@@ -84,7 +84,7 @@ def test_a_maze_of_alternatives_comes_to_an_end() -> None:
 
 
 @pytest.mark.parametrize("error", [FULL, AddressNotAllowed("not here")], ids=["full", "address"])
-def test_without_a_place_in_two_rounds_a_cluster_is_founded_beside_the_first(
+def test_after_two_rounds_without_room_a_cluster_is_founded(
     error: BrokerError,
 ) -> None:
     def refused(cluster: UnitPath) -> Refused:
@@ -106,7 +106,7 @@ def test_without_a_place_in_two_rounds_a_cluster_is_founded_beside_the_first(
     assert one.next_timeout() is None
 
 
-def test_a_cluster_that_is_the_whole_network_has_nothing_beside_it() -> None:
+def test_no_cluster_is_founded_beside_the_whole_network() -> None:
     one = joining(A)
     effects = one.start(0.0)
     for _round in range(5):
@@ -115,7 +115,7 @@ def test_a_cluster_that_is_the_whole_network_has_nothing_beside_it() -> None:
         effects = one.handle_timeout(1e9)
 
 
-def test_other_refusals_found_nothing() -> None:
+def test_other_refusals_do_not_found_a_cluster() -> None:
     one = joining(A)
     effects = one.start(0.0)
     for _round in range(5):
@@ -125,7 +125,7 @@ def test_other_refusals_found_nothing() -> None:
         effects = one.handle_timeout(1e9)
 
 
-def test_rounds_rest_longer_each_time() -> None:
+def test_rounds_back_off() -> None:
     one = joining(A)
     now, rests = 0.0, []
     one.start(now)
@@ -139,7 +139,7 @@ def test_rounds_rest_longer_each_time() -> None:
     assert rests[0] < 1 < 10 < rests[-1] <= LONGEST_BACKOFF
 
 
-def test_without_a_seed_it_waits_for_discovery() -> None:
+def test_without_seeds_joining_waits_for_discovery() -> None:
     one = joining()
     (rest,) = one.start(0.0)
     assert isinstance(rest, RoundFailed) and isinstance(rest.error, NotConnected)
@@ -147,7 +147,7 @@ def test_without_a_seed_it_waits_for_discovery() -> None:
     assert one.set_seeds([B], 0.2) == []
 
 
-def test_who_was_let_in_and_gets_no_link_asks_again() -> None:
+def test_an_admitted_node_without_a_link_asks_again() -> None:
     one = joining(A)
     one.start(0.0)
     one.join_accepted(accepted("c/m1"), 0.1)
@@ -155,7 +155,7 @@ def test_who_was_let_in_and_gets_no_link_asks_again() -> None:
     assert one.handle_timeout(0.1 + CUT_OFF_TIMEOUT) == [AskNode(Endpoint("m1", 4000))]
 
 
-def test_a_link_that_comes_back_soon_is_no_reason_to_ask() -> None:
+def test_a_quick_reconnection_does_not_restart_joining() -> None:
     one = joining(A)
     one.start(0.0)
     one.join_accepted(accepted("c/m1"), 0.1)
@@ -166,7 +166,7 @@ def test_a_link_that_comes_back_soon_is_no_reason_to_ask() -> None:
     assert one.next_timeout() is None
 
 
-def test_after_a_loss_former_members_are_asked_first() -> None:
+def test_after_a_loss_known_members_are_asked_first() -> None:
     one = joining(A)
     one.start(0.0)
     one.join_accepted(accepted("c/m1"), 0.1)
@@ -175,7 +175,7 @@ def test_after_a_loss_former_members_are_asked_first() -> None:
     assert one.dial_failed(NotConnected("down"), 5.2) == [AskNode(A)]
 
 
-def test_a_link_to_a_member_makes_none_of_who_was_never_taken_or_has_left() -> None:
+def test_a_link_alone_makes_no_member() -> None:
     one = joining(A)
     one.start(0.0)
     one.set_member_links(1, 0.1)
@@ -186,7 +186,7 @@ def test_a_link_to_a_member_makes_none_of_who_was_never_taken_or_has_left() -> N
     assert one.state is JoiningState.ASKING
 
 
-def test_who_has_to_leave_counts_rounds_anew() -> None:
+def test_rejoining_counts_rounds_from_zero() -> None:
     one = joining(A)
     one.start(0.0)
     for now in (1.0, 100.0):
@@ -199,18 +199,18 @@ def test_who_has_to_leave_counts_rounds_anew() -> None:
             one.dial_failed(NotConnected("down"), now + 53.0)
 
 
-def test_the_error_of_a_round_is_of_that_round() -> None:
+def test_a_round_reports_only_its_own_error() -> None:
     one = joining(A)
     one.start(0.0)
     (rest,) = one.dial_failed(NotConnected("down"), 0.1)
     assert isinstance(rest, RoundFailed) and str(rest.error) == "down" and len(rest.asked) == 1
     one.set_seeds([], 0.2)
     (rest,) = one.handle_timeout(100.0)
-    assert isinstance(rest, RoundFailed) and "nor network.discover has named" in str(rest.error)
+    assert isinstance(rest, RoundFailed) and "name no node to ask" in str(rest.error)
     assert rest.asked == ()
 
 
-def test_answers_that_come_late_change_nothing() -> None:
+def test_late_answers_are_ignored() -> None:
     one = joining(A)
     assert one.join_accepted(accepted("c/m1"), 0.0) == []
     assert one.join_refused(refused(), 0.0) == one.dial_failed(FULL, 0.0) == []
@@ -221,7 +221,7 @@ def test_answers_that_come_late_change_nothing() -> None:
     assert one.handle_timeout(1e9) == []
 
 
-def test_names_of_clusters_follow_from_their_founders() -> None:
+def test_cluster_names_derive_from_their_founders() -> None:
     assert cluster_name("n7") == "c-n7"
     long = [cluster_name("x" * 63 + end) for end in "ab"]
     assert len({check_name(name) for name in long}) == 2
@@ -232,7 +232,7 @@ def test_names_of_clusters_follow_from_their_founders() -> None:
 
 @attrs.define
 class Town:
-    """Clusters of at most `most` nodes; who is in which is known to all at once."""
+    """Clusters of at most `most` nodes, with membership known to all at once."""
 
     most: int
     at: dict[Endpoint, NodeDescriptor] = attrs.field(factory=dict)
@@ -265,7 +265,7 @@ class Town:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_forty_nodes_settle_in_clusters_that_are_not_too_large(seed: int) -> None:
+def test_forty_nodes_settle_in_clusters_within_the_limit(seed: int) -> None:
     rng = random.Random(seed)
     town = Town(most=8)
     town.settle(a_node("x.c1/n00"))
@@ -304,7 +304,7 @@ def test_forty_nodes_settle_in_clusters_that_are_not_too_large(seed: int) -> Non
     units = {node.address.unit for node in town.at.values()}
     sizes = [len(town.in_cluster(unit)) for unit in units]
     assert max(sizes) <= 8
-    # 41 nodes need 6 clusters of 8; some are founded at the same time as others.
+    # 41 nodes need 6 clusters of 8; some are founded concurrently.
     assert 6 <= len(units) <= 12
     assert all(unit[0] == "x" for unit in units)
     assert town.clock < 60

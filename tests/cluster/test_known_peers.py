@@ -1,4 +1,4 @@
-"""Former members are remembered, for some time and not too many."""
+"""Known peers: expiry and bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cluster.sample_nodes import a_node
 MEMBERS = {name: a_node(f"c/{name}") for name in ("n1", "n2", "n3")}
 
 
-def test_who_is_not_on_the_map_any_more_is_remembered_for_some_time() -> None:
+def test_absent_members_are_known_until_they_expire() -> None:
     known = KnownPeers("n1")
     known.update(MEMBERS, 0.0)
     left = {"n1": MEMBERS["n1"], "n2": MEMBERS["n2"]}
@@ -20,7 +20,7 @@ def test_who_is_not_on_the_map_any_more_is_remembered_for_some_time() -> None:
     assert known.list_absent(left) == {}
 
 
-def test_who_is_of_another_cluster_now_is_forgotten() -> None:
+def test_peers_in_another_cluster_are_forgotten() -> None:
     known = KnownPeers("n1")
     known.update(MEMBERS, 0.0)
     known.record_refusal("n2", ClusterFull("full"))
@@ -29,7 +29,7 @@ def test_who_is_of_another_cluster_now_is_forgotten() -> None:
     assert set(known.list_absent({})) == {"n2"}
 
 
-def test_they_are_bounded() -> None:
+def test_known_peers_are_bounded() -> None:
     known = KnownPeers("n1")
     for number in range(MOST_PEERS + 9):
         known.update({f"x{number}": a_node(f"c/x{number}")}, float(number))

@@ -1,4 +1,4 @@
-"""Pages of the own log: what retention takes while they are read is told as gone."""
+"""Pages of the own log for other nodes, with retention, losses and clearances."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT = Retention(max_bytes=1 << 20)
 
 
 def short_log(folder: Path) -> tuple[EventLog, Thread, Thread]:
-    """A log that keeps little, with the threads that write and read it."""
+    """Return a log that retains little, with its threads."""
     writer, reader = Thread(), Thread()
     log = EventLog(
         LogFile(folder, SHORT, sync=False),
@@ -40,7 +40,7 @@ def short_log(folder: Path) -> tuple[EventLog, Thread, Thread]:
     return log, writer, reader
 
 
-def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
+def test_events_removed_while_a_page_is_read_are_reported_as_unavailable(tmp_path: Path) -> None:
     log, writer, reader = short_log(tmp_path)
 
     def append(count: int) -> None:
@@ -74,12 +74,12 @@ def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
 
 
 def ask_all(name: str, log: EventLog, after: Mark) -> PageRequest:
-    """A reader wants all own events behind a place."""
+    """Request all own events after a place."""
     return PageRequest(node("home"), node(name), MAX_HOPS, log.origin, after, True)
 
 
 def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageServer:
-    """Pages for readers that may have all; what each holds is noted."""
+    """Return a server for readers of all events, and a list of its pages."""
     return LogPageServer(
         event_log=log,
         matcher=cast(Any, None),
@@ -91,7 +91,7 @@ def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageSer
     )
 
 
-def test_a_page_without_events_tells_that_nothing_is_missing(tmp_path: Path) -> None:
+def test_an_empty_page_covers_its_range(tmp_path: Path) -> None:
     log, writer, reader = short_log(tmp_path)
     log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
     writer.step()
@@ -103,7 +103,7 @@ def test_a_page_without_events_tells_that_nothing_is_missing(tmp_path: Path) -> 
     assert (page.after, page.upto, page.unavailable_upto, places) == (log.cut, log.cut, None, [])
 
 
-def test_the_last_page_reaches_into_an_epoch_in_which_there_is_nothing_yet(
+def test_the_last_page_extends_into_an_empty_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.cluster.log_page_server.PAGE_EVENTS", 3)
@@ -127,7 +127,7 @@ def test_the_last_page_reaches_into_an_epoch_in_which_there_is_nothing_yet(
     assert [page.upto for page, _ in served] == [(before[0], 3), log.cut]
 
 
-def test_readers_have_their_turns_in_the_order_in_which_they_asked(tmp_path: Path) -> None:
+def test_readers_are_served_in_the_order_of_their_requests(tmp_path: Path) -> None:
     log, writer, reader = short_log(tmp_path)
     log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
     writer.step()
@@ -138,7 +138,7 @@ def test_readers_have_their_turns_in_the_order_in_which_they_asked(tmp_path: Pat
         pages.serve_page(ask_all(name, log, (epoch, offset)))
     while reader.calls:
         reader.step()
-    # Of one that has asked twice the last question counts.
+    # The last request of a reader replaces its earlier one.
     assert [(page.destination.node, places) for page, places in served] == [
         ("r1", [1, 2, 3]),
         ("r2", [3]),
@@ -148,7 +148,7 @@ def test_readers_have_their_turns_in_the_order_in_which_they_asked(tmp_path: Pat
 
 
 class Matcher:
-    """Matches two documents in one turn: `<w/>` is wanted, `<u/>` can not be judged."""
+    """Matches two documents per slice: `<w/>` is of interest, `<u/>` can not be matched."""
 
     def match(self, documents: list[bytes], seconds: float) -> list[object]:
         verdicts = {
@@ -159,14 +159,14 @@ class Matcher:
 
 
 class FakeRemoteInterest:
-    """The reader wants what matches a query."""
+    """The reader has interest in matching events."""
 
     def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
         return [node("reader")] * len(subscriptions)
 
 
 @pytest.mark.parametrize("all_of_it", [False, True])
-def test_a_page_holds_what_is_wanted_and_cleared(tmp_path: Path, all_of_it: bool) -> None:
+def test_a_page_holds_events_of_interest_that_are_cleared(tmp_path: Path, all_of_it: bool) -> None:
     log, writer, reader = short_log(tmp_path)
     documents = [b"<w/>", b"<n/>", b"<u/>", b"<w/>", b"<w/>", b"<u/>", b"<n/>"]
     levels = [0, 0, 1, 2, 1, 2, 2]
@@ -203,8 +203,8 @@ def test_a_page_holds_what_is_wanted_and_cleared(tmp_path: Path, all_of_it: bool
     assert pages.denied == (3 if all_of_it else 2)
 
 
-def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:
-    """Retention has taken all up to the place where own events of another branch were lost."""
+def test_a_loss_after_retained_events_is_unavailable_too(tmp_path: Path) -> None:
+    """Retention has removed all events up to a loss of another branch."""
     log, writer, reader = short_log(tmp_path)
 
     def append() -> None:
@@ -234,7 +234,7 @@ def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:
     assert [page.unavailable_upto for page in served] == [log.chain.losses[0].last]
 
 
-def test_each_reader_is_told_a_loss_once_as_long_as_it_is_remembered(
+def test_each_reader_gets_a_remembered_loss_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker.cluster.log_page_server.MOST_TOLD_LOSSES", 2)
@@ -249,21 +249,21 @@ def test_each_reader_is_told_a_loss_once_as_long_as_it_is_remembered(
         on_page=lambda *_: None,
     )
     for name in ("r1", "r2", "r3"):
-        # It has had the branch's first place, and is told what follows on it.
+        # It has the branch's first place, and gets the loss after it.
         assert pages._next_loss(node(name), (1, 5)) == ((1, 3), (1, 9))
         assert pages._next_loss(node(name), (5, 2)) is None
         assert len(pages._told_losses) <= 2
         if name == "r2":
             assert pages._next_loss(node("r1"), (5, 2)) is None
-    # One that comes from the other side has it where it was recorded.
+    # A reader beyond the loss gets it where it was recorded.
     assert pages._next_loss(node("other"), (5, 2)) == ((5, 3), (5, 9))
     assert pages._next_loss(node("other"), (5, 9)) is None
-    # One that lies before the branch meets it later.
+    # A reader before the branch gets it later.
     assert pages._next_loss(node("early"), (1, 2)) == ((1, 3), (1, 9))
     assert node("early") not in {reader for reader, _ in pages._told_losses}
 
 
-def test_copies_that_go_while_they_are_read_are_no_page(tmp_path: Path) -> None:
+def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
     log, writer, reader = short_log(tmp_path)
 
     def keep(first: int, last: int) -> None:

@@ -1,4 +1,4 @@
-"""Members find each other: every pair has one link in the end, without rushing."""
+"""Mesh of members: one link per pair, without bursts of dials."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ def keys(dials: list[Dial]) -> list[str]:
     return [dial.key for dial in dials]
 
 
-def test_both_ends_keep_the_same_of_two_connections() -> None:
+def test_both_ends_keep_the_same_connection() -> None:
     for one, other in (("n1", "n2"), ("n2", "n1")):
         first_is_ours = keeps_connection(one, other, True)
-        # The connection that `one` made is, at the other end, one that the peer made.
+        # The connection that `one` initiated is an accepted one at the other end.
         assert first_is_ours == keeps_connection(other, one, False)
         assert first_is_ours != keeps_connection(one, other, False)
         assert first_is_ours == (one < other)
 
 
-def test_only_some_are_dialled_at_once() -> None:
+def test_concurrent_dials_are_bounded() -> None:
     meshing = Meshing(99, random.Random(1))
     dials = meshing.set_targets(targets(*"abcdefgh"), 0.0)
     assert keys(dials) == list("abcdefgh")[:MOST_DIALS]
     assert meshing.next_timeout() is None
     assert keys(meshing.link_up("a", 0.0)) == ["e"]
-    # A slow machine dials one after the other.
+    # A slow machine dials one node at a time.
     meshing.is_slow = True
     for name in "bcd":
         assert keys(meshing.link_up(name, 0.0)) == []
     assert keys(meshing.link_up("e", 0.0)) == ["f"]
 
 
-def test_no_more_links_are_made_than_the_vector_allows() -> None:
+def test_links_are_bounded_by_the_set_up_vector() -> None:
     meshing = Meshing(2, random.Random(1))
     meshing.set_targets(targets(*"abcd"), 0.0)
     meshing.link_up("a", 0.0)
@@ -59,7 +59,7 @@ def test_no_more_links_are_made_than_the_vector_allows() -> None:
     assert keys(meshing.link_down("c", 200.0)) == ["b"]
 
 
-def test_failures_rest_longer_each_time() -> None:
+def test_failed_dials_back_off() -> None:
     meshing = Meshing(9, random.Random(1))
     now, rests = 0.0, []
     assert meshing.set_targets(targets("a"), now)
@@ -75,7 +75,7 @@ def test_failures_rest_longer_each_time() -> None:
     assert rests[0] < 1 < 10 < rests[-1]
 
 
-def test_a_target_to_which_there_is_a_link_already_is_not_dialled() -> None:
+def test_a_linked_target_is_not_dialled() -> None:
     meshing = Meshing(2, random.Random(1))
     assert keys(meshing.set_targets(targets(*"abc"), 0.0, {"a", "stranger"})) == ["b"]
     # It counts among the links.
@@ -85,7 +85,7 @@ def test_a_target_to_which_there_is_a_link_already_is_not_dialled() -> None:
     assert keys(meshing.handle_timeout(LASTED + 0.5)) == ["a"]
 
 
-def test_who_is_no_target_any_more_is_left_alone() -> None:
+def test_a_removed_target_is_not_dialled() -> None:
     meshing = Meshing(9, random.Random(1))
     meshing.set_targets(targets("a", "b"), 0.0)
     assert meshing.set_targets(targets("b"), 0.0) == []
@@ -96,11 +96,11 @@ def test_who_is_no_target_any_more_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None:
+def test_a_mesh_has_one_link_per_pair(seed: int) -> None:
     rng = random.Random(seed)
     names = [f"n{number}" for number in range(8)]
     meshings = {name: Meshing(99, random.Random(seed)) for name in names}
-    connections: dict[tuple[str, str], float] = {}  # (who made it, to whom), when it is there
+    connections: dict[tuple[str, str], float] = {}  # (initiator, acceptor): time of the link
     links: set[frozenset[str]] = set()
 
     def dial(name: str, now: float, dials: list[Dial]) -> None:
@@ -134,7 +134,7 @@ def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None
     assert all(meshing.next_timeout() is None for meshing in meshings.values())
 
 
-def test_a_peer_that_ends_every_link_soon_is_dialled_less_and_less_often() -> None:
+def test_a_peer_that_ends_every_link_is_dialled_with_backoff() -> None:
     meshing = Meshing(8, random.Random(1))
     now = 100.0
     dials = len(meshing.set_targets({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now))

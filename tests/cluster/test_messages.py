@@ -1,4 +1,4 @@
-"""The control messages between nodes."""
+"""Control messages between nodes."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ MESSAGES = st.one_of(
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_the_wire(message: Message) -> None:
+def test_a_message_round_trips_on_the_wire(message: Message) -> None:
     assert messages.decode(messages.encode(message)) == message
 
 
 @given(MESSAGES)
-def test_any_message_survives_the_wire(message: Message) -> None:
+def test_any_message_round_trips_on_the_wire(message: Message) -> None:
     assert messages.decode(messages.encode(message)) == message
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_a_protocol_error_or_a_message(data: bytes) -> None:
+def test_random_bytes_decode_or_raise_protocol_error(data: bytes) -> None:
     try:
         assert isinstance(messages.decode(data), Message)
     except ProtocolError as error:
@@ -99,7 +99,7 @@ def test_random_bytes_are_a_protocol_error_or_a_message(data: bytes) -> None:
 
 
 @given(MESSAGES, st.data())
-def test_a_message_with_a_byte_changed_is_a_protocol_error_or_a_message(
+def test_a_changed_byte_decodes_or_raises_protocol_error(
     message: Message, data: st.DataObject
 ) -> None:
     encoded = bytearray(messages.encode(message))
@@ -118,9 +118,7 @@ _OTHERS = st.recursive(
 
 
 @given(st.sampled_from(range(0x50, 0x55)), st.lists(_OTHERS, max_size=9))
-def test_well_formed_arrays_of_the_wrong_things_are_a_protocol_error(
-    kind: int, values: list[object]
-) -> None:
+def test_arrays_of_wrong_types_raise_protocol_error(kind: int, values: list[object]) -> None:
     try:
         data = bytes([kind]) + msgpack.packb(values)
     except (OverflowError, ValueError):
@@ -147,7 +145,7 @@ def test_well_formed_arrays_of_the_wrong_things_are_a_protocol_error(
         (4, 5, (("o", 1),)),
     ],
 )
-def test_a_field_that_does_not_fit_is_refused(example: int, field: int, value: object) -> None:
+def test_an_invalid_field_is_refused(example: int, field: int, value: object) -> None:
     message = EXAMPLES[example]
     values = list(attrs.astuple(message, recurse=False))  # type: ignore[arg-type]
     values[field] = value
@@ -155,7 +153,7 @@ def test_a_field_that_does_not_fit_is_refused(example: int, field: int, value: o
         messages.decode(bytes([message.kind]) + msgpack.packb(values))
 
 
-def test_a_value_that_is_nested_too_deep_is_refused() -> None:
+def test_a_value_nested_too_deep_is_refused() -> None:
     deep: object = 1
     for _ in range(MAX_NESTING + 1):
         deep = (deep,)
@@ -163,13 +161,13 @@ def test_a_value_that_is_nested_too_deep_is_refused() -> None:
         Update("n", (), (), 1, 0, 1, 0, (("k", "s", REPLACED, (("a", deep),)),), False)  # type: ignore[arg-type]
 
 
-def test_a_message_over_the_bound_is_refused_unread() -> None:
+def test_an_oversized_message_is_refused_undecoded() -> None:
     with pytest.raises(ProtocolError, match="Update of 1048577 bytes"):
         messages.decode(b"\x51" + bytes(MAX_CONTROL))
 
 
-def test_a_link_of_version_1_gets_a_resume_without_its_history() -> None:
-    """Version 1 reads exactly six fields."""
+def test_a_link_of_version_1_gets_a_page_request_without_its_history() -> None:
+    """Version 1 decodes exactly six fields."""
     here, there = Address(CLUSTER, "n1"), Address(CLUSTER, "n2")
     resume = PageRequest(there, here, 9, "origin", (1, 2), True, ((1, 77, (0, 1)),))
     assert messages.decode(messages.encode(resume)) == resume

@@ -1,4 +1,4 @@
-"""Types that events of other nodes name: what a failed look-up means for these events."""
+"""Missing types of other nodes' events, and failed look-ups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = DtdReference("one", "1")
 
 @attrs.define
 class Dtds:
-    """Has nothing; a look-up ends when it is told to."""
+    """An empty cache; the test ends its look-ups."""
 
     asked: list[Deferred[object]] = attrs.field(factory=list)
 
@@ -65,7 +65,7 @@ class Setting:
     ],
     ids=["no room here", "refused", "any other"],
 )
-def test_events_go_on_without_a_dtd_unless_it_was_not_looked_for_for_lack_of_room(
+def test_events_continue_without_a_dtd_unless_the_look_up_was_overloaded(
     error: Exception, counts_as: type[Exception], passed_over: bool
 ) -> None:
     it = Setting()
@@ -77,20 +77,20 @@ def test_events_go_on_without_a_dtd_unless_it_was_not_looked_for_for_lack_of_roo
     assert (ONE in it.line.skippable_types) is (ONE in it.awaited) is passed_over
 
 
-def test_events_wait_for_a_moment_and_their_dtd_is_looked_for_still() -> None:
+def test_events_wait_briefly_while_the_look_up_continues() -> None:
     it = Setting()
     it.look_for(ONE)
     it.clock.advance(LOOKUP_WAIT)
     assert it.went_on == 1 and ONE in it.awaited
     assert type(it.line.missing_types[ONE]) is UnknownType
-    # What comes behind them does not wait again.
+    # Later events do not wait again.
     it.look_for(ONE)
     assert it.went_on == 2
     it.dtds.asked[0].errback(UnknownType("nobody has it"))
     assert it.went_on == 2
 
 
-def test_where_undescribed_events_count_they_wait_until_it_is_known_that_nobody_has_it() -> None:
+def test_accepted_undescribed_events_wait_for_the_end_of_the_look_up() -> None:
     it = Setting(accept_undescribed=True)
     it.look_for(ONE)
     it.clock.advance(LOOKUP_WAIT)

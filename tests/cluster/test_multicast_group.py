@@ -1,4 +1,4 @@
-"""Who is sent to by a cluster's group."""
+"""Receivers of a cluster's multicast group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def new_group() -> ClusterGroup:
     return group
 
 
-def test_members_are_those_who_hear_this_node_and_have_a_link() -> None:
+def test_receivers_are_linked_members_that_receive_this_node() -> None:
     group = new_group()
     for name in ("b", "c", "stranger"):
         group.sender_appeared(name)
@@ -27,7 +27,7 @@ def test_members_are_those_who_hear_this_node_and_have_a_link() -> None:
     assert list(group.receivers) == []
 
 
-def test_while_too_much_waits_there_are_none_and_a_new_port_has_nothing_waiting() -> None:
+def test_a_full_group_has_no_receivers_and_a_new_transport_is_empty() -> None:
     group = new_group()
     group.hears_changed("b", True)
     group.writable_changed(False)

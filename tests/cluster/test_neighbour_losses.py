@@ -1,4 +1,4 @@
-"""What a link over UDP lost and sent again, over all its connections."""
+"""Lost and repeated datagrams of a link over UDP, over all its connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def link() -> Neighbour:
 
 
 def lossy_connection(seed: int, loss: float) -> tuple[ISocketChannel, ISocketChannel]:
-    """A connection over which all packets went, at its ends."""
+    """Return both ends of a connection that has transferred all packets."""
     pair = Pair(seed, DatagramFaults(loss=loss))
     here, there = pair.connected()
     User(here, PACKETS)
@@ -30,7 +30,7 @@ def lossy_connection(seed: int, loss: float) -> tuple[ISocketChannel, ISocketCha
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_lost_and_sent_again_is_counted_at_both_ends(seed: int) -> None:
+def test_losses_and_repeats_are_counted_at_both_ends(seed: int) -> None:
     here, there = link(), link()
     for end, channel in zip((here, there), lossy_connection(seed, 0.2), strict=True):
         end.set_channel(channel)
@@ -41,7 +41,7 @@ def test_what_was_lost_and_sent_again_is_counted_at_both_ends(seed: int) -> None
     assert there.arq_counts.lost == there.arq_counts.repeated == 0
 
 
-def test_the_counts_of_earlier_connections_stay() -> None:
+def test_counts_include_earlier_connections() -> None:
     end = link()
     sums = Corrections()
     for seed in range(3):
@@ -52,12 +52,12 @@ def test_the_counts_of_earlier_connections_stay() -> None:
         sums = end.arq_counts
 
 
-def test_a_path_without_loss_shows_none() -> None:
+def test_a_lossless_path_counts_no_losses() -> None:
     end = link()
     end.set_channel(lossy_connection(1, 0.0)[0])
     assert end.arq_counts is not None
     assert (end.arq_counts.lost, end.arq_counts.repeated, end.arq_counts.forged) == (0, 0, 0)
 
 
-def test_tcp_mends_for_itself() -> None:
+def test_tcp_has_no_arq_counts() -> None:
     assert link().arq_counts is None

@@ -1,4 +1,4 @@
-"""What nodes say of their network, on whole nodes in virtual time."""
+"""Network snapshots and metrics of whole nodes in virtual time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PAYLOAD = (
     b"<coordinate><lat>4928N</lat><lon>12003W</lon></coordinate></flightleg></flight>"
 )
 EVENTS = 5
-#: Virtual seconds in which nodes find each other, wants flow, and what is lost is found.
+#: Virtual seconds until nodes are linked, interest is active, and losses are repaired.
 QUIET = 20.0
 
 
 def two_clusters() -> NetworkWorld:
-    """a1 and a2 in `alps`, and behind a2 the only node of `coast`; events went from a1 to c1."""
+    """Start a1 and a2 in `alps`, and c1 in `coast` behind a2; events have gone from a1 to c1."""
     world = NetworkWorld(seed=1)
     world.add("a1", "alps")
     world.add("a2", join=("a1",))
@@ -40,7 +40,7 @@ def two_clusters() -> NetworkWorld:
 
 
 def samples(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
-    """By the name and the labels' values."""
+    """Return samples by name and label values."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for metric in metrics
@@ -48,7 +48,7 @@ def samples(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_each_node_tells_its_place_its_links_and_what_passed() -> None:
+def test_a_snapshot_has_address_links_and_counts() -> None:
     with two_clusters() as world:
         said = {name: network_snapshot("test", world.network_of(name)) for name in world.names}
         for each in said.values():
@@ -75,7 +75,7 @@ def test_each_node_tells_its_place_its_links_and_what_passed() -> None:
         assert a1["denied"] == 0
 
 
-def test_the_metrics_say_the_same() -> None:
+def test_metrics_equal_the_snapshot() -> None:
     with two_clusters() as world:
         said = network_snapshot("test", world.network_of("a2"))
         found = samples(list(network_metrics(said)))
@@ -91,7 +91,7 @@ def test_the_metrics_say_the_same() -> None:
         assert found["xmlbroker_tables_bytes",] == said["tables"]["bytes"]
 
 
-def test_a_node_that_is_gone_is_no_link_and_can_not_be_reached() -> None:
+def test_a_dead_node_has_no_link_and_is_unreachable() -> None:
     with two_clusters() as world:
         world.kill("a2")
         world.run(QUIET)
@@ -103,7 +103,7 @@ def test_a_node_that_is_gone_is_no_link_and_can_not_be_reached() -> None:
         assert not any(name == "xmlbroker_link_up" for name, *_ in found)
 
 
-def test_a_node_in_no_cluster_says_so() -> None:
+def test_a_node_without_a_cluster_has_no_address() -> None:
     with NetworkWorld(seed=1) as world:
         world.add("a1", join=("nobody",))
         world.run(1.0)
@@ -114,7 +114,7 @@ def test_a_node_in_no_cluster_says_so() -> None:
         assert "xmlbroker_network_units" not in names
 
 
-def test_who_was_let_in_keeps_that_connection_and_makes_no_other() -> None:
+def test_an_admitted_node_keeps_its_connection_and_makes_no_other() -> None:
     world = NetworkWorld(seed=1)
     with world:
         world.add("a1", "alps")

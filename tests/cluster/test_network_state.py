@@ -1,4 +1,4 @@
-"""What a node knows of the network: whom it may send events, and what is wanted, for how long."""
+"""Network state: destinations, links, and the expiry of interest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B = ("x", "a"), ("x", "b")
 
 
 def chain() -> CoreNetwork:
-    """a0 - a1 - b0 - c0, in the clusters x.a, x.b and y.c; c0 wants 7."""
+    """Return a0 - a1 - b0 - c0 in the clusters x.a, x.b and y.c; c0 has interest in 7."""
     nodes = CoreNetwork(1)
     nodes.add_node("a0", A)
     nodes.add_node("a1", A)
@@ -34,7 +34,7 @@ def wanted(node: CoreNode) -> int:
     return node.remote_interest_count
 
 
-def test_destinations_are_nodes_near_and_units_far() -> None:
+def test_destinations_are_near_nodes_and_far_units() -> None:
     nodes = chain()
     knowledge = nodes.nodes["a0"].knowledge
     near, far = Address(A, "a1"), [Address(B, ""), Address(("y",), "")]
@@ -52,19 +52,19 @@ def test_every_address_is_in_one_destination() -> None:
     assert knowledge.destination_of(Address(("y", "c"), "c0")) == Address(("y",), "")
 
 
-def test_the_way_to_a_node_and_to_its_unit_begins_alike() -> None:
+def test_the_next_hop_to_a_node_and_its_unit_is_the_same() -> None:
     nodes = chain()
     assert nodes.nodes["a1"].knowledge.next_hop(Address(("y", "c"), "c0"), 0) == "b0"
     assert nodes.nodes["a1"].knowledge.next_hop(Address(("y",), ""), 0) == "b0"
     assert nodes.nodes["a1"].knowledge.next_hop(Address(("z",), ""), 0) is None
 
 
-def test_a_unit_of_which_it_is_not_known_what_it_wants_is_no_destination() -> None:
+def test_a_unit_without_known_interest_is_no_destination() -> None:
     nodes = CoreNetwork(2)
     for name, unit in (("a0", A), ("b0", B)):
         nodes.add_node(name, unit)
     nodes.link_nodes("a0", "b0")
-    # Who has just begun does not speak for its unit yet.
+    # A node that has just started does not lead its unit yet.
     nodes.run(LEAD_DELAY / 2)
     knowledge = nodes.nodes["a0"].knowledge
     assert knowledge.next_hop(Address(B, ""), 0) == "b0"
@@ -73,7 +73,7 @@ def test_a_unit_of_which_it_is_not_known_what_it_wants_is_no_destination() -> No
     assert knowledge.destinations() == [Address(B, "")]
 
 
-def test_a_node_leads_after_a_moment() -> None:
+def test_a_node_leads_after_a_delay() -> None:
     node = NodeDescriptor(Address(A, "n"), "0" * 16, 1, (1,))
     knowledge = NetworkState(node, lambda: ("0" * 16, 1, 0))
     knowledge.publish_descriptor(node, 100.0)
@@ -85,7 +85,7 @@ def test_a_node_leads_after_a_moment() -> None:
 
 
 def end(name: str) -> tuple[NetworkState, NodeDescriptor]:
-    """A node in a cluster by itself."""
+    """Return a node in a cluster by itself."""
     node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
     knowledge = NetworkState(node, lambda: (node.origin, 1, 0))
     knowledge.publish_descriptor(node, 0.0)
@@ -97,12 +97,12 @@ def said(effects: Iterable[object]) -> list[Message]:
 
 
 def links(knowledge: NetworkState) -> set[str]:
-    """Whom it tells others that it is linked to."""
+    """Return the links that the node publishes."""
     own = TableKey("node", knowledge.address.node, knowledge.address.node)
     return {key for key in knowledge.tables.get(own) if key.startswith("link:")}
 
 
-def test_a_link_is_told_when_all_has_come_that_the_other_end_knows() -> None:
+def test_a_link_is_published_after_all_tables_have_arrived() -> None:
     (here, own), (there, far) = end("a0"), end("b0")
     told = said(there.link_up(own, "tcp", 1, 2, 0.0))
     answers = said(here.link_up(far, "tcp", 1, 2, 0.0))
@@ -117,7 +117,7 @@ def test_a_link_is_told_when_all_has_come_that_the_other_end_knows() -> None:
     assert links(here) == set()
 
 
-def test_a_link_is_used_though_something_never_comes() -> None:
+def test_a_link_is_published_after_a_timeout() -> None:
     (here, own), (there, far) = end("a0"), end("b0")
     here.link_up(far, "tcp", 1, 2, 0.0)
     for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
@@ -130,7 +130,7 @@ def test_a_link_is_used_though_something_never_comes() -> None:
     assert links(here) == {"link:b0"}
 
 
-def test_a_link_that_breaks_meanwhile_is_never_told() -> None:
+def test_a_link_that_breaks_early_is_not_published() -> None:
     (here, own), (there, far) = end("a0"), end("b0")
     here.link_up(far, "tcp", 1, 2, 0.0)
     for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
@@ -140,7 +140,7 @@ def test_a_link_that_breaks_meanwhile_is_never_told() -> None:
     assert links(here) == set()
 
 
-def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:
+def test_interest_survives_the_restart_of_a_leader() -> None:
     nodes = chain()
     a0 = nodes.nodes["a0"]
     assert wanted(a0) == 1
@@ -152,14 +152,14 @@ def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:
         assert wanted(a0) == 1
 
 
-def test_wants_of_who_is_gone_are_forgotten_in_the_end() -> None:
+def test_interest_of_a_dead_author_expires() -> None:
     nodes = chain()
     nodes.kill_node("c0")
     nodes.run(35.0 + INTEREST_EXPIRY + 20.0)
     assert wanted(nodes.nodes["b0"]) == wanted(nodes.nodes["a0"]) == 0
 
 
-def test_what_is_not_wanted_any_more_is_forgotten_at_once() -> None:
+def test_withdrawn_interest_ends_at_once() -> None:
     nodes = chain()
     nodes.nodes["c0"].withdraw_interest(1)
     nodes.run(1.0)

@@ -1,4 +1,4 @@
-"""Events of other nodes on their way into the log."""
+"""Ingest of other nodes' events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FakeMatcher:
     def __init__(self) -> None:
         self.broken: set[bytes] = set()
         self.most = 100
-        """Documents that are matched at one go."""
+        """Documents per slice."""
         self.after: Callable[[], object] = lambda: None
 
     def match(self, documents: Sequence[bytes], *_: Any) -> list[Any]:
@@ -54,7 +54,7 @@ class FakeMatcher:
 
 
 class FakeLog:
-    """Commits when it is told to, or fails."""
+    """Commits or fails on request."""
 
     def __init__(self) -> None:
         self.deduplication = Deduplication(lambda _: None, 8)
@@ -115,7 +115,7 @@ class Setting:
         )
 
     def take(self, first: int, last: int) -> None:
-        """The events with these numbers, in a range that ends with them."""
+        """Ingest the events with these numbers, in a range that ends with them."""
         carried = [FrameEvent((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
         told = Range(OWN, (1, first - 1), (1, last))
         runs = [(len(carried), (0,))]
@@ -139,7 +139,7 @@ def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
 
 
 def enters(setting: Setting, frame: Frame) -> list[str]:
-    """What is said of a frame that enters a unit, in its order."""
+    """Return the calls for a frame that enters a unit, in order."""
     said: list[str] = []
     setting.intake.match_range(
         ReceivedRange(frame.ranges[0], frame, 0),
@@ -149,7 +149,7 @@ def enters(setting: Setting, frame: Frame) -> list[str]:
     return said
 
 
-def test_what_enters_is_matched_before_what_follows() -> None:
+def test_entering_ranges_are_matched_before_later_frames() -> None:
     setting = Setting()
     setting.intake._slices._working = True
     said = enters(setting, frame_of(1))
@@ -162,7 +162,7 @@ def test_what_enters_is_matched_before_what_follows() -> None:
     assert said[-1] == "at once"
 
 
-def test_what_can_not_be_matched_holds_nobody_up() -> None:
+def test_an_unmatchable_range_does_not_block_others() -> None:
     setting = Setting()
     assert enters(setting, frame_of(1, body=b"no zstd")) == ["late"]
     setting.matcher.broken.add(b"2")
@@ -171,7 +171,7 @@ def test_what_can_not_be_matched_holds_nobody_up() -> None:
     assert enters(setting, frame_of(3)) == ["late"]
 
 
-def test_a_node_is_behind_with_half_of_its_room_taken_or_a_log_that_takes_nothing() -> None:
+def test_a_half_full_queue_or_an_unavailable_log_is_overload() -> None:
     setting = Setting()
     assert not setting.intake.is_overloaded()
     setting.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
@@ -181,7 +181,7 @@ def test_a_node_is_behind_with_half_of_its_room_taken_or_a_log_that_takes_nothin
     assert setting.intake.is_overloaded()
 
 
-def test_what_waits_for_a_type_holds_nobody_up() -> None:
+def test_a_queue_that_waits_for_a_type_does_not_block_others() -> None:
     setting = Setting()
     looked_up: list[Deferred[None]] = []
 
@@ -209,13 +209,13 @@ def test_what_waits_for_a_type_holds_nobody_up() -> None:
     assert setting.intake.waiting_bytes == 0
 
 
-def test_what_is_behind_something_that_was_not_logged_is_not_logged_either() -> None:
+def test_ranges_after_a_failed_one_are_not_logged() -> None:
     setting = Setting()
     setting.take(1, 3)
     setting.log.resting = True
     setting.take(4, 6)
     setting.log.resting = False
-    # Taken by the network before it was told that 4 to 6 had failed.
+    # Received before the failure of 4 to 6 was reported.
     assert [last for last, error in setting.settled if error] == [6]
     setting.log.commit()
     assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
@@ -226,11 +226,11 @@ def test_what_is_behind_something_that_was_not_logged_is_not_logged_either() -> 
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_jobs_that_wait_fail_with_the_one_before_them(waits: bool) -> None:
+def test_queued_jobs_fail_with_the_one_before_them(waits: bool) -> None:
     setting = Setting()
     setting.take(1, 3)
     if waits:
-        # It is matched in a later turn, when the commit before it has failed.
+        # It is matched in a later slice, after the failed commit.
         setting.intake._slices._working = True
     setting.take(4, 6)
     setting.log.commit(fails=True)
@@ -244,7 +244,7 @@ def test_jobs_that_wait_fail_with_the_one_before_them(waits: bool) -> None:
     assert outcomes.received == outcomes.not_taken == 6
 
 
-def test_an_event_that_breaks_the_matcher_keeps_no_other_origin_from_coming(
+def test_an_event_that_crashes_the_matcher_does_not_block_other_origins(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     setting = Setting()
@@ -258,7 +258,7 @@ def test_an_event_that_breaks_the_matcher_keeps_no_other_origin_from_coming(
     assert setting.intake.waiting_bytes == 0
 
 
-def test_what_is_matched_gets_its_place_in_the_log_in_the_same_turn() -> None:
+def test_matched_events_are_appended_in_the_same_time_slice() -> None:
     setting = Setting()
     setting.matcher.most = 4
     given: list[int] = []
@@ -268,7 +268,7 @@ def test_what_is_matched_gets_its_place_in_the_log_in_the_same_turn() -> None:
 
     setting.matcher.after = looked
     setting.take(1, 10)
-    # Before each further look at the queries all that was looked at before is on its way.
+    # All earlier matches are appended before the next slice is matched.
     assert given == [0, 4, 8]
     ranges = [(relayed.after, relayed.covers) for relayed, _ in setting.log.pending]
     assert ranges == [((1, 0), (1, 4)), ((1, 4), (1, 8)), ((1, 8), (1, 10))]
@@ -279,7 +279,7 @@ def test_what_is_matched_gets_its_place_in_the_log_in_the_same_turn() -> None:
     assert (outcomes.received, outcomes.logged) == (10, 10)
 
 
-def test_what_enters_and_could_not_be_matched_now_is_not_told_to_be_complete() -> None:
+def test_an_unmatched_entering_range_is_not_announced_as_complete() -> None:
     setting = Setting()
     kept: list[Any] = []
     setting.keep = lambda *a: kept.append(a)  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ def test_what_enters_and_could_not_be_matched_now_is_not_told_to_be_complete() -
     assert setting.intake.outcomes.turned_away == {}
 
 
-def test_what_breaks_while_it_is_logged_comes_again() -> None:
+def test_a_failed_append_is_retried() -> None:
     setting = Setting()
 
     def broken(*_: object) -> None:
@@ -316,7 +316,7 @@ def test_what_breaks_while_it_is_logged_comes_again() -> None:
     assert len(setting.settled) == 1 and setting.settled[0][1] is not None
 
 
-def test_what_breaks_while_it_is_logged_stops_nobody_else() -> None:
+def test_a_failed_append_does_not_block_other_origins() -> None:
     setting = Setting()
     real = setting.log.deduplication.record
 

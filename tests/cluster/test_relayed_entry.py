@@ -1,4 +1,4 @@
-"""What becomes of events of other nodes in the log: each is logged, left out, or refused."""
+"""Log entries of other nodes' events: logged, left out, or refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def carried(number: int) -> FrameEvent:
 def gathered(
     *verdicts: Verdict, all: bool = False, undecided: tuple[int, ...] = ()
 ) -> RelayedEntries:
-    """Of events 1, 2, and so on; here is wanted what matches subscription 7."""
+    """Return the entries of events 1, 2, and so on; subscription 7 is local."""
     told = Range(node("own"), (1, 0), (1, 9), is_unfiltered=all)
     events = [carried(n) for n in range(1, len(verdicts) + 1)]
     job = IngestJob(ReceivedRange(told, frame([told]), 0), events, lambda _: None)
@@ -50,10 +50,10 @@ def gathered(
 
 
 @pytest.mark.parametrize("all", [False, True])
-def test_of_all_that_came_only_what_is_wanted_here_is_logged(all: bool) -> None:
+def test_of_unfiltered_ranges_only_local_matches_are_logged(all: bool) -> None:
     verdicts = [Accepted(header(1), (7,)), Accepted(header(2), ()), Accepted(header(3), (7, 8))]
     found = gathered(*verdicts, all=all)
-    # What was not asked for as all of it was chosen where it came from.
+    # Filtered ranges were selected by their sender.
     assert [mark for mark, *_ in found.entries] == [(1, n) for n in ((1, 3) if all else (1, 2, 3))]
     assert found.matches == ([(7,), (7, 8)] if all else [(7,), (), (7, 8)])
     assert (found.unwanted, found.duplicate) == (int(all), 0)
@@ -67,25 +67,25 @@ def test_undecided_and_refused_events_keep_their_places(all: bool) -> None:
         *((each.mark, each.record, 1, each.document) for each in (carried(1), carried(2))),
         ((1, 3), carried(3).record, 1, make_placeholder("not-valid")),
     ]
-    # Who reads the log judges the first two.
+    # The first two are judged when they are read from the log.
     assert found.undecided == [(1, 1), (1, 2)] and found.matches == [(), (), ()]
     assert found.streams == {"s1", "s2", "s3"}
     assert found.refused == {"not-valid": 1} and found.unwanted == 0
 
 
-def test_an_event_that_is_known_from_another_place_is_not_logged_again() -> None:
+def test_an_event_logged_under_another_place_is_a_duplicate() -> None:
     found = gathered(*[Accepted(header(1), (7,))] * 2)
     assert [mark for mark, *_ in found.entries] == [(1, 1)] and found.duplicate == 1
 
 
 def claimed(at: int, value: object, level: int = 1) -> Header:
-    """The claim where one field of the record is another."""
+    """Return the claim after one field of the record is replaced."""
     fields = (*FIELDS[:at], value, *FIELDS[at + 1 :])
     return claimed_header(FrameEvent((1, 1), msgpack.packb(fields), b"", level))
 
 
-def test_a_refused_event_keeps_the_header_that_its_sender_claims() -> None:
-    # The frame tells the security level.
+def test_a_refused_event_keeps_the_claimed_header() -> None:
+    # The frame has the security level.
     claim = Header(EventId("p", 5, 1, 7), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
     assert claimed(0, "p") == claim
     for at in (1, 2, 3):
@@ -105,14 +105,14 @@ def test_a_refused_event_keeps_the_header_that_its_sender_claims() -> None:
         *((at, value) for at in (7, 8) for value in (1, "lower", ())),
     ],
 )
-def test_a_claim_that_no_event_can_have_is_none(at: int, value: object) -> None:
-    # Every node takes the same header instead.
+def test_an_impossible_claim_is_replaced(at: int, value: object) -> None:
+    # Every node logs the same replacement header.
     assert claimed(at, value, level=2) == NOBODYS
     assert claimed(at, value, level=9) == NOBODYS
 
 
 @pytest.mark.parametrize("record", [b"", b"\x90", b"\xc1", b"no record", b"\x91" * 5000])
-def test_a_record_that_can_not_be_read_claims_nothing(record: bytes) -> None:
+def test_a_malformed_record_is_replaced(record: bytes) -> None:
     assert claimed_header(FrameEvent((1, 1), record, b"", 2)) == NOBODYS
-    # The level is that of the frame: who is not cleared for the event gets no gap.
+    # The level is that of the frame: a subscriber without clearance gets no gap.
     assert claimed_header(FrameEvent((1, 1), record, b"", 0)).security_level is SecurityLevel.LOW

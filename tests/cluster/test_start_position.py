@@ -1,4 +1,4 @@
-"""Where a node begins with origins that are new to it."""
+"""Start positions for unknown origins."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Setting:
         self.newcomers = StartPositions(lambda: self.now)
 
     def begins(self, age: int = 0) -> Mark:
-        """With an origin that is `age` ms older than NOW."""
+        """Return the start for an origin that is `age` ms older than NOW."""
         return self.newcomers.start_of(new_origin(NOW - age), THERE)
 
 
-def test_where_nothing_waits_it_begins_where_it_is_told() -> None:
+def test_without_keys_the_given_mark_is_the_start() -> None:
     assert Setting().begins() == THERE
 
 
-def test_all_of_an_origin_is_wanted_that_is_younger_than_what_waits() -> None:
+def test_an_origin_younger_than_a_key_is_read_from_its_first_event() -> None:
     setting = Setting()
     setting.newcomers.add_key("one")
     assert setting.begins(age=MAX_CLOCK_SKEW) == FIRST
@@ -42,7 +42,7 @@ def test_an_origin_of_unknown_age_is_old() -> None:
     assert setting.newcomers.start_of("a" * 16, THERE) == THERE
 
 
-def test_what_has_waited_for_the_longest_counts() -> None:
+def test_the_oldest_key_decides() -> None:
     setting = Setting()
     setting.newcomers.add_key("one")
     setting.now += 10 * MAX_CLOCK_SKEW
@@ -53,13 +53,13 @@ def test_what_has_waited_for_the_longest_counts() -> None:
     assert setting.begins() == THERE
 
 
-def test_before_the_first_event_there_is_nothing_to_begin_with() -> None:
+def test_an_empty_origin_keeps_the_given_mark() -> None:
     setting = Setting()
     setting.newcomers.add_key("one")
     assert setting.newcomers.start_of(new_origin(NOW), (1, 0)) == (1, 0)
 
 
-def test_what_goes_on_at_a_place_wants_no_more() -> None:
+def test_a_resume_position_limits_the_start() -> None:
     setting = Setting()
     young, other = new_origin(NOW), new_origin(NOW)
     setting.newcomers.add_key("one", {young: (1, 7)})
@@ -81,7 +81,7 @@ def test_what_goes_on_at_a_place_wants_no_more() -> None:
 
 
 @pytest.mark.parametrize("offsets", [(7, 9), (9, 7)])
-def test_the_lowest_of_the_places_counts_in_whatever_order_they_are_told(
+def test_the_lowest_resume_mark_counts_in_any_order(
     offsets: tuple[int, int],
 ) -> None:
     setting = Setting()
@@ -92,7 +92,7 @@ def test_the_lowest_of_the_places_counts_in_whatever_order_they_are_told(
     assert setting.newcomers.start_of(young, THERE) == (1, 7)
 
 
-def test_where_it_goes_on_may_be_known_later_and_it_has_waited_before() -> None:
+def test_a_resume_position_may_follow_later() -> None:
     setting = Setting()
     young = new_origin(NOW)
     setting.newcomers.add_key("one", {})
@@ -104,7 +104,7 @@ def test_where_it_goes_on_may_be_known_later_and_it_has_waited_before() -> None:
     assert setting.begins() == FIRST
 
 
-def test_who_does_not_speak_for_himself_has_to_be_younger_whatever_clocks_do() -> None:
+def test_a_dead_origin_must_be_younger_without_clock_skew() -> None:
     setting = Setting()
     assert setting.newcomers.start_of_dead(new_origin(NOW)) is None
     setting.newcomers.add_key("one")

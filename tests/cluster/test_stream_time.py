@@ -1,4 +1,4 @@
-"""Stream times between nodes: questions, answers, and what counts of them."""
+"""Stream times between nodes: requests, replies and their validity."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = 1_000_000
 
 
 class FakeMessenger:
-    """The network: writes down what is sent."""
+    """Records sent messages."""
 
     own_address = OWN
 
@@ -50,7 +50,7 @@ class FakeMessenger:
 
 
 class Bench:
-    """A node that has covered its own origin and `o`."""
+    """A node with events of its own origin and of `o`."""
 
     def __init__(self, **marks: Mark) -> None:
         self.post, self.clock = FakeMessenger(), Clock()
@@ -77,13 +77,13 @@ def bench() -> Bench:
 @pytest.mark.parametrize(
     "message", [TimeRequest(OWN, OTHER, 9, "o"), TimeReply(OWN, OTHER, 9, "o", (1, 5), NOW)]
 )
-def test_a_message_survives_the_wire_and_needs_version_2(message: TimeRequest | TimeReply) -> None:
+def test_messages_round_trip_and_need_version_2(message: TimeRequest | TimeReply) -> None:
     assert messages.decode(messages.encode(message)) == message
     assert message.least_version == 2
 
 
 @pytest.mark.parametrize("wrong", ["x" * 65, 5, None])
-def test_an_origin_that_no_log_has_is_refused(wrong: Any) -> None:
+def test_an_impossible_origin_is_refused(wrong: Any) -> None:
     encoded = messages.encode(TimeRequest(OWN, OTHER, 9, "o"))
     with pytest.raises((TypeError, ValueError)):
         TimeRequest(OWN, OTHER, 9, wrong)
@@ -91,7 +91,7 @@ def test_an_origin_that_no_log_has_is_refused(wrong: Any) -> None:
         messages.decode(encoded[:-1] + b"\xc0")
 
 
-def test_the_first_home_of_each_other_origin_is_asked(bench: Bench) -> None:
+def test_the_first_source_of_each_other_origin_is_asked(bench: Bench) -> None:
     (asked,) = bench.post.sent
     assert (asked.target, asked.source, asked.origin) == (OTHER, OWN, "o")
 
@@ -109,7 +109,7 @@ def test_the_answer_has_the_newest_own_mark_and_the_wall_clock(bench: Bench) -> 
     assert (told.target, told.upto, told.time) == (THIRD, (1, 7), NOW)
 
 
-def test_a_stream_time_counts_when_all_before_it_is_here(bench: Bench) -> None:
+def test_a_stream_time_is_valid_when_all_earlier_events_have_arrived(bench: Bench) -> None:
     bench.tell((1, 10), 500)
     assert bench.time() == 500
     bench.tell((1, 12), 600)
@@ -127,18 +127,18 @@ def test_answers_that_are_ahead_of_the_node_are_bounded(bench: Bench) -> None:
     assert bench.time() == 100 + MOST_ANSWERS
 
 
-def test_only_the_node_that_was_asked_is_believed(bench: Bench) -> None:
+def test_answers_of_other_nodes_are_ignored(bench: Bench) -> None:
     bench.tell((1, 10), 500, THIRD)
     bench.tell((1, 10), 500, origin="unasked")
     assert bench.time() == 0
 
 
-def test_a_clock_that_is_ahead_counts_no_further_than_the_own(bench: Bench) -> None:
+def test_a_clock_ahead_is_limited_by_the_own_clock(bench: Bench) -> None:
     bench.tell((1, 10), NOW + 3_600_000)
     assert bench.time() == NOW
 
 
-def test_answers_that_come_together_are_passed_on_once(bench: Bench) -> None:
+def test_answers_are_passed_on_together(bench: Bench) -> None:
     bench.tell((1, 10), 500)
     bench.tell((1, 10), 501)
     assert bench.changed == []
@@ -146,7 +146,7 @@ def test_answers_that_come_together_are_passed_on_once(bench: Bench) -> None:
     assert [dict(times)["o"] for times in bench.changed] == [501]
 
 
-def test_nothing_is_remembered_when_nobody_merges(bench: Bench) -> None:
+def test_stop_drops_all_times(bench: Bench) -> None:
     bench.tell((1, 10), 500)
     bench.times.stop()
     assert not bench.clock.getDelayedCalls()
@@ -154,7 +154,7 @@ def test_nothing_is_remembered_when_nobody_merges(bench: Bench) -> None:
     assert bench.time() == 0 and not bench.clock.getDelayedCalls()
 
 
-def test_further_origins_than_fit_are_named_as_unknown() -> None:
+def test_origins_beyond_the_bound_are_unknown() -> None:
     bench = Bench(**{f"o{number}": (1, 1) for number in range(MOST_ORIGINS)})
     bench.times.request_times()
     times = bench.times.times()

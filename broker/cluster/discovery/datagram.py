@@ -1,8 +1,8 @@
-"""The two datagrams by which nodes find each other in a multicast group.
+"""Datagrams of discovery in a multicast group.
 
 Big-endian: magic `XBD1`, kind (1 question, 2 answer), nonce (8 bytes), proof (16 bytes), then a
-msgpack array. A question is filled up with zeros to the length of the longest answer, so that
-nobody gets more out of a group than it puts in (T41).
+msgpack array. A question is padded with zeros to the length of the longest answer, so that answers
+never amplify traffic (T41).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from broker.wire.fields import flag, text
 MAGIC = b"XBD1"
 NONCE_BYTES = 8
 PROOF_BYTES = 16
-#: No answer is longer, in bytes: longest host name, deepest address and all. A question is as long.
+#: Bytes of the longest answer, with the longest host name and deepest address, and of any question.
 DATAGRAM_BYTES = 1200
 _QUESTION, _ANSWER = 1, 2
 _PROOF_AT = len(MAGIC) + 1 + NONCE_BYTES
@@ -31,7 +31,7 @@ _NO_PROOF = bytes(PROOF_BYTES)
 
 @attrs.frozen
 class Question:
-    """Who of this network is there?"""
+    """Ask for the nodes of a network."""
 
     nonce: bytes
     network: str
@@ -39,23 +39,22 @@ class Question:
 
 @attrs.frozen
 class Answer:
-    """This node is."""
+    """One node's answer."""
 
     nonce: bytes
-    """The question's."""
     network: str
     address: Address
     endpoint: Endpoint
-    """Where it takes requests for links."""
+    """TCP endpoint for links."""
     has_room: bool
-    """Its cluster is not full."""
+    """The node's cluster is not full."""
 
 
 Datagram: TypeAlias = Question | Answer
 
 
 def encode(datagram: Datagram, key: bytes | None) -> bytes:
-    """The datagram's bytes, with a proof of the network's key if there is one."""
+    """Encode a datagram, with a proof of the network's key if there is one."""
     if isinstance(datagram, Question):
         kind, fields = _QUESTION, (datagram.network,)
     else:
@@ -68,10 +67,10 @@ def encode(datagram: Datagram, key: bytes | None) -> bytes:
 
 
 def decode(data: bytes, key: bytes | None) -> Datagram:
-    """What the bytes say.
+    """Decode a datagram.
 
-    `ProtocolError` if they are no such datagram, `AuthenticationFailed` if there is a key and they
-    do not prove that the sender has it.
+    Raises `ProtocolError` for a malformed one, `AuthenticationFailed` for one without a proof of
+    the key.
     """
     if not data.startswith(MAGIC) or not _BODY_AT < len(data) <= DATAGRAM_BYTES:
         raise ProtocolError("not a datagram of discovery")

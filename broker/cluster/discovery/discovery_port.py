@@ -1,4 +1,4 @@
-"""The sockets of a discovery group: questions of this node and of others, and answers to both."""
+"""Sockets of a discovery group, for questions and answers of this node and of others."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from broker.transport.socket.group_place import GroupSender, open_group
 
 @implementer(ISeedSource)
 class DiscoveryPort:
-    """A member of a multicast group in which nodes find each other; also those of one host.
+    """A member of a multicast group for discovery, also among nodes of one host.
 
-    `interface` is a name (`eth0`), or for IPv4 also an address. `present` tells how this node
-    describes itself, and whether there is room in its cluster; None while it is in none, and so has
-    nothing to answer.
+    `interface` is a name (`eth0`), or for IPv4 also an address. `describe` returns the node's
+    descriptor and whether its cluster has room; None while it is in no cluster, so it has no
+    answer.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class DiscoveryPort:
         interface: str,
         network: str,
         key: bytes | None,
-        present: Callable[[], tuple[NodeDescriptor, bool] | None],
+        describe: Callable[[], tuple[NodeDescriptor, bool] | None],
     ) -> None:
         self._reactor = reactor
         self._group_address = place
         self._interface = interface
-        self._describe = present
+        self._describe = describe
         self._responder = SearchResponder(network, key)
         self._seeds = MulticastSeeds(reactor, network, key, self._send_question)
         self._sender: GroupSender | None = None
@@ -51,24 +51,21 @@ class DiscoveryPort:
         self._sender = GroupSender(own, target, self._interface)
 
     def stop(self) -> None:
-        """Leave it."""
         self._seeds.close()
         for sock in self._sockets:
             sock.close()
         self._sockets, self._sender = (), None
 
     def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
-        """See `ISeedSource`."""
         return self._seeds.find_seeds()
 
     def _receive_batch(self, batch: Sequence[tuple[bytes, Any]]) -> None:
-        """Questions and answers."""
         for datagram, address in batch:
             self._seeds.receive_datagram(datagram)
-            present = self._describe()
-            if present is not None and self._sockets:
+            described = self._describe()
+            if described is not None and self._sockets:
                 answer = self._responder.answer_datagram(
-                    datagram, *present, self._reactor.seconds()
+                    datagram, *described, self._reactor.seconds()
                 )
                 if answer is not None:
                     self._sockets[1].send([answer], address)

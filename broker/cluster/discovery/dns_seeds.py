@@ -1,4 +1,4 @@
-"""Seeds from the DNS: services (SRV records), or all addresses of a name (A and AAAA records)."""
+"""Seeds from DNS: services (SRV records), or all addresses of a name (A and AAAA records)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from zope.interface import implementer
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.discovery.seed_source import MOST_SEEDS, ISeedSource
 
-#: What a resolver of `twisted.names` answers: answers, authority, additional.
+#: Result of a resolver of `twisted.names`: answers, authority, additional.
 _Answer: TypeAlias = tuple[Sequence[dns.RRHeader], Sequence[dns.RRHeader], Sequence[dns.RRHeader]]
-#: Seconds until each of the tries of one question is given up.
+#: Timeouts in seconds of the attempts for one query.
 TIMEOUTS = (1, 2, 4)
 _R = TypeVar("_R", dns.Record_A, dns.Record_AAAA, dns.Record_SRV)
 
@@ -27,8 +27,7 @@ _R = TypeVar("_R", dns.Record_A, dns.Record_AAAA, dns.Record_SRV)
 class SrvSeeds:
     """The targets of a service such as `_xmlbroker._tcp.example.org`.
 
-    Those of the lowest priority come first; among equal ones chance decides by their weights, as
-    RFC 2782 has it. `resolver` is one of `twisted.names`.
+    Order by RFC 2782: by priority, then at random by weight. `resolver` is one of `twisted.names`.
     """
 
     def __init__(self, resolver: Any, service: str, rng: random.Random) -> None:
@@ -42,20 +41,20 @@ class SrvSeeds:
 
     def _endpoints(self, answer: _Answer) -> Sequence[Endpoint]:
         records = _records(answer, dns.Record_SRV)
-        # The target `.` says that there is no such service.
+        # The target `.` means that there is no such service.
         records = [each for each in records if each.target.name.strip(b".") and each.port]
         ordered = sorted(records, key=lambda each: (each.priority, self._random_order(each.weight)))
         found = (Endpoint(each.target.name.decode("ascii"), each.port) for each in ordered)
         return tuple(found)[:MOST_SEEDS]
 
     def _random_order(self, weight: int) -> float:
-        # The smallest of exponential times with these rates is each one's with its weight's share.
+        # Of exponential times with these rates, each is the smallest in proportion to its weight.
         return self._rng.expovariate(weight) if weight else float("inf")
 
 
 @implementer(ISeedSource)
 class HostSeeds:
-    """All addresses of one name, with a port by configuration. `resolver` as in `SrvSeeds`."""
+    """All addresses of one name, with a configured port. `resolver` as in `SrvSeeds`."""
 
     def __init__(self, resolver: Any, name: str, port: int) -> None:
         self._resolver = resolver
@@ -89,6 +88,6 @@ def _ipv6(record: dns.Record_AAAA) -> str:
 
 
 def _no_such_name(failure: Failure) -> _Answer:
-    """That there is nothing of the name is an answer, and not a failure of the DNS."""
+    """Treat a missing name as an empty answer, not as a failure."""
     failure.trap(DNSNameError)
     return (), (), ()

@@ -1,4 +1,4 @@
-"""Asking a multicast group who is there, and answering those who ask. Sans-I/O."""
+"""Search for nodes in a multicast group, and answers to searches. Sans-I/O."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from broker.cluster.discovery.datagram import NONCE_BYTES, Answer, Question, dec
 from broker.cluster.discovery.seed_source import MOST_SEEDS
 from broker.errors import PeerError
 
-#: Seconds after the first question at which it is asked again: a datagram may be lost.
+#: Seconds after the start at which the question is sent; a datagram may be lost.
 _REPEATS = (0.0, 0.3, 0.8)
-#: Seconds for which answers are taken.
+#: Seconds for which answers are accepted.
 SEARCH_TIME = 1.5
-#: A node answers at most so many questions a second: a group may be flooded with them.
+#: Limits the answers to a flood of questions.
 ANSWERS_PER_SECOND = 20
 
 
 class SeedSearch:
-    """One search. Its datagrams go to the group; it is over when `next_timeout` is None."""
+    """One search. The caller sends its datagrams to the group; it ends when `next_timeout` is
+    None."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
         self._network = network
@@ -32,27 +33,25 @@ class SeedSearch:
         """Datagrams that were no answer to this search."""
 
     def start(self, now: float) -> list[bytes]:
-        """What to send to the group at once."""
         self._due = [now + after for after in _REPEATS]
         self._ends = now + SEARCH_TIME
         return self.handle_timeout(now)
 
     def receive_datagram(self, datagram: bytes) -> None:
-        """Something has come. What is no answer is counted."""
         try:
             answer = decode(datagram, self._key)
         except PeerError:
             self.refused += 1
             return
         if isinstance(answer, Question):
-            return  # Those who ask hear each other.
+            return  # Searching nodes receive each other's questions.
         if (answer.nonce, answer.network) != (self._nonce, self._network):
             self.refused += 1
         elif answer.endpoint in self._answers or len(self._answers) < MOST_SEEDS:
             self._answers[answer.endpoint] = answer
 
     def handle_timeout(self, now: float) -> list[bytes]:
-        """What to send to the group now."""
+        """Return the datagrams to send now."""
         if self._ends is not None and now >= self._ends:
             self._ends = None
             self._due.clear()
@@ -62,17 +61,17 @@ class SeedSearch:
         return [encode(Question(self._nonce, self._network), self._key)]
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is due, in monotonic seconds; None: the search is over."""
         return self._due[0] if self._due else self._ends
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Who has answered: those with room first."""
+        """Return the endpoints that answered, those with room first."""
         answers = sorted(self._answers.values(), key=lambda each: (not each.has_room, each.address))
         return tuple(answer.endpoint for answer in answers)
 
 
 class SearchResponder:
-    """Answers for one node. A node that can not be dialled, or is about to leave, says nothing."""
+    """Answers searches for one node. A node without a TCP endpoint, or a draining one, does not
+    answer."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
         self._network = network
@@ -80,14 +79,15 @@ class SearchResponder:
         self._second = 0
         self._answered = 0
         self.refused = 0
-        """Datagrams that were no question, and questions beyond the bound."""
+        """Malformed datagrams, and questions beyond the rate limit."""
 
     def answer_datagram(
         self, datagram: bytes, node: NodeDescriptor, has_room: bool, now: float
     ) -> bytes | None:
-        """The answer to what has come, for its sender; None: there is none.
+        """Return the answer for the sender of a datagram; None: no answer.
 
-        `node` is this one as it is now, `has_room` whether its cluster takes another member.
+        `node` is the current descriptor; `has_room` tells whether its cluster admits another
+        member.
         """
         try:
             question = decode(datagram, self._key)

@@ -1,4 +1,4 @@
-"""Asking a source of seeds, again and again."""
+"""Periodic polling of a source of seeds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from broker.cluster.discovery.seed_source import ISeedSource
 from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock, IDelayed
 
-#: Seconds between two questions: who has moved is found, and nobody is asked much.
+#: Seconds between two polls after a success: finds moved nodes at little cost.
 PERIOD = 30.0
-#: Seconds until the next one where nobody was found: doubled now and then, up to the other.
+#: Seconds until the next poll after an empty one; doubled after every second one, up to `PERIOD`.
 SHORTEST_PERIOD = 3.0
 
 
 class SeedPoller:
-    """Asks from `start` to `stop`."""
+    """Polls from `start` to `stop`."""
 
     log = Logger()
 
@@ -37,12 +37,11 @@ class SeedPoller:
         self._empty_polls = 0
 
     def start(self) -> None:
-        """Ask now, and then every now and then."""
+        """Poll now, then periodically."""
         self._call = None
         self._pending = self._source.find_seeds().addCallbacks(self._seeds_found, self._poll_failed)
 
     def stop(self) -> None:
-        """Ask no more."""
         self._stopped = True
         if self._pending is not None:
             self._pending.cancel()
@@ -61,7 +60,7 @@ class SeedPoller:
     def _poll_failed(self, failure: Failure) -> None:
         if not (self._is_failing or self._stopped):
             self._is_failing = True
-            self.log.warn("no members were found: {error}", error=failure.getErrorMessage())
+            self.log.warn("discovery found no members: {error}", error=failure.getErrorMessage())
         self._poll_sooner()
 
     def _poll_sooner(self) -> None:

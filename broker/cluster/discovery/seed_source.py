@@ -1,4 +1,4 @@
-"""What every source of seeds is."""
+"""Interface of sources of seeds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from zope.interface import Interface
 
 from broker.cluster.descriptor import Endpoint
 
-#: More seeds nobody asks in one round; what is beyond is left out.
+#: Most seeds of one poll; further ones are dropped.
 MOST_SEEDS = 64
 
 
 class ISeedSource(Interface):
-    """Knows nodes of the network, or where they may be."""
+    """A source of endpoints where nodes of the network may listen."""
 
     def find_seeds() -> Deferred[Sequence[Endpoint]]:
-        """At most `MOST_SEEDS`, the best first; none if it finds none. Can be asked again.
+        """Return at most `MOST_SEEDS` endpoints, the best first. May be called again.
 
-        Fails with what went wrong where the source can not be asked.
+        Fails if the source can not be queried.
         """

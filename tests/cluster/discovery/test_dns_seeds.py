@@ -19,7 +19,7 @@ from broker.cluster.discovery.seed_source import ISeedSource
 
 
 class Resolver:
-    """Answers what it was told, and notes what it was asked."""
+    """Returns given answers, and records queries."""
 
     def __init__(self, **answers: Sequence[Any] | Exception) -> None:
         self.answers = answers
@@ -40,14 +40,14 @@ class Resolver:
 
 
 class SourcesTest(SynchronousTestCase):
-    def test_each_source_is_one(self) -> None:
+    def test_each_source_implements_the_interface(self) -> None:
         resolver = Resolver(lookupService=())
         verifyObject(ISeedSource, SrvSeeds(resolver, "s", random.Random(1)))
         verifyObject(ISeedSource, HostSeeds(resolver, "n", 1))
 
 
 class DnsTest(SynchronousTestCase):
-    def test_services_come_by_priority(self) -> None:
+    def test_srv_records_are_ordered_by_priority(self) -> None:
         records = [
             dns.Record_SRV(20, 0, 4001, "late.example.org"),
             dns.Record_SRV(10, 0, 4000, "soon.example.org"),
@@ -63,13 +63,13 @@ class DnsTest(SynchronousTestCase):
         )
         self.assertEqual(resolver.asked, ["_xmlbroker._tcp.example.org"])
 
-    def test_equal_services_share_by_weight(self) -> None:
+    def test_equal_priorities_share_by_weight(self) -> None:
         records = [dns.Record_SRV(1, 3, 1, "heavy"), dns.Record_SRV(1, 1, 1, "light")]
         source = SrvSeeds(Resolver(lookupService=records), "s", random.Random(7))
         first = Counter(self.successResultOf(source.find_seeds())[0].host for _each in range(1000))
         self.assertTrue(700 < first["heavy"] < 800, first)
 
-    def test_a_name_gives_all_its_addresses(self) -> None:
+    def test_a_host_name_yields_all_its_addresses(self) -> None:
         resolver = Resolver(
             lookupAddress=[dns.Record_CNAME("x"), dns.Record_A("192.0.2.1")],
             lookupIPV6Address=[dns.Record_AAAA("2001:db8::1")],
@@ -77,7 +77,7 @@ class DnsTest(SynchronousTestCase):
         found = self.successResultOf(HostSeeds(resolver, "nodes.example.org", 4000).find_seeds())
         self.assertEqual(found, (Endpoint("192.0.2.1", 4000), Endpoint("2001:db8::1", 4000)))
 
-    def test_a_name_that_is_not_there_has_no_seeds(self) -> None:
+    def test_a_missing_name_yields_no_seeds(self) -> None:
         resolver = Resolver(
             lookupAddress=[dns.Record_A("192.0.2.1")],
             lookupIPV6Address=DNSNameError("no such name"),
@@ -88,7 +88,7 @@ class DnsTest(SynchronousTestCase):
         source = SrvSeeds(resolver, "s", random.Random(1))
         self.assertEqual(self.successResultOf(source.find_seeds()), ())
 
-    def test_a_dns_that_fails_is_a_failure(self) -> None:
+    def test_a_dns_error_fails_the_poll(self) -> None:
         broken = DNSServerError("broken")
         resolver = Resolver(lookupService=broken, lookupAddress=broken, lookupIPV6Address=())
         self.failureResultOf(SrvSeeds(resolver, "s", random.Random(1)).find_seeds(), DNSServerError)

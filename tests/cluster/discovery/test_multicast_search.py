@@ -1,4 +1,4 @@
-"""Nodes find each other in a multicast group, with loss and with strangers in it."""
+"""Discovery in a multicast group, with loss and foreign datagrams."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ LONGEST = Answer(
 
 @pytest.mark.parametrize("key", [None, KEY])
 @pytest.mark.parametrize("datagram", [QUESTION, ANSWER, LONGEST])
-def test_a_datagram_survives_the_wire(datagram: Question | Answer, key: bytes | None) -> None:
+def test_a_datagram_round_trips(datagram: Question | Answer, key: bytes | None) -> None:
     assert decode(encode(datagram, key), key) == datagram
 
 
-def test_nobody_gets_more_out_of_a_group_than_it_puts_in() -> None:
+def test_answers_do_not_amplify_traffic() -> None:
     assert len(encode(LONGEST, KEY)) <= len(encode(QUESTION, KEY)) == DATAGRAM_BYTES
     short = encode(QUESTION, None).rstrip(b"\0")
     with pytest.raises(ProtocolError):
@@ -65,7 +65,7 @@ def test_the_key_must_be_the_same(keys: tuple[bytes | None, bytes | None]) -> No
 
 
 @given(st.sampled_from([QUESTION, ANSWER]), st.integers(0, 60), st.integers(0, 255), st.integers(0))
-def test_what_was_changed_or_cut_is_refused(
+def test_changed_or_truncated_datagrams_are_refused(
     datagram: Question | Answer, where: int, what: int, length: int
 ) -> None:
     data = encode(datagram, KEY)
@@ -78,7 +78,7 @@ def test_what_was_changed_or_cut_is_refused(
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_refused_or_read(data: bytes) -> None:
+def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     for body in (data, encode(ANSWER, None)[: 4 + 1 + NONCE_BYTES + 16] + data):
         try:
             decode(body, None)
@@ -87,7 +87,7 @@ def test_any_bytes_are_refused_or_read(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_search_finds_who_is_there_though_datagrams_are_lost(seed: int) -> None:
+def test_a_search_finds_nodes_in_spite_of_loss(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [a_node(f"c/n{number}") for number in range(5)]
     presences = [(node, SearchResponder("net", KEY)) for node in nodes]
@@ -96,7 +96,7 @@ def test_a_search_finds_who_is_there_though_datagrams_are_lost(seed: int) -> Non
     sent = search.start(now)
     while True:
         for datagram in sent:
-            search.receive_datagram(datagram)  # its own question comes back to it
+            search.receive_datagram(datagram)  # its own question is looped back
             for node, presence in presences:
                 answer = presence.answer_datagram(datagram, node, node.name == "n3", now)
                 if answer and rng.random() < 0.7:
@@ -113,7 +113,7 @@ def test_a_search_finds_who_is_there_though_datagrams_are_lost(seed: int) -> Non
     assert search.refused == 0
 
 
-def test_who_is_about_to_leave_or_can_not_be_dialled_says_nothing() -> None:
+def test_draining_and_undiallable_nodes_do_not_answer() -> None:
     question = encode(QUESTION, None)
     presence = SearchResponder("net", None)
     assert presence.answer_datagram(question, a_node("c/n1"), True, 0.0)
@@ -128,7 +128,7 @@ def test_who_is_about_to_leave_or_can_not_be_dialled_says_nothing() -> None:
     assert presence.refused == 1
 
 
-def test_a_flood_of_questions_is_not_a_flood_of_answers() -> None:
+def test_answers_to_a_flood_are_limited() -> None:
     presence = SearchResponder("net", None)
     question = encode(QUESTION, None)
     answers = [
@@ -138,7 +138,7 @@ def test_a_flood_of_questions_is_not_a_flood_of_answers() -> None:
     assert presence.refused == 300 - 3 * ANSWERS_PER_SECOND
 
 
-def test_strangers_answers_are_not_taken_and_many_are_bounded() -> None:
+def test_foreign_answers_are_ignored_and_answers_are_bounded() -> None:
     search = SeedSearch("net", None)
     (question,) = search.start(0.0)
     asked = decode(question, None)
@@ -163,7 +163,7 @@ class GroupSeedsTest(SynchronousTestCase):
         self.source = MulticastSeeds(self.clock, "net", None, self.sent.append)
         verifyObject(ISeedSource, self.source)
 
-    def test_those_who_ask_at_once_share_a_search(self) -> None:
+    def test_concurrent_calls_share_a_search(self) -> None:
         first, second = self.source.find_seeds(), self.source.find_seeds()
         asked = decode(self.sent[0], None)
         self.source.receive_datagram(encode(Answer(asked.nonce, "net", *_of(1)), None))

@@ -1,4 +1,4 @@
-"""Asking a source of seeds again and again."""
+"""Periodic polling of a source of seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Source:
         return answer if isinstance(answer, Deferred) else succeed(answer)
 
 
-def test_it_asks_often_until_somebody_is_found_and_then_now_and_then() -> None:
+def test_polling_slows_down_after_a_success() -> None:
     clock, found = Clock(), list[Any]()
     source = Source((), fail(NotConnected("no answer")), SOMEBODY, SOMEBODY)
     SeedPoller(source, clock, found.append).start()
@@ -41,7 +41,7 @@ def test_it_asks_often_until_somebody_is_found_and_then_now_and_then() -> None:
     assert source.asked == 4
 
 
-def test_who_finds_nobody_for_long_asks_less_often() -> None:
+def test_empty_polls_back_off() -> None:
     clock, source = Clock(), Source(*[()] * 100)
     SeedPoller(source, clock, lambda _: None).start()
     clock.pump([1.0] * 600)
@@ -51,7 +51,7 @@ def test_who_finds_nobody_for_long_asks_less_often() -> None:
     assert source.asked == before + 1
 
 
-def test_it_stops_with_a_question_under_way_or_between_two() -> None:
+def test_stop_cancels_an_open_poll_or_the_next_one() -> None:
     clock = Clock()
     cancelled: list[Any] = []
     silent: Deferred[Any] = Deferred(cancelled.append)

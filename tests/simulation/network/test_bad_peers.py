@@ -13,7 +13,7 @@ from broker.cluster.address import Address
 from broker.cluster.handshake_messages import NodeProof
 from broker.cluster.messages import Refresh, Update
 from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
-from broker.cluster.traffic.messages import DtdRequest, PageRequest, DtdAnswer
+from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, PageRequest
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
 from broker.wire.messages import NO_ERROR
@@ -53,12 +53,12 @@ def use(world: NetworkWorld, publisher: Publisher, reader: Reader) -> None:
 def frame(*ranges: Range, origin: str = "0123456789abcdef", **said: object) -> Frame:
     fields: dict[str, object] = {
         "origin": origin,
-        "home": Address(("evil",), "mallory"),
+        "origin_node": Address(("evil",), "mallory"),
         "level_runs": [],
         "hops": MAX_HOPS,
         "ranges": ranges,
         "mark_runs": [],
-        "runs": [],
+        "recipient_runs": [],
         "encoding": 0,
         "record_lengths": [],
         "document_lengths": [],
@@ -105,7 +105,7 @@ def test_what_a_peer_must_not_say_ends_its_link_alone(what: str) -> None:
         assert not peer.up
         neighbours = world.network_of("a").neighbours
         assert neighbours.get("mallory") is None
-        assert neighbours.broken == {"protocol": 1}
+        assert neighbours.broken_links == {"protocol": 1}
 
 
 HARMLESS: dict[str, Callable[[], bytes | messages.Message]] = {
@@ -123,7 +123,7 @@ HARMLESS: dict[str, Callable[[], bytes | messages.Message]] = {
         to_alice(),
         level_runs=[(0, 1)],
         mark_runs=[(1, 1, 1)],
-        runs=[(1, (0,))],
+        recipient_recipient_runs=[(1, (0,))],
         encoding=1,
         record_lengths=[1],
         document_lengths=[10],
