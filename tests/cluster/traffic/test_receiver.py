@@ -37,7 +37,6 @@ class Log:
     def __init__(self, **covered: Mark) -> None:
         self.covered: dict[str, Mark] = dict(covered)
         self.older_interest: set[str] = set()
-        """Origins with interest from before their first event."""
         self.receiver = Receiver(self.covered.get, start_of=self._start_of)
 
     def _start_of(self, origin: str, mark: Mark) -> Mark:
@@ -64,7 +63,6 @@ class Log:
         )
 
     def lose(self, upto: int | None, *, home: Address = HOME, now: float = 0.0) -> list[object]:
-        """Report a loss by the origin node."""
         empty = frame([Range(ME, (0, 0), (0, 0))])
         mark = None if upto is None else (1, upto)
         return plain(self.receiver.skip_lost_range("o", mark, home, empty, now))
@@ -119,7 +117,6 @@ def test_a_missing_range_is_requested_with_backoff() -> None:
 
 
 def test_all_nodes_of_an_origin_are_asked_in_turn() -> None:
-    """A replica may report an origin that is back, and lag behind it."""
     log = Log(o=(1, 5))
     replica_node = Address(("a",), "keeper")
     log.receive(5, 6)
