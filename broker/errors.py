@@ -1,8 +1,7 @@
 """Errors of this project, in two families.
 
-`OurError`: this process has a wrong configuration or a wrong caller, or its own disk or network
-failed. `PeerError`: a peer sent wrong bytes; the error is sent to it and counted, nothing else
-changes.
+`OurError`: wrong configuration or caller, or failure of this process's own disk or network.
+`PeerError`: wrong bytes of a peer; the error is sent to it and counted.
 """
 
 from __future__ import annotations

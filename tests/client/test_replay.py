@@ -51,7 +51,7 @@ def begin(node: FakeNode, *offsets: int, cut: int = 99) -> None:
     node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]), delivery(*offsets))
 
 
-def test_a_replay_ends_when_the_node_has_said_all(net: FakeNet) -> None:
+def test_a_replay_ends_when_the_node_ends_it(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     got, end = iterate(client.replay("q", "p.>", since=at(3), until=at(9), pace=0.5, rate=7))
@@ -84,7 +84,7 @@ def test_a_replay_without_an_end_ends_now(net: FakeNet) -> None:
     ]
 
 
-def test_a_replay_goes_on_after_a_lost_node_where_it_has_got_to(net: FakeNet) -> None:
+def test_a_replay_continues_at_another_node(net: FakeNet) -> None:
     first, second = FakeNode(net, "a"), FakeNode(net, "b")
     client = net.client(first, second)
     got, end = iterate(client.replay(until=at(9), rate=100))
@@ -113,13 +113,13 @@ def test_a_replay_is_cancelled_by_unsubscribing(net: FakeNet) -> None:
     assert got == [1] and end.called
 
 
-def test_what_the_node_refuses_is_raised_where_one_iterates(net: FakeNet) -> None:
+def test_iterating_raises_the_nodes_refusal(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     _, end = iterate(client.replay("((("))
     node.send(Ended(1, BadQuery("an operand is missing").to_wire()))
     failure: Any = end.result
-    assert failure.check_count(BadQuery)
+    assert failure.check(BadQuery)
     end.addErrback(lambda _: None)
 
 
@@ -132,7 +132,7 @@ def test_a_replay_has_one_beginning(net: FakeNet) -> None:
         client.subscribe(start=last(0))
 
 
-def test_a_subscription_says_where_it_ends_and_how_fast(net: FakeNet) -> None:
+def test_a_subscription_sends_its_end_and_speed(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     client.subscribe(start=last(3), until=at(5), until_time=6, pace=2.0, rate=1)
@@ -142,7 +142,7 @@ def test_a_subscription_says_where_it_ends_and_how_fast(net: FakeNet) -> None:
     assert (asked.until, asked.pace, asked.rate) == ((("n", 1, 5),), 2.0, 1)
 
 
-def test_the_next_process_tells_another_node_where_it_was_left(net: FakeNet, tmp_path: Any) -> None:
+def test_the_next_process_resumes_at_another_node(net: FakeNet, tmp_path: Any) -> None:
     positions = PositionsFile(
         tmp_path, "alice", client_settings(client_id="alice", state=tmp_path).incarnation
     )
@@ -168,13 +168,11 @@ def test_the_next_process_tells_another_node_where_it_was_left(net: FakeNet, tmp
     other = FakeNode(net, "b")
     net.client(other, resume_points=again.resume_points).subscribe(durable="d")
     net.run(0.1)
-    (wish,) = other.subscribes
-    assert (wish.start, wish.position, wish.former) == ("stored", (("n", 1, 15),), "c/a")
+    (request,) = other.subscribes
+    assert (request.start, request.position, request.former) == ("stored", (("n", 1, 15),), "c/a")
 
 
-def test_closing_waits_for_no_thread_to_write_what_the_next_process_needs(
-    net: FakeNet, tmp_path: Any
-) -> None:
+def test_closing_writes_the_positions_without_a_thread(net: FakeNet, tmp_path: Any) -> None:
     settings = client_settings(client_id="alice", state=tmp_path)
     node = FakeNode(net, "a")
     client = net.client(node, positions=settings.positions)
@@ -213,18 +211,18 @@ def test_a_replay_is_the_same_under_asyncio() -> None:
     assert asyncio.run(replay()) == [1, 2]
 
 
-def test_who_waits_for_the_flow_of_one_that_flows_waits_for_nothing(net: FakeNet) -> None:
+def test_flowing_resolves_at_once_if_it_flows(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     replay = client.replay()
     net.run(0.1)
     begin(node, 1)
     flowing: Any = replay.flowing
-    assert flowing.result is replay and replay.are_interests_active is flowing
+    assert flowing.result is replay and replay.flowing is flowing
     assert ALL.kind == node.subscribes[0].start
 
 
-def test_a_time_is_for_origins_that_the_position_does_not_name(net: FakeNet) -> None:
+def test_a_time_applies_to_origins_that_the_position_does_not_name(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     client.replay("q", since=at(3), since_time=5_000)

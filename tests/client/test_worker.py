@@ -73,7 +73,7 @@ def publish(world: World, *numbers: int, incarnation: int = 1) -> None:
     world.wait(publisher.close())
 
 
-def test_what_fails_comes_again_and_keeps_the_others_waiting() -> None:
+def test_a_failed_event_is_retried_before_later_ones() -> None:
     with World(1) as world:
         handle = Handler()
         tries: list[int] = []
@@ -100,7 +100,7 @@ def test_what_fails_comes_again_and_keeps_the_others_waiting() -> None:
     ("fault", "seconds", "reason"),
     [(fails, 3.0, "ValueError: no?thing & <2>"), (hangs, 33.0, "it timed out after 10 s")],
 )
-def test_what_never_succeeds_is_a_dead_letter_and_the_rest_goes_on(
+def test_an_event_that_always_fails_becomes_a_dead_letter(
     fault: Handle, seconds: float, reason: str
 ) -> None:
     with World(2) as world:
@@ -132,7 +132,7 @@ def test_what_never_succeeds_is_a_dead_letter_and_the_rest_goes_on(
         assert root.get("id", "").startswith("publisher/")
 
 
-def test_who_ends_in_the_middle_gets_that_event_again() -> None:
+def test_an_interrupted_event_comes_again() -> None:
     with World(3) as world:
         first, second = Handler(), Handler()
         first.faults[2] = hangs
@@ -143,14 +143,14 @@ def test_who_ends_in_the_middle_gets_that_event_again() -> None:
         world.run(1.0)
         working_on.cancel()
         (failure,) = outcome
-        assert failure.check_count(CancelledError)
+        assert failure.check(CancelledError)
         world.wait(client.close())
         at_work(world.client("worker", incarnation=2), second)
         world.run(1.0)
         assert (first.given, second.given) == ([1, 2], [2, 3])
 
 
-def test_what_the_session_had_not_acknowledged_comes_again_alone() -> None:
+def test_only_unacknowledged_events_come_again() -> None:
     with World(4) as world:
         first, second = Handler(), Handler()
         client = world.client("worker")
@@ -165,7 +165,7 @@ def test_what_the_session_had_not_acknowledged_comes_again_alone() -> None:
         assert first.given + second.given == [*range(1, 22)]
 
 
-def test_a_letter_that_would_be_too_long_goes_without_the_document(
+def test_a_dead_letter_that_is_too_long_omits_the_document(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with World(5) as world:
@@ -189,7 +189,7 @@ def test_a_letter_that_would_be_too_long_goes_without_the_document(
         assert handle.given == [1, 1, 1, 2]
 
 
-def test_a_letter_that_the_node_refuses_ends_the_work_and_loses_nothing(
+def test_a_refused_dead_letter_ends_the_work_without_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with World(6) as world:
@@ -206,7 +206,7 @@ def test_a_letter_that_the_node_refuses_ends_the_work_and_loses_nothing(
         publish(world, 1, 2)
         world.run(10.0)
         (failure,) = outcome
-        assert failure.check_count(BadName)
+        assert failure.check(BadName)
         world.wait(client.close())
         again = Handler()
         at_work(world.client("worker", incarnation=2), again)
@@ -224,7 +224,7 @@ def test_a_letter_that_the_node_refuses_ends_the_work_and_loses_nothing(
         {"dead_letters": "no stream"},
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises((ConfigurationError, BadName)):
         Working(**wrong)
 
@@ -234,7 +234,7 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 AT = Place("n", 1, 7)
 
 
-def test_what_a_process_died_over_counts_as_tried(tmp_path: Path) -> None:
+def test_a_crash_during_a_try_counts_as_a_try(tmp_path: Path) -> None:
     def process() -> Attempts:
         attempts = Attempts(AttemptsFile(tmp_path, "c"), "d")
         attempts.start()
@@ -254,7 +254,7 @@ def test_what_a_process_died_over_counts_as_tried(tmp_path: Path) -> None:
     assert process().count_tries(AT) == 0
 
 
-def test_who_has_passed_what_was_in_doubt_notes_nothing_more(tmp_path: Path) -> None:
+def test_attempts_are_recorded_only_until_the_doubtful_events_are_done(tmp_path: Path) -> None:
     file = AttemptsFile(tmp_path, "c")
     Attempts(file, "d").start()
     attempts = Attempts(file, "d")

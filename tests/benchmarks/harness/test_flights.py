@@ -13,7 +13,7 @@ from benchmarks.harness.flights import (
     flight_id,
     flight_payload,
     is_high,
-    report,
+    report_of,
 )
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
@@ -41,7 +41,7 @@ def test_every_aircraft_of_the_fleet_has_its_own_id() -> None:
 
 
 def test_reports_are_evenly_spread_and_independent() -> None:
-    reports = [report(number) for number in range(20_000)]
+    reports = [report_of(number) for number in range(20_000)]
     assert 11_000 < len({each.flight_id for each in reports}) < FLEET
     low = [each for each in reports if each.altitude < ALTITUDES[len(ALTITUDES) // 4]]
     assert 0.23 < len(low) / len(reports) < 0.27

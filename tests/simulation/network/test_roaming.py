@@ -12,7 +12,7 @@ from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import NotConnected, UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Position
-from broker.recovery.durable_handover import MAY_REPEAT, GIVE_UP_AFTER
+from broker.recovery.durable_handover import GIVE_UP_AFTER, MAY_REPEAT
 from broker.recovery.messages import Release
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
@@ -256,7 +256,7 @@ def test_a_node_with_an_old_position_that_can_ask_nobody(archived: bool) -> None
     it.world.run(30.0)
     assert back.subscription is not None and back.flowing
     (warning,) = back.subscription.warnings
-    where = "where the archive has it" if archived else "where it was left at this node"
+    where = "at the archive's position" if archived else "at this node's old position"
     assert f"goes on {where}: " in warning
     assert warning.endswith(MAY_REPEAT)
     it.world.start("new")
@@ -355,7 +355,7 @@ def test_a_node_that_has_left_the_map_may_have_what_begins_anew() -> None:
     it.world.run(3.0)
     assert back.subscription is not None and back.flowing
     (warning,) = back.subscription.warnings
-    assert "one/old" in warning and "begins now as a new one" in warning
+    assert "one/old" in warning and "starts as a new subscription" in warning
     # A deletion names it, too: it has that subscription still.
     asker = it.world.client("asker", "new")
     told = it.world.wait(asker.ask("durable-delete", client="rover", name="d"))

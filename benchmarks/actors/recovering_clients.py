@@ -1,7 +1,7 @@
-"""Clients that come back, all in this process: each goes on behind a position with its query.
+"""Many returning clients in one process: each continues after a position, with its query.
 
-They look at the headers of deliveries alone, and check that each gets what it missed: as many
-events as match, in the order of their places, none twice, and nothing told as lost.
+They read only the headers of deliveries. Each must get exactly the missed events that match: in the
+order of their places, none twice, and none reported as lost.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.actors.subscribe import EVERYTHING
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.delivery_count import DeliveryCount
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.lean_session import LeanSession
+from benchmarks.harness.raw_session import RawSession
 from benchmarks.workloads.archived_flights import band_counts, band_queries
 from broker.client.settings import client_settings
 from broker.wire.messages import Credit, Subscribe
 
-#: Seconds without an event for anybody, after which what is missing will not come: a job in a large
-#: archive takes long before its first event.
+#: Seconds without any event after which missing events are given up: a job in a large archive takes
+#: long before its first event.
 _SILENCE: Final = 300.0
 _GLANCE: Final = 1.0
 
 
-class Returning:
+class ReturningClient:
     """One client with one subscription."""
 
     def __init__(
@@ -37,24 +37,24 @@ class Returning:
         wanted: int,
         behind: Mapping[str, tuple[int, int]],
     ) -> None:
-        """`behind` is its position, and `wanted` how many events match behind it."""
+        """`behind` is its position, `wanted` the number of matching events after it."""
         self._query = query
         self._behind = behind
         self._wanted = wanted
         self.count = DeliveryCount(everything=query == EVERYTHING, behind=behind)
         self.first = self.last = 0.0
-        """When (monotonic seconds) its first event and its last one came."""
+        """Monotonic seconds of its first and last event."""
         loop = asyncio.get_running_loop()
         self.complete: asyncio.Future[None] = loop.create_future()
-        self.session = LeanSession(endpoint, client_settings(client_id=name), self._take)
+        self.session = RawSession(endpoint, client_settings(client_id=name), self._receive)
         if not wanted:
             self.complete.set_result(None)
 
-    def come_back(self) -> None:
-        """Say where it has got to."""
-        # Nothing waits for a user here: the stack's own window is bound enough.
-        self.session.say(Credit(1 << 62))
-        self.session.say(
+    def subscribe(self) -> None:
+        """Subscribe from the position."""
+        # No user code waits here: the stack's own window is bound enough.
+        self.session.send_message(Credit(1 << 62))
+        self.session.send_message(
             Subscribe(
                 number=1,
                 pattern=">",
@@ -68,15 +68,15 @@ class Returning:
         )
 
     def check(self) -> None:
-        """Raise what went wrong."""
-        if self.session.broken.done():
-            self.session.broken.result()
+        """Raise the error of a lost session, or for lost places."""
+        if self.session.lost.done():
+            self.session.lost.result()
         if self.count.dropped:
-            raise BenchmarkFailed(f"{self.count.dropped} places were told as lost")
+            raise BenchmarkFailed(f"{self.count.dropped} places were reported as lost")
 
-    def _take(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         before = self.count.events
-        self.count.take(data)
+        self.count.count_message(data)
         if self.count.events == before:
             return
         self.last = time.monotonic()
@@ -87,36 +87,36 @@ class Returning:
             self.complete.set_result(None)
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: clients, name, events (that the bands' events begin with 0 and are so many), or
-    missed (then one client wants everything, and so many events it is).
-
-    The cue brings endpoint and behind (origin, epoch, offset).
-    """
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: clients, name, and events (numbered from 0, for the bands' queries) or missed (one
+    client gets all of so many events). The start message has endpoint and behind (origin, epoch,
+    offset)."""
     if "missed" in task:
         queries, wanted = [EVERYTHING], [task["missed"]]
     else:
         queries = band_queries(task["clients"])
         wanted = band_counts(task["clients"], task["events"])
-    cue.say("ready")
-    told = await cue.go()
+    control.report("ready")
+    told = await control.wait_for_start()
     origin, *mark = told["behind"]
     cpu, began = time.process_time(), time.monotonic()
     clients = [
-        Returning(told["endpoint"], f"{task['name']}-{number}", query, count, {origin: (*mark,)})
+        ReturningClient(
+            told["endpoint"], f"{task['name']}-{number}", query, count, {origin: (*mark,)}
+        )
         for number, (query, count) in enumerate(zip(queries, wanted, strict=True))
     ]
     for each in clients:
-        await each.session.up
+        await each.session.connected
     connected = time.monotonic()
     for each in clients:
-        each.come_back()
-    await _all_complete(clients)
-    # What came last may be told as lost behind it.
+        each.subscribe()
+    await _wait_until_complete(clients)
+    # Places may be reported as lost after the last event.
     for each in clients:
         each.check()
     some = [each for each in clients if each.first]
-    cue.say(
+    control.report(
         "done",
         connecting=connected - began,
         asked=connected,
@@ -128,11 +128,11 @@ async def play(cue: Cue, task: Any) -> None:
     )
     for each in clients:
         each.session.close()
-    # Goodbyes leave before this process does.
+    # The goodbyes must leave before this process does.
     await asyncio.sleep(_GLANCE / 2)
 
 
-async def _all_complete(clients: Sequence[Returning]) -> None:
+async def _wait_until_complete(clients: Sequence[ReturningClient]) -> None:
     heard = time.monotonic()
     pending: set[asyncio.Future[None]] = {each.complete for each in clients}
     while pending:
@@ -148,4 +148,4 @@ async def _all_complete(clients: Sequence[Returning]) -> None:
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

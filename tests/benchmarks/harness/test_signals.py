@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.harness.interruption import end_on_signals, undisturbed
+from benchmarks.harness.signals import deferred_signals, end_on_signals
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +28,11 @@ def test_ctrl_c_interrupts_and_other_signals_exit_with_the_status_that_shells_ex
 
 def test_a_signal_within_an_undisturbed_block_is_heeded_at_the_end_of_the_outermost() -> None:
     reached = []
-    with pytest.raises(SystemExit), undisturbed():
-        with undisturbed():
+    with pytest.raises(SystemExit), deferred_signals():
+        with deferred_signals():
             signal.raise_signal(signal.SIGHUP)
             reached.append("inner")
         reached.append("outer")
     assert reached == ["inner", "outer"]
-    with undisturbed():
+    with deferred_signals():
         reached.append("nothing is left of it")

@@ -1,6 +1,6 @@
-"""A client's session without the client library: the greeting, the p2p core, and raw messages.
+"""A client session without the client library: handshake, p2p core and raw messages.
 
-So what is measured is the node and not what a user's program does with the events.
+So a benchmark measures the node, and not a user's program.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from broker.wire.stack import session_layers
 
 
 @implementer(IStackReceiver)
-class LeanSession:
-    """One session with a node; a connection that breaks is the end of it.
+class RawSession:
+    """One session with a node; it ends when its connection breaks.
 
-    `received` is called with every message of the node, undecoded; it counts as consumed when the
-    call returns. `writable` is called when more can be sent.
+    `received` is called with each raw message of the node, consumed when the call returns.
+    `writable` is called when more can be sent.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class LeanSession:
         writable: Callable[[], None] = lambda: None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.up: asyncio.Future[None] = loop.create_future()
+        self.connected: asyncio.Future[None] = loop.create_future()
         """Fires when the node has accepted the session."""
-        self.broken: asyncio.Future[None] = loop.create_future()
-        """Fails when the session can not go on."""
+        self.lost: asyncio.Future[None] = loop.create_future()
+        """Fails when the session has ended."""
         self._settings = settings
         self._received = received
         self._writable = writable
@@ -64,45 +64,42 @@ class LeanSession:
 
     @property
     def can_send(self) -> bool:
-        """Whether the stack takes more now."""
+        """True if the stack accepts more now."""
         return self._driver.writable
 
     def send(self, data: bytes) -> None:
         """Send one encoded message."""
         self._driver.send([data])
 
-    def say(self, message: Message) -> None:
+    def send_message(self, message: Message) -> None:
         """Send one control message."""
         self.send(messages.encode(message))
 
     def close(self) -> None:
-        """Say goodbye."""
-        self.broken.cancel()
-        self.say(Goodbye())
+        """Send a goodbye and close."""
+        self.lost.cancel()
+        self.send_message(Goodbye())
         self._driver.close()
         self._connection.stop()
 
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Messages of the node, in order."""
         for data in batch:
             try:
                 self._received(data)
             except (BenchmarkFailed, BrokerError) as error:
-                self._break(error)
+                self._set_lost(error)
                 return
         self._driver.consumed(len(batch))
 
     def view_changed(self, view: View) -> None:
-        """The connection came or went."""
-        if view.state is LinkState.CONNECTED and not self.up.done():
-            self.up.set_result(None)
+        if view.state is LinkState.CONNECTED and not self.connected.done():
+            self.connected.set_result(None)
         elif view.state is LinkState.DISCONNECTED:
             self._fail(view.error)
 
     def writable_changed(self, writable: bool) -> None:
-        """The stack takes more, or no more for now."""
         if writable:
             self._writable()
 
@@ -125,8 +122,8 @@ class LeanSession:
         self._driver.attach(channel)
 
     def _fail(self, error: BrokerError | None) -> None:
-        self._break(BenchmarkFailed(f"the session was lost: {error or 'it was closed'}"))
+        self._set_lost(BenchmarkFailed(f"the session was lost: {error or 'it was closed'}"))
 
-    def _break(self, error: Exception) -> None:
-        if not self.broken.done():
-            self.broken.set_exception(error)
+    def _set_lost(self, error: Exception) -> None:
+        if not self.lost.done():
+            self.lost.set_exception(error)

@@ -1,4 +1,4 @@
-"""Sessions with many queries that rarely match, which count what they get."""
+"""Counting sessions with many queries that rarely match."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgpack
 
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.lean_session import LeanSession
+from benchmarks.harness.raw_session import RawSession
 from benchmarks.workloads.flights import rare_queries
 from broker.client.settings import client_settings
 from broker.errors import from_wire
@@ -21,27 +21,27 @@ from broker.wire.messages import DELIVER, Credit, Ended, Flowing, Gap, Refuse, S
 _HEAD: Final = struct.Struct(">BII")
 
 
-class FurtherSubscriber:
-    """One session with several subscriptions; what is delivered is counted by the headers."""
+class RareSubscriber:
+    """One session with several subscriptions; counts deliveries by their headers."""
 
     def __init__(self, endpoint: str, name: str, queries: Sequence[str]) -> None:
         self.events = 0
         self.deliveries = 0
-        """Messages that brought them."""
+        """Messages with events."""
         self.other = 0
-        """Messages that brought none: marks of how far the node has got."""
+        """Messages without events, such as progress marks."""
         self.dropped = 0
         self._queries = queries
         self._flowing = 0
         self._all_flow: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.session = LeanSession(endpoint, client_settings(client_id=name), self._take)
+        self.session = RawSession(endpoint, client_settings(client_id=name), self._receive)
 
     async def subscribe(self) -> None:
-        """Connect, subscribe, and wait until all of it flows."""
-        await self.session.up
-        self.session.say(Credit(1 << 62))
+        """Connect, subscribe, and wait until all subscriptions are active."""
+        await self.session.connected
+        self.session.send_message(Credit(1 << 62))
         for number, query in enumerate(self._queries, 1):
-            self.session.say(
+            self.session.send_message(
                 Subscribe(
                     number=number,
                     pattern=">",
@@ -53,13 +53,11 @@ class FurtherSubscriber:
                     time=0,
                 )
             )
-        await asyncio.wait(
-            [self._all_flow, self.session.broken], return_when=asyncio.FIRST_COMPLETED
-        )
-        if self.session.broken.done():
-            self.session.broken.result()
+        await asyncio.wait([self._all_flow, self.session.lost], return_when=asyncio.FIRST_COMPLETED)
+        if self.session.lost.done():
+            self.session.lost.result()
 
-    def _take(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         if data[0] == DELIVER:
             _, length, _ = _HEAD.unpack_from(data)
             header = msgpack.unpackb(memoryview(data)[_HEAD.size : _HEAD.size + length])
@@ -75,27 +73,27 @@ class FurtherSubscriber:
         elif isinstance(message, Gap):
             self.dropped += message.count
         elif isinstance(message, Ended | Refuse):
-            raise BenchmarkFailed(f"a further subscription was ended: {from_wire(message.error)}")
+            raise BenchmarkFailed(f"a subscription was ended: {from_wire(message.error)}")
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: endpoint, queries (how many), sessions (that share them).
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: endpoint, queries (number), sessions (that share them).
 
-    Says `ready` when all flow; `done`, once asked, with the counts over everything till then.
+    Reports `ready` when all are active, and on request `done` with the counts so far.
     """
     queries, sessions = rare_queries(task["queries"]), task["sessions"]
     further = [
-        FurtherSubscriber(task["endpoint"], f"further-{index}", queries[index::sessions])
+        RareSubscriber(task["endpoint"], f"further-{index}", queries[index::sessions])
         for index in range(sessions)
     ]
     for each in further:
         await each.subscribe()
-    cue.say("ready")
-    await cue.go()
+    control.report("ready")
+    await control.wait_for_start()
     for each in further:
-        if each.session.broken.done():
-            each.session.broken.result()
-    cue.say(
+        if each.session.lost.done():
+            each.session.lost.result()
+    control.report(
         "done",
         events=sum(each.events for each in further),
         deliveries=sum(each.deliveries for each in further),
@@ -107,4 +105,4 @@ async def play(cue: Cue, task: Any) -> None:
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)
