@@ -56,7 +56,6 @@ class NodeConnection:
         self.dead_origins: tuple[str, ...] = ()
         self.missing_range_ages = MissingRangeAges()
         self.is_ending = False
-        """This process must end."""
         self._is_node_gone = False
         """The node has closed its end of the pipes."""
         self._dtds: dict[DtdReference, bytes | None] = {}
@@ -177,7 +176,6 @@ def archive_until_end(
 
 
 def _answer_questions(archive: Archive, node: NodeConnection) -> None:
-    """Answer the node's questions about the archive."""
     questions, node.questions = node.questions, []
     for asked in questions:
         if isinstance(asked, protocol.AskDurable):
@@ -228,7 +226,7 @@ def _warn(problem: str) -> None:
 
 
 def lock_log(folder: Path) -> BinaryIO:
-    """Wait until no other archiver uses this log. One whose node was killed may still flush."""
+    """Wait until no other archiver uses this log. The archiver of a killed node may still flush."""
     file = open(folder / "archiver.lock", "ab")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file

@@ -25,10 +25,10 @@ def find_durable_needs(
             durable = Durable.decode(stored)
             needed.append(DurableNeed(StreamPattern.parse(durable.pattern), durable.position))
         except (ValueError, TypeError, BadName) as error:
-            complain(f"{name} of {client} can not be read, and so holds everything: {error}")
+            complain(f"{name} of {client} is unreadable, so all events stay for it: {error}")
             needed.append(_ALL_EVENTS)
     for path, why in archive.read_damaged_durables().items():
-        complain(f"{path} {why}, and so holds everything")
+        complain(f"{path} {why}, so all events stay for it")
         needed.append(_ALL_EVENTS)
     return needed
 

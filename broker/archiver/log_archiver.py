@@ -64,8 +64,6 @@ class ReadableLog(Protocol):
 
 @attrs.define
 class ArchiverCounters:
-    """Counts since the process began."""
-
     events: int = 0
     files: int = 0
     bytes: int = 0
@@ -101,7 +99,6 @@ class LogArchiver:
         self._durables_change = -1
         self.counters = ArchiverCounters()
         self.reached: dict[str, Mark] = {}
-        """By origin, the end of its archived events."""
 
     def flush(self, dead: Collection[str] = ()) -> bool:
         """Archive new events, also of `dead` origins. Returns whether more can be flushed at
@@ -258,7 +255,6 @@ class LogArchiver:
         events: pa.RecordBatch | Sequence[LoggedEvent],
         dtds: Mapping[DtdReference, bytes],
     ) -> WriteResult:
-        """Write events of an origin, or none, with the DTDs that validate them."""
         hashes = {(origin, r): hashlib.sha256(text).hexdigest() for r, text in dtds.items()}
         uses = self._unknown_uses(hashes, self._archive.state()) if hashes else set()
         written = self._writer.write(covers, events, dtds, uses)
@@ -266,8 +262,7 @@ class LogArchiver:
         return written
 
     def _unknown_uses(self, hashes: TextHashes, state: ArchiveState) -> set[OriginDtdVariant]:
-        """Return DTDs that differ from the registered one, and whose use the archive does not know
-        yet."""
+        """Return DTDs that differ from the registered one, and have no registered use yet."""
         found = set()
         for (origin, reference), content_hash in hashes.items():
             counts = state.dtds.get(reference)
@@ -338,7 +333,6 @@ class LogArchiver:
 
 
 def _events_up_to(events: pa.RecordBatch | None, end: Mark) -> pa.RecordBatch | None:
-    """Return the events up to a mark."""
     if events is None:
         return None
     epoch, offset = (events.column(name).to_numpy() for name in ("epoch", "offset"))

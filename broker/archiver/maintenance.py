@@ -35,8 +35,6 @@ EXPIRY_INTERVAL: Final = 600_000
 
 @attrs.define
 class MaintenanceResult:
-    """Result of one run."""
-
     merged: int = 0
     """Files that were merged."""
     made: int = 0
@@ -44,11 +42,9 @@ class MaintenanceResult:
     removed: int = 0
     """Files that expired."""
     deleted: int = 0
-    """Files that were deleted."""
     held: str = ""
     """The hour that would expire if no durable subscription needed it."""
     problems: list[str] = attrs.field(factory=list)
-    """Messages for the operator."""
 
 
 class Maintenance:
@@ -77,7 +73,7 @@ class Maintenance:
         )
 
     def run(self, cancelled: Callable[[], bool] = lambda: False) -> MaintenanceResult:
-        """Do what is due if the lease is free. Ends soon after `cancelled` returns true."""
+        """Do the due work if the lease is free. Ends soon after `cancelled` returns true."""
         result = MaintenanceResult()
         if self._rules.is_empty or not self._lease.acquire():
             return result
@@ -104,7 +100,7 @@ class Maintenance:
     def _compact(self, result: MaintenanceResult, is_over: Callable[[], bool]) -> None:
         done = self._new_compaction().run(cancelled=is_over)
         result.merged, result.made = done.files_before, done.files_after
-        result.problems += [f"{path} is damaged, and set aside" for path in done.damaged]
+        result.problems += [f"{path} is damaged and was set aside" for path in done.damaged]
 
     def _expire(self, result: MaintenanceResult) -> None:
         rules = self._rules

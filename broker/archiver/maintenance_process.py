@@ -79,7 +79,6 @@ class MaintenanceProcess:
                 )
 
     def close(self) -> None:
-        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -91,16 +90,18 @@ class MaintenanceProcess:
             result = MaintenanceResult(**json.loads(output))
         except (ValueError, TypeError):
             self._warn_once(
-                [f"the care ended with {process.returncode}: {error_output[-_MAX_ERROR_BYTES:]!r}"]
+                [
+                    f"archive maintenance ended with code {process.returncode}: "
+                    f"{error_output[-_MAX_ERROR_BYTES:]!r}"
+                ]
             )
             return
         for name in self.counters:
             self.counters[name] += getattr(result, name)
-        held = f"events of {result.held} stay, as a durable subscription needs them"
+        held = f"events of {result.held} stay because a durable subscription needs them"
         self._warn_once([*result.problems, held] if result.held else result.problems)
 
     def _warn_once(self, problems: list[str]) -> None:
-        """Log each problem once, not after every run."""
         for problem in problems:
             if problem not in self._reported:
                 self._warn(problem)

@@ -26,12 +26,10 @@ class MaintenanceRules:
         return not any(attrs.astuple(self))
 
     def encode(self) -> str:
-        """Encode as a process argument."""
         return json.dumps(attrs.asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Decode a process argument."""
         return cls(**json.loads(text))
 
 

@@ -86,7 +86,7 @@ class DtdAnswer:
     reference: DtdReference
     text: bytes | None
     origin: str
-    """Origin whose events it validates."""
+    """Origin of the validated events."""
 
 
 NodeMessage: TypeAlias = Flush | AskCoverage | AskDurable | AskDtd | End | DeadOrigins | DtdAnswer
@@ -94,8 +94,6 @@ NodeMessage: TypeAlias = Flush | AskCoverage | AskDurable | AskDtd | End | DeadO
 
 @attrs.frozen
 class Report:
-    """Progress of the archiver."""
-
     reached: Mapping[str, Mark] = attrs.field(factory=dict)
     """By origin, the end of its archived events."""
     flushed: Sequence[int] = ()
@@ -108,11 +106,8 @@ class Report:
 
 @attrs.frozen
 class AskDtds:
-    """Ask the node for DTDs."""
-
     references: tuple[DtdReference, ...]
     origin: str
-    """Origin whose events they validate."""
 
 
 @attrs.frozen
@@ -121,7 +116,6 @@ class FoundDurable:
 
     number: int
     origin: str
-    """Origin of the last node that had it."""
     stored: bytes | None
 
 
@@ -184,12 +178,10 @@ def _parse_node_message(message: Any) -> NodeMessage:
 
 
 def encode_dtd_request(references: Sequence[DtdReference], origin: str) -> bytes:
-    """Encode an `AskDtds`."""
     return _encode_line({"dtds": [[each.type, each.version] for each in references], "of": origin})
 
 
 def encode_report(report: Report) -> bytes:
-    """Encode a `Report`."""
     return _encode_line(attrs.asdict(report))
 
 
@@ -202,12 +194,10 @@ def encode_coverage(covered: Coverage) -> bytes:
 
 
 def encode_durable(number: int, origin: str, stored: bytes | None) -> bytes:
-    """Encode a `FoundDurable`."""
     return _encode_line({"found": number, "origin": origin, "stored": _encode_base64(stored)})
 
 
 def encode_dtd(number: int, text: bytes | None) -> bytes:
-    """Encode a `FoundDtd`."""
     return _encode_line({"archived": number, "text": _encode_base64(text)})
 
 
@@ -260,7 +250,7 @@ def _malformed_as_value_error(line: bytes) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError, BadName):
-        raise ValueError(f"a line that says nothing: {line[:80]!r}") from None
+        raise ValueError(f"malformed line: {line[:80]!r}") from None
 
 
 def _parse_mark(message: Sequence[int]) -> Mark:

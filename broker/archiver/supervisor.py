@@ -42,8 +42,6 @@ _MAINTENANCE_COUNTERS = ("merged", "removed", "deleted")
 
 
 class ArchiverSupervisor:
-    """Supervises the archiver of one node."""
-
     log = Logger()
 
     def __init__(
@@ -79,7 +77,6 @@ class ArchiverSupervisor:
         self.reached: Mapping[str, Mark] = {}
         """By origin, the end of its archived events, from the last report."""
         self.problem = ""
-        """Reason why nothing is archived now."""
         self.counters: Mapping[str, int] = {}
         self.restarts = 0
         self._durable_answers: dict[int, Deferred[ArchivedDurable | None]] = {}
@@ -89,11 +86,9 @@ class ArchiverSupervisor:
 
     @property
     def is_running(self) -> bool:
-        """Return whether there is a process."""
         return self._child is not None
 
     def start(self) -> None:
-        """Start the process."""
         self._child = _ArchiverProcess(self)
         environment = dict(os.environ)
         try:
@@ -155,7 +150,7 @@ class ArchiverSupervisor:
             answer.callback(text)
 
     def set_dead_origins(self, origins: Iterable[str]) -> None:
-        """Set the origins whose nodes are gone. Their replicas here are archived."""
+        """Archive the replicas of these origins, since their nodes are gone."""
         dead = tuple(sorted(origins))
         if dead != self._dead_origins:
             self._dead_origins = dead
@@ -221,8 +216,8 @@ class ArchiverSupervisor:
             ):
                 maintenance = {name: message.figures.get(name, 0) for name in _MAINTENANCE_COUNTERS}
                 self.log.info(
-                    "the archive is cared for: {merged} files merged, {removed} too old, "
-                    "{deleted} deleted so far",
+                    "archive maintenance so far: {merged} files merged, {removed} expired, "
+                    "{deleted} deleted",
                     **maintenance,
                 )
             self.reached, self.counters = message.reached, message.figures
@@ -236,7 +231,6 @@ class ArchiverSupervisor:
         self.problem = message.problem
 
     def log_error_line(self, text: str) -> None:
-        """Log a line of the process's standard error."""
         self.log.warn("archiver: {text}", text=text)
 
     def process_ended(self, reason: str) -> None:
@@ -253,7 +247,7 @@ class ArchiverSupervisor:
             stopping.callback(None)
             return
         self.problem = f"the archiver has ended: {reason}"
-        self.log.error("{problem}; it is started again", problem=self.problem)
+        self.log.error("{problem}; it is restarted", problem=self.problem)
         self.restarts += 1
         delay = self._backoff.next(self._clock.seconds())
         self._restart = self._clock.callLater(delay, self.start)
@@ -281,8 +275,6 @@ def _coverage_after(covered: Coverage, after: Mapping[str, Mark]) -> Coverage:
 
 
 class _ArchiverProcess(ProcessProtocol):
-    """Pipes to one archiver process."""
-
     def __init__(self, supervisor: ArchiverSupervisor) -> None:
         self._supervisor = supervisor
         self._received = self._error_output = b""
@@ -311,7 +303,6 @@ class _ArchiverProcess(ProcessProtocol):
         self._supervisor.process_ended(reason.getErrorMessage())
 
     def kill(self) -> None:
-        """Kill the process."""
         if self.transport is not None:
             # The process may have ended although its output is not read to the end.
             with suppress(ProcessExitedAlready):

@@ -316,7 +316,7 @@ class Node:
         self.recovery.run_periodic_jobs()
 
     def care(self) -> None:
-        """Drop what is too old, and look for damage: to be called every `RUN_INTERVAL`."""
+        """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
         self.durables.expire()
         self.types.care(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())

@@ -35,8 +35,6 @@ class Coverage:
 
 @attrs.frozen
 class ArchivedDurable:
-    """A durable subscription stored in the archive."""
-
     origin: str
     """Origin of the last node that had it."""
     stored: bytes
@@ -64,8 +62,6 @@ class Replay(Protocol):
 
 
 class Replays(Protocol):
-    """Replays from the archive."""
-
     def start_replay(self, request: ReplayRequest) -> Replay:
         """Start a replay."""
 
@@ -76,8 +72,6 @@ def _no_dtd(_: DtdReference) -> Deferred[bytes | None]:
 
 @attrs.frozen
 class ArchiveAccess:
-    """The archive's operations for a node."""
-
     replays: Replays
     get_coverage: Callable[[Mapping[str, Mark]], Deferred[Coverage]]
     """Returns the coverage of these origins after these marks."""

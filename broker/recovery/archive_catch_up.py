@@ -60,9 +60,7 @@ class OriginFlows(Protocol):
 @attrs.frozen
 class _Backlog:
     first_seen: float
-    """Time when it was first seen."""
     archived_upto: Mark
-    """End of the archived events at that time."""
 
 
 class ArchiveCatchUp:
@@ -79,7 +77,6 @@ class ArchiveCatchUp:
         self._job = PeriodicJob(context.clock, CHECK_INTERVAL, self._start)
         self._backlogs: dict[str, _Backlog] = {}
         self.events_found = 0
-        """Events fetched so far."""
 
     def run_if_due(self) -> None:
         """Compare with the archive if it is time; call it each second."""
@@ -123,7 +120,7 @@ class ArchiveCatchUp:
                 await self._fetch_origin(origin, upto)
             except BrokerError as error:
                 self.log.info(
-                    "what {origin} does not send can not be had of the archive: {error}",
+                    "overdue events of {origin} could not be read from the archive: {error}",
                     origin=origin,
                     error=error,
                 )

@@ -16,8 +16,6 @@ from broker.recovery.archive_access import ArchiveAccess
 @implementer(IDtdSource)
 @attrs.frozen
 class ArchiveDtdSource:
-    """Looks DTDs up in the node's archive."""
-
     archive: ArchiveAccess
     name: str = attrs.field(default="the archive", init=False)
 

@@ -38,8 +38,7 @@ MAX_HELD_BYTES = 32 << 20
 
 
 class ArchiveSource:
-    """Replays the remaining ranges once they are archived, and advances `left` with what it
-    read."""
+    """Replays the remaining ranges once they are archived, and advances `remaining` behind them."""
 
     log = Logger()
 
@@ -59,8 +58,7 @@ class ArchiveSource:
             o: (mark, mark) for o, mark in missed.position.items()
         }
         if missed.others:
-            # The request must name what is no longer needed of an origin, since it asks for all
-            # origins.
+            # The request asks for all origins, so it must exclude ranges that are complete.
             self._already_received |= {
                 o: (upto, upto) for o, (_, upto) in missed.ranges.items() if upto is not None
             }
@@ -95,7 +93,6 @@ class ArchiveSource:
         return (0, 0) if self._replay is None else self._replay.scanned_rows
 
     def cancel(self) -> None:
-        """Stop the recovery."""
         self._is_cancelled = True
         if self._replay is not None:
             self._replay.cancel()
@@ -120,7 +117,7 @@ class ArchiveSource:
                 ends += 1
                 if ends == MAX_ATTEMPTS or (has_yielded and self._missed.last):
                     raise
-                self.log.warn("replaying begins again: {error}", error=error)
+                self.log.warn("the replay is restarted: {error}", error=error)
             except (Overloaded, ArchiveUnavailable, EngineUnavailable) as error:
                 # The archive is busy, or a disk is full or away for a moment.
                 now = self._context.clock.seconds()
@@ -128,7 +125,7 @@ class ArchiveSource:
                     until, pause = now + self._context.patience, POLL_INTERVAL
                 if now >= until or (has_yielded and self._missed.last):
                     raise
-                self.log.info("replaying waits: {error}", error=error)
+                self.log.info("the replay is retried later: {error}", error=error)
                 await self._context.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE)
 

@@ -49,7 +49,7 @@ EPOCH_POLL_INTERVAL = 0.1
 MAX_TRIES = 30
 #: A place further behind the branch is not believed.
 MAX_BRANCH_PLACES = 1 << 32
-#: Readers whose returned places are stored.
+#: Readers with a stored place.
 MAX_READERS = 16_384
 #: Limits of one read of own events to be logged again.
 PAGE_EVENTS = 512
@@ -60,19 +60,14 @@ OnCommitted = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
 @attrs.define
 class RestoreCounts:
-    """Counts since the start."""
-
     branches: int = 0
-    """Branches shown by other nodes whose end this log lacks."""
+    """Branches of which other nodes have more than this log."""
     restored: int = 0
     """Events restored that were unknown here."""
     lost: int = 0
-    """Places of other branches whose events are lost."""
 
 
 class BranchRestore:
-    """Restores lost events of one node's log."""
-
     log = Logger()
 
     def __init__(
@@ -101,27 +96,26 @@ class BranchRestore:
         self._is_running = False
         self._has_checked_archive = False
         self._first_request_at: float | None = None
-        """Time of the first request of a reader."""
         self.counts = RestoreCounts()
-        network.driver.must_delay_page = self.must_wait
+        network.driver.must_delay_page = self.must_delay_page
         network.driver.page_server.reader_has_all = self.has_lost_events
 
-    def must_wait(self, resume: PageRequest) -> bool:
+    def must_delay_page(self, request: PageRequest) -> bool:
         """Return whether a reader has events that this log lacks.
 
         It is answered after they are restored.
         """
         log = self._event_log
-        if resume.origin != log.origin or self._has_returned(resume):
+        if request.origin != log.origin or self._has_returned(request):
             return False
-        branch = log.fork(resume.after, resume.path)
-        if branch is None and not (self._is_settling() and resume.after[0] < log.newest_own[0]):
+        branch = log.fork(request.after, request.path)
+        if branch is None and not (self._is_settling() and request.after[0] < log.newest_own[0]):
             return False
-        beyond = 0 if branch is None else resume.after[1] - branch[1]
+        beyond = 0 if branch is None else request.after[1] - branch[1]
         if beyond > MAX_BRANCH_PLACES or len(self._waiting) >= MAX_READERS:
-            self.log.warn("{node} shows a place that can not be", node=str(resume.source))
+            self.log.warn("{node} sent an impossible place", node=str(request.source))
             return False
-        self._waiting[resume.source] = resume
+        self._waiting[request.source] = request
         if not self._is_running:
             self._start()
         return True
@@ -146,8 +140,8 @@ class BranchRestore:
         shown = self._returned_up_to.get(reader, (0, 0))
         return loss.branch < shown <= (loss.after[0], 0) and shown >= loss.upto
 
-    def _has_returned(self, resume: PageRequest) -> bool:
-        return self._returned_up_to.get(resume.source, (0, 0)) >= resume.after
+    def _has_returned(self, request: PageRequest) -> bool:
+        return self._returned_up_to.get(request.source, (0, 0)) >= request.after
 
     # ------------------------------------------------------------------ adopted and archived events
 
@@ -162,7 +156,7 @@ class BranchRestore:
         elif self._archive and self._network.state and not self._has_checked_archive:
             self._has_checked_archive = True
             Deferred.fromCoroutine(self._restore_from_archive(self._archive)).addErrback(
-                lambda failure: self.log.failure("asking the archive failed", failure)
+                lambda failure: self.log.failure("reading the archive failed", failure)
             )
 
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
@@ -204,7 +198,7 @@ class BranchRestore:
             await log.adopted()
         finally:
             self._is_running = False
-        self.log.info("the events of {origin} are logged again here", origin=origin)
+        self.log.info("the events of {origin} were logged again", origin=origin)
 
     # ------------------------------------------------------------------ one branch
 
@@ -214,20 +208,20 @@ class BranchRestore:
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
                 await self._restore_branches(waiting)
-                for address, resume in waiting.items():
+                for address, request in waiting.items():
                     if len(self._returned_up_to) >= MAX_READERS:
                         del self._returned_up_to[next(iter(self._returned_up_to))]
-                    self._returned_up_to[address] = resume.after
-                    self._network.driver.serve_page(resume)
+                    self._returned_up_to[address] = request.after
+                    self._network.driver.serve_page(request)
         finally:
             self._is_running = False
 
     async def _restore_branches(self, waiting: Mapping[Address, PageRequest]) -> None:
         branches: dict[Mark, dict[Address, Mark]] = {}
-        for address, resume in waiting.items():
-            branch = self._event_log.fork(resume.after, resume.path)
+        for address, request in waiting.items():
+            branch = self._event_log.fork(request.after, request.path)
             if branch is not None:
-                branches.setdefault(branch, {})[address] = resume.after
+                branches.setdefault(branch, {})[address] = request.after
         for branch, shown in sorted(branches.items()):
             await self._restore_branch(branch, max(shown.values()), shown)
 
@@ -294,9 +288,7 @@ class BranchRestore:
 
         await self._until_durable(begin)
         if count:
-            self.log.error(
-                "{count} events of this log are lost: nobody has them any more", count=count
-            )
+            self.log.error("{count} events of this log are lost: no source has them", count=count)
             self._network.announce_lost_events()
             self._report_losses()
 
@@ -343,7 +335,7 @@ class BranchRestore:
             if job is not None:
                 # An own event is logged only after validation.
                 await self._sleep(RETRY_INTERVAL)
-        self.log.error("{count} events that came back were not logged", count=len(events))
+        self.log.error("{count} restored events were not logged", count=len(events))
         return set()
 
     async def _append(self, job: IngestJob, known: bool) -> None:

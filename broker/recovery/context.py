@@ -22,25 +22,21 @@ POLL_INTERVAL = 0.5
 
 @attrs.frozen
 class RecoveryContext:
-    """The parts of a node that its recoveries use."""
-
     own_origin: str
     page_reader: LogPageReader
     page_exchange: PageExchange | None
     origin_nodes: Callable[[str], list[Address]]
     """Returns the nodes that have all events of an origin, the best first, without this node."""
     is_reachable: Callable[[str], bool]
-    """Returns whether an address is reachable."""
     archive: ArchiveAccess | None
     clock: IClock
     patience: float
     """Seconds from its start that a recovery waits for unreachable nodes, and since its last event
     for an unreadable archive."""
     remote_logs: RemoteLogs | None = None
-    """Other nodes' events of origins whose own logs are out of reach."""
+    """Other nodes' events of origins with an unreachable log."""
 
     def sleep(self, seconds: float) -> Deferred[None]:
-        """Return a Deferred that fires after some seconds."""
         later: Deferred[None] = Deferred()
         self.clock.callLater(seconds, later.callback, None)
         return later

@@ -47,8 +47,6 @@ SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
 
 
 class DurableHandover:
-    """Takes subscriptions over, and hands them over to other nodes."""
-
     log = Logger()
 
     def __init__(
@@ -75,7 +73,6 @@ class DurableHandover:
         messenger.add_listener(Released, self._receive_released)
 
     def track_silent_nodes(self) -> None:
-        """Update the silent nodes; call it each second."""
         self._search.track_silent_nodes()
 
     # ------------------------------------------------------------------ taking over
@@ -101,7 +98,7 @@ class DurableHandover:
             follows = address is not None and address != self._messenger.own_address
             # Count before the search: a node that returns during it has not been asked.
             expected, silent_count = (False, 0) if follows else self._search.count_silent()
-            uncertainty = "nodes that fell silent a moment ago may have it" if expected else ""
+            uncertainty = "nodes that just became unreachable may have it" if expected else ""
             try:
                 if address is not None and follows:
                     return await self._follow_moves(roamer, address)
@@ -110,7 +107,7 @@ class DurableHandover:
                 holders |= found
                 if unanswered:
                     uncertainty = (
-                        f"{', '.join(unanswered)} may have {roamer.name!r} and do not answer"
+                        f"{', '.join(unanswered)} may have {roamer.name!r} and did not answer"
                     )
             except NotConnected as error:
                 uncertainty = str(error)
@@ -120,7 +117,7 @@ class DurableHandover:
                 return await self._find_in_archive(roamer) or self._as_new(roamer, silent_count)
             if roamer.knows_position:
                 self.log.info(
-                    "{uncertainty}: its client knows how far it has got", uncertainty=uncertainty
+                    "{uncertainty}: the client's own position is used", uncertainty=uncertainty
                 )
                 return None
             waited = self._clock.seconds() - tried
@@ -148,11 +145,13 @@ class DurableHandover:
         if not reason and silent_count and not roamer.knows_position:
             members = ", ".join(map(str, self._messenger.list_absent_members()))
             nodes = members or f"the nodes of {silent_count} other origins"
-            reason = f"{nodes} can not be reached, and may know how far it has got"
+            reason = f"{nodes} can not be reached, and may have its position"
         if not reason:
             return None
-        self.log.warn("{reason}: {name} is taken for a new one", reason=reason, name=roamer.name)
-        return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
+        self.log.warn(
+            "{reason}: {name} starts as a new subscription", reason=reason, name=roamer.name
+        )
+        return Former(None, warning=f"{roamer.name!r} starts as a new subscription: {reason}")
 
     async def _find_old_position(
         self, roamer: Roamer, holders: Mapping[Address, Position], uncertainty: str
@@ -168,14 +167,14 @@ class DurableHandover:
             )
         if holders:
             known = self._furthest_position(roamer, holders, position)
-            where = f"where {known.address} has it"
+            where = f"at the position of {known.address}"
         elif archived is not None:
-            known, where = archived, "where the archive has it"
+            known, where = archived, "at the archive's position"
         elif roamer.stored_here:
-            known, where = Former(None), "where it was left at this node"
+            known, where = Former(None), "at this node's old position"
         else:
             return None
-        text = f"{roamer.name!r} goes on {where}: {uncertainty}. {MAY_REPEAT}"
+        text = f"{roamer.name!r} continues {where}: {uncertainty}. {MAY_REPEAT}"
         self.log.warn("{text}", text=text)
         return attrs.evolve(known, warning=text)
 
@@ -224,9 +223,9 @@ class DurableHandover:
         older copy. So the first position found need not be the newest.
         """
         if not self._search.knows_cluster:
-            raise NotConnected("this node has just begun, and does not know who may have it")
+            raise NotConnected("this node has just started and does not know the other nodes yet")
         if self._messenger.is_cut_off:
-            raise NotConnected("this node has no link to any other one, and they may have it")
+            raise NotConnected("this node has no link to other nodes, which may have it")
         members = self._messenger.list_members()
         asked = [self._request_handover(roamer, address) for address in members]
         unanswered: list[str] = []

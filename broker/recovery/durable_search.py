@@ -1,4 +1,4 @@
-"""Search for a durable subscription whose client does not know where it was (P11).
+"""Search for a durable subscription when its client does not know the previous node (P11).
 
 The search descends the hierarchy of units. This node asks one gateway of each sibling unit of its
 own units. The gateway asks the nodes of its cluster, and one gateway of each sibling unit inside

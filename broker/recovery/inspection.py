@@ -136,14 +136,13 @@ class RecoveryInspection:
         found = self._durables.get(client_id, name)
         if found is None:
             raise UnknownSubscription(
-                f"this node knows no durable subscription {name[:80]!r} of client {client_id!r}"
+                f"this node has no durable subscription {name[:80]!r} of client {client_id!r}"
             )
         return found
 
     def _replay_ranges(
         self, bounds: _ReplayBounds
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        """Return the ranges of a replay. All of them are recovered."""
         cut = self._log.position()
         begun: Mapping[str, Mark] = {}
         if bounds.since is None:
@@ -181,8 +180,6 @@ class RecoveryInspection:
 
 @attrs.frozen
 class _ReplayBounds:
-    """Start and end of a replay."""
-
     since: Position | None
     until: Position | None
 
@@ -200,7 +197,7 @@ def _parse_position(text: str) -> Position:
     try:
         return Position.parse(text)
     except (ValueError, TypeError):
-        raise BadPosition(f"{text[:80]!r} is no position") from None
+        raise BadPosition(f"{text[:80]!r} is not a position") from None
 
 
 def _parse_namespaces(text: str) -> dict[str, str]:

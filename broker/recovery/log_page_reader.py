@@ -45,7 +45,7 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 
 @attrs.frozen
-class PageRequest:
+class LogPageRequest:
     """A query on ranges of a log."""
 
     pattern: StreamPattern
@@ -81,7 +81,6 @@ class Page:
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
     """By incomplete origin, the mark after which the log is complete."""
     origin: str = ""
-    """Origin of the node that owns the log."""
 
 
 class LogPageReader:
@@ -97,14 +96,13 @@ class LogPageReader:
 
     @property
     def origin(self) -> str:
-        """Origin of this node."""
         return self._log.origin
 
     def has_log_or_replica(self, origin: str) -> bool:
         """Return whether this is the origin's node, or it has a replica."""
         return origin == self._log.origin or origin in self._log.kept
 
-    def complete_ranges(self, request: PageRequest) -> dict[str, MarkRange]:
+    def complete_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
         """Return the requested ranges that the log has from their start on."""
         if request.allow_partial:
             return dict(request.ranges)
@@ -131,7 +129,6 @@ class LogPageReader:
         return {} if is_incomplete else found
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
-        """Return whether the log has an event of an origin in (after, upto]."""
         try:
             events = await self._log.read_of(origin, after, 1, 1)
         except DamageFound:
@@ -139,16 +136,17 @@ class LogPageReader:
         return bool(events) and events[0].mark <= upto
 
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
-        """Return other origins whose range ends on a branch that they lost.
+        """Return other origins with a range that ends on a lost branch of theirs.
 
-        This log may have read only a part of that branch. What it lacks up to the end is unknown.
+        This log may have read only a part of that branch. Its missing range up to the end is
+        unknown.
         """
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
         back = set_back(self._log, ends)
         return {origin for origin, upto in ends.items() if back[origin] != upto}
 
-    def _complete_from(self, request: PageRequest) -> dict[str, Mark]:
+    def _complete_from(self, request: LogPageRequest) -> dict[str, Mark]:
         """By origin, the mark after which the log is complete."""
         complete: dict[str, Mark] = {self._log.origin: _BEFORE_FIRST}
         durable = self._durables.get(request.client_id, request.name)
@@ -169,7 +167,7 @@ class LogPageReader:
             for origin, mark in complete.items()
         }
 
-    def _next_loss(self, request: PageRequest, after: Mark) -> tuple[Mark, Mark] | None:
+    def _next_loss(self, request: LogPageRequest, after: Mark) -> tuple[Mark, Mark] | None:
         """Return the next loss of own events for a reader at `after`, as (after, upto].
 
         It lies where the events were lost, or, in a first page that begins behind that, where the
@@ -185,7 +183,7 @@ class LogPageReader:
         return None
 
     def _marks_after_loss(
-        self, request: PageRequest, reached: Mapping[str, Mark]
+        self, request: LogPageRequest, reached: Mapping[str, Mark]
     ) -> dict[str, Mark]:
         """Return where this log continues if the next own events are lost."""
         own = self._log.origin
@@ -196,7 +194,7 @@ class LogPageReader:
         return {own: loss[1]} if loss and loss[0] <= after else {}
 
     def _ranges_before_loss(
-        self, request: PageRequest, ranges: Mapping[str, MarkRange]
+        self, request: LogPageRequest, ranges: Mapping[str, MarkRange]
     ) -> dict[str, MarkRange]:
         """Cut the ranges at the next loss of own events."""
         own = self._log.origin
@@ -208,12 +206,11 @@ class LogPageReader:
             return {origin: each for origin, each in ranges.items() if origin != own}
         return {**ranges, own: (after, loss[0] if upto is None else min(upto, loss[0]))}
 
-    def _damage_end(self, table: str, request: PageRequest, origin: str) -> Mark:
-        """Return the end of the damage at the start of a range."""
+    def _damage_end(self, table: str, request: LogPageRequest, origin: str) -> Mark:
         after, _ = request.ranges.get(origin, (_BEFORE_FIRST, None))
         return self._log.repairs.lost_behind(table, origin, after) or _BEFORE_FIRST
 
-    async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
+    async def read_page(self, request: LogPageRequest, *, wait: bool = False) -> Page:
         """Return the next page. With `wait` it waits for missing DTDs.
 
         Raises `LogDamaged` during a repair, `Overloaded` if a DTD is missing, and `BrokerError` if
@@ -234,8 +231,8 @@ class LogPageReader:
         reached = {origin: mark for origin, mark in page.reached.items() if origin in left}
         return self._with_begins(request, attrs.evolve(page, events=events, reached=reached))
 
-    def _readable_ranges(self, request: PageRequest) -> dict[str, MarkRange]:
-        """Return the complete ranges whose next event is not before this page.
+    def _readable_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
+        """Return the complete ranges that continue in this page or later.
 
         An earlier page may have ended a range that is complete now: at damage that was repaired, or
         at a placeholder. Later pages must not continue behind the omitted events.
@@ -246,7 +243,7 @@ class LogPageReader:
         first_after = self._log.first_after
         return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
 
-    def _with_begins(self, request: PageRequest, page: Page) -> Page:
+    def _with_begins(self, request: LogPageRequest, page: Page) -> Page:
         """Add to a page where the unread ranges begin in this log."""
         kept = {
             origin: max(span.after, self._damage_end(KEPT, request, origin))
@@ -262,7 +259,7 @@ class LogPageReader:
         return attrs.evolve(page, begins=begins)
 
     async def _read_log_page(
-        self, request: PageRequest, ranges: dict[str, MarkRange], reader: PageQuery, wait: bool
+        self, request: LogPageRequest, ranges: dict[str, MarkRange], reader: PageQuery, wait: bool
     ) -> Page:
         log = self._log
         covered = log.coverage.marks
@@ -303,7 +300,9 @@ class LogPageReader:
                 break
         return Page(found, passed, serial, denied)
 
-    async def _read_replica_page(self, request: PageRequest, reader: PageQuery, wait: bool) -> Page:
+    async def _read_replica_page(
+        self, request: LogPageRequest, reader: PageQuery, wait: bool
+    ) -> Page:
         """Read a page of a replica (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
             span = self._log.kept.get(origin)
@@ -345,7 +344,7 @@ class LogPageReader:
         return Page([], {}, 0)
 
     async def select_events(
-        self, request: PageRequest, events: Sequence[LoggedEvent]
+        self, request: LogPageRequest, events: Sequence[LoggedEvent]
     ) -> list[LoggedEvent]:
         """Return the events of any log that match and are cleared. Raises like `read_page`."""
         requested = [event for event in events if _is_requested(event, request.ranges, request)]
@@ -354,7 +353,7 @@ class LogPageReader:
         return [event for event in matched if event.level <= request.clearance]
 
     @contextmanager
-    def _subscribed_query(self, request: PageRequest, *, patient: bool) -> Iterator[PageQuery]:
+    def _subscribed_query(self, request: LogPageRequest, *, patient: bool) -> Iterator[PageQuery]:
         """Subscribe the query to the matcher for a while, in the share of the client's queries."""
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
@@ -363,7 +362,7 @@ class LogPageReader:
             self._matcher.unsubscribe(number)
 
     async def _select_events(
-        self, request: PageRequest, reader: PageQuery, events: list[LoggedEvent]
+        self, request: LogPageRequest, reader: PageQuery, events: list[LoggedEvent]
     ) -> list[LoggedEvent]:
         if request.as_logged:
             return events
@@ -383,7 +382,7 @@ def _used_namespaces(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple
 
 
 def _is_requested(
-    event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest
+    event: LoggedEvent, ranges: Mapping[str, MarkRange], request: LogPageRequest
 ) -> bool:
     found = ranges.get(event.origin)
     if found is None:

@@ -24,7 +24,7 @@ from broker.log.kept import KEPT
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import Query
 from broker.recovery.context import RecoveryContext
-from broker.recovery.log_page_reader import PageRequest
+from broker.recovery.log_page_reader import LogPageRequest
 from broker.replay.request import PLACE, ReplayRequest
 
 #: Seconds between two rounds while a source is out of reach.
@@ -38,8 +38,6 @@ _ALL_LEVELS = 2
 
 @attrs.define
 class _Search:
-    """Events found for one damage."""
-
     damage: Damage
     offsets: frozenset[int]
     """Damaged offsets; empty if they are unknown."""
@@ -47,7 +45,6 @@ class _Search:
     needs_events: bool = False
     """True if a placeholder does not count: the places are own, or of a replica."""
     origin_answered: bool = False
-    """True if the origin's node has answered."""
 
     @property
     def span(self) -> Span:
@@ -89,7 +86,6 @@ class LogRepair:
         self._parse_query = parse_query
 
     def find_events(self, damage: Damage) -> Deferred[Sequence[LoggedEvent]]:
-        """See `broker.log.repairs.Find`."""
         return Deferred.fromCoroutine(self._find_events(damage))
 
     async def _find_events(self, damage: Damage) -> Sequence[LoggedEvent]:
@@ -162,7 +158,7 @@ class LogRepair:
         for _ in range(MAX_PAGES):
             page = await fetching.fetch_page(
                 node,
-                PageRequest(
+                LogPageRequest(
                     *(self._pattern, self._parse_query("true()", {}), _ALL_LEVELS),
                     ranges={span.origin: (after, span.upto)},
                     serial=serial,

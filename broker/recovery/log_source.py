@@ -17,7 +17,7 @@ from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_merge import merge_logs
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.page_merge import EventPages, PageMerge
 from broker.recovery.planner import RemainingRanges
 from broker.recovery.remote_logs import LogSurvey
@@ -27,7 +27,7 @@ BATCH_EVENTS = 256
 
 
 class LogSource:
-    """Reads pages of logs one at a time, and advances `left` with what it read."""
+    """Reads pages of logs one at a time, and advances `remaining` behind them."""
 
     log = Logger()
 
@@ -39,18 +39,16 @@ class LogSource:
         self._remaining = remaining
         self._is_cancelled = False
         self._answered_origins: set[str] = set()
-        """Origins whose own nodes have sent all that they have."""
+        """Origins that their own nodes have sent completely."""
         self._available_from: dict[str, set[Mark]] = {}
         """By origin without a complete log, the marks after which some log is complete."""
         self.missing_ranges: list[tuple[str, Mark, Mark]] = []
         """Ranges before these marks that no log has."""
 
     def cancel(self) -> None:
-        """Stop the recovery."""
         self._is_cancelled = True
 
     async def read_previous_node(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read from the node where the client was."""
         address = Address.parse(self._missed.former)
         request = self._page_request(self._remaining.ranges)
         request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
@@ -58,7 +56,6 @@ class LogSource:
             yield page.events
 
     async def read_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read this node's log, of any origin."""
         request = attrs.evolve(self._page_request(self._remaining.ranges), allow_partial=True)
         async for page in self._read_pages(None, request):
             yield page.events
@@ -119,7 +116,7 @@ class LogSource:
             request = attrs.evolve(request, serial=page.next_serial)
 
     async def read_log_ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read the end of logs whose beginning is missing everywhere."""
+        """Read the end of logs with a beginning that is missing everywhere."""
         # A log with damage at several places has several beginnings.
         while self._skip_to_available():
             async for events in self.read_origin_logs(archive_follows=False):
@@ -143,8 +140,7 @@ class LogSource:
         """Read events that this node and others logged for their own subscriptions.
 
         This is the last resort for ranges that no complete log has. An event that is here at
-        another place does not come again. `answers` is a survey of other nodes; None: survey them
-        now.
+        another place does not come again. `survey` is that of other nodes; None: survey them now.
         """
         ranges = {
             origin: (after, upto)
@@ -173,7 +169,7 @@ class LogSource:
             finally:
                 await merged.close()
 
-    async def _read_logged_here(self, request: PageRequest) -> EventPages:
+    async def _read_logged_here(self, request: LogPageRequest) -> EventPages:
         request = attrs.evolve(request, allow_partial=True, as_logged=True)
         while True:
             page = await self._read_page(None, request)
@@ -228,7 +224,7 @@ class LogSource:
                     yield page
             except BrokerError as error:
                 self.log.info(
-                    "{whom} sends nothing of {origin}: {error}",
+                    "reading {origin} from {node} failed: {error}",
                     nodes=address,
                     origin=origin,
                     error=error,
@@ -238,7 +234,7 @@ class LogSource:
                     self._answered_origins.add(origin)
 
     async def _read_pages(
-        self, address: Address | None, request: PageRequest
+        self, address: Address | None, request: LogPageRequest
     ) -> AsyncIterator[Page]:
         """Yield pages of a node's log, or of this one's, and advance the ranges behind each
         page."""
@@ -251,15 +247,15 @@ class LogSource:
                 return
             request = attrs.evolve(request, ranges=ranges, serial=page.next_serial)
 
-    def _read_page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
+    def _read_page(self, address: Address | None, request: LogPageRequest) -> Deferred[Page]:
         if address is None:
             return Deferred.fromCoroutine(self._context.page_reader.read_page(request, wait=True))
         assert self._context.page_exchange is not None
         return self._context.page_exchange.fetch_page(address, request)
 
-    def _page_request(self, ranges: Mapping[str, MarkRange]) -> PageRequest:
+    def _page_request(self, ranges: Mapping[str, MarkRange]) -> LogPageRequest:
         missed = self._missed
-        return PageRequest(
+        return LogPageRequest(
             *(missed.pattern, missed.query, missed.clearance, ranges),
             from_ms=missed.from_ms,
             until_ms=missed.until_ms,

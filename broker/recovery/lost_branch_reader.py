@@ -19,8 +19,6 @@ MAX_EVENTS: Final = 256
 
 
 class LostBranchReader:
-    """Reads the lost branches of one origin step by step."""
-
     def __init__(
         self, log_source: LogSource, origin: str, branches: Iterable[tuple[Mark, Mark]]
     ) -> None:
@@ -32,8 +30,7 @@ class LostBranchReader:
         self._next_event: LoggedEvent | None = None
 
     async def read_before(self, mark: Mark | None) -> list[LoggedEvent]:
-        """Return the next events, at most `MAX_EVENTS`, whose places lie before a mark; None:
-        all."""
+        """Return the next events, at most `MAX_EVENTS`, with places before a mark; None: all."""
         found: list[LoggedEvent] = []
         while len(found) < MAX_EVENTS:
             if self._next_event is None:

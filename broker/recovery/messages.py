@@ -106,8 +106,6 @@ class Release(RoutedMessage):
 @register(0x85)
 @attrs.frozen
 class Released(RoutedMessage):
-    """Answer to `Release`."""
-
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
 
@@ -179,8 +177,6 @@ class FindDurables(RoutedMessage):
 @register(0x87)
 @attrs.frozen
 class DurablesFound(RoutedMessage):
-    """Answer to `FindDurables`."""
-
     request: int = attrs.field(converter=fields.count)
     found: tuple[tuple[int, str], ...] = attrs.field(converter=_holders)
     """Pairs of an index into `wanted` and the address of a node that has the subscription."""
@@ -189,7 +185,6 @@ class DurablesFound(RoutedMessage):
 
 
 def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
-    """Encode events as chunks."""
     return tuple(encode_chunk(list(run)) for _, run in groupby(events, key=_origin))
 
 

@@ -49,11 +49,9 @@ class NodeRecovery:
 
     @property
     def has_past(self) -> bool:
-        """Return whether there is an archive."""
         return self.context.archive is not None
 
     def begin(self, missed: Missed) -> Recovering:
-        """Start a recovery."""
         self.started += 1
         recovery = SubscriptionRecovery(missed, self.context, len(self.active), self._record_end)
         self.active[recovery] = None
@@ -99,12 +97,10 @@ class NodeRecovery:
         return self.has_past and origin != context.own_origin and not context.origin_nodes(origin)
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
-        """Get a durable subscription from another node."""
         if self.handover is None:
             return succeed(None)
         return Deferred.fromCoroutine(self.handover.take_over_durable(roamer))
 
     def settled(self, client_id: str, name: str, former: str) -> None:
-        """Release a subscription at its previous node."""
         if self.handover is not None:
             self.handover.release_durable(former, client_id, name)

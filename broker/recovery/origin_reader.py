@@ -13,7 +13,7 @@ from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.log_page_reader import PageRequest
+from broker.recovery.log_page_reader import LogPageRequest
 from broker.recovery.messages import EVERYTHING_LOGGED
 from broker.recovery.page_exchange import PageExchange
 from broker.recovery.page_merge import EventPages
@@ -23,8 +23,6 @@ _ALL_LEVELS = 2
 
 
 class OriginReader:
-    """Reads ranges of one origin."""
-
     log = Logger()
 
     def __init__(
@@ -47,7 +45,7 @@ class OriginReader:
             async for events in self.read_replica(address, after, upto):
                 yield events
         except BrokerError as error:
-            self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
+            self.log.info("reading from {node} failed: {e}", node=str(address), e=error)
 
     def read_log(self, address: Address, after: Mark, upto: Mark) -> EventPages:
         """Yield events of a node's log in order. Raises `BrokerError`."""
@@ -61,7 +59,7 @@ class OriginReader:
         origin = self._origin
         begun, serial = after, 0
         while True:
-            request = PageRequest(
+            request = LogPageRequest(
                 *(self._pattern, self._query, _ALL_LEVELS, {origin: (begun, upto)}, serial),
                 name=name,
             )
@@ -91,7 +89,7 @@ class OriginReader:
             async for events in self.read_archive(after, upto):
                 yield events
         except BrokerError as error:
-            self.log.warn("the archive gives nothing back: {error}", error=error)
+            self.log.warn("reading the archive failed: {error}", error=error)
 
     async def read_archive(self, after: Mark, upto: Mark) -> EventPages:
         """Yield events of the archive in order. Raises `BrokerError`."""

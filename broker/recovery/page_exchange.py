@@ -16,7 +16,7 @@ from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
-from broker.recovery.log_page_reader import LogPageReader, Page, PageRequest
+from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.messages import (
     EVERYTHING_LOGGED,
     FetchPage,
@@ -43,8 +43,6 @@ class _PendingRequest:
 
 
 class PageExchange:
-    """Fetches pages of other nodes, and serves pages to them."""
-
     log = Logger()
 
     def __init__(
@@ -61,7 +59,6 @@ class PageExchange:
         self._pending: dict[int, _PendingRequest] = {}
         self._waiting: deque[FetchPage] = deque()
         self._reading: FetchPage | None = None
-        """The request that is being answered."""
         self.pages_served = 0
         self.events_denied = 0
         """Events left out because no route to the reader is cleared for them."""
@@ -70,12 +67,12 @@ class PageExchange:
 
     # ------------------------------------------------------------------ fetching
 
-    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         """Fetch a page of a node's log. Fails with the node's error, `PeerSilent` or
         `NotConnected`."""
         own = self._messenger.own_address
         if own is None or not self._messenger.is_reachable(node):
-            return fail(NotConnected(f"there is no way to {node}"))
+            return fail(NotConnected(f"{node} is unreachable"))
         number = self._messenger.next_request_number()
         ranges = tuple((origin, *each) for origin, each in request.ranges.items())
         message = FetchPage(
@@ -150,7 +147,7 @@ class PageExchange:
         returned = not message.client_id and message.name == EVERYTHING_LOGGED
         try:
             page = await self._page_reader.read_page(
-                PageRequest(
+                LogPageRequest(
                     StreamPattern.parse(message.pattern),
                     self._parse_query(message.query, message.namespaces),
                     message.clearance,

@@ -43,8 +43,6 @@ class PageQuery:
 
 
 class PageMatcher:
-    """Selects the events of a page."""
-
     def __init__(self, select: Select, late_judgement: LateJudgement, clock: IClock) -> None:
         self._select = select
         self._late_judgement = late_judgement
@@ -119,7 +117,7 @@ class PageMatcher:
             self._clock.callLater(REMOTE_DTD_WAIT, settle, None)
         found = await settled
         if found is None:
-            raise Overloaded(f"the DTD of {needed.reference} is looked for")
+            raise Overloaded(f"the DTD of {needed.reference} is being fetched")
         return found
 
 

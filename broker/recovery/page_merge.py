@@ -31,10 +31,9 @@ class PageMerge:
         return min(heads, key=lambda each: each.mark, default=None)
 
     async def _advance(self, pages: EventPages, after: Mark) -> None:
-        """Skip a log's events up to a place."""
         events = self._logs[pages]
         while True:
-            # An origin whose log was restored uses offsets again, in a later epoch.
+            # A restored origin uses offsets again, in a later epoch.
             while events and events[0].mark <= after:
                 del events[0]
             if events:
@@ -46,6 +45,5 @@ class PageMerge:
                 return
 
     async def close(self) -> None:
-        """Stop reading."""
         for pages in self._logs:
             await pages.aclose()

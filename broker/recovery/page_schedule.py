@@ -23,7 +23,6 @@ class PageSchedule:
         self._is_paused = False
 
     def enqueue(self, replay: int) -> None:
-        """Append a replay to the queue."""
         self._waiting[replay] = None
 
     def start_next(self, may_read: Callable[[int], bool]) -> list[int]:
@@ -39,7 +38,6 @@ class PageSchedule:
         return found
 
     def finish_read(self) -> None:
-        """Count a page as read, or failed."""
         self._reading -= 1
         self._unsent += self._is_paused
 

@@ -20,7 +20,7 @@ class PeriodicJob:
         interval: float,
         start_job: Callable[[], Coroutine[Any, Any, None] | None],
     ) -> None:
-        """`begin` returns a coroutine, or None if there is no work. `every` is in seconds."""
+        """`start_job` returns a coroutine, or None without work. `interval` is in seconds."""
         self._clock = clock
         self._interval = interval
         self._start_job = start_job
@@ -38,7 +38,7 @@ class PeriodicJob:
             return
         self._is_running = True
         done = Deferred.fromCoroutine(job)
-        done.addErrback(lambda failure: self.log.failure("a regular job failed", failure))
+        done.addErrback(lambda failure: self.log.failure("a periodic job failed", failure))
         done.addBoth(self._finish)
 
     def _finish(self, _: object) -> None:

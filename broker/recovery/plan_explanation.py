@@ -46,8 +46,8 @@ def explain_plan(
 ) -> dict[str, Any]:
     """Return the steps, and by origin the source of each part, as JSON content.
 
-    `recovered` is the part of `wanted` that the own log lacks and `steps` recover. `all_origins`:
-    events of all other origins are needed too.
+    `recovered` is the part of `requested` that the own log lacks and `steps` recover.
+    `all_origins`: events of all other origins are needed too.
     """
     return {
         "steps": [
@@ -115,7 +115,7 @@ def _covered_by_step(
         # anywhere.
         begins = context.log_begins.get(origin, (0, 0))
         return difference(left, [((0, 0), begins)]), []
-    # Only the archive knows an unknown end. A node has what it announced.
+    # Only the archive knows an unknown end. A node has all that it announced.
     return union(left), list(context.origin_nodes(origin))
 
 
@@ -123,11 +123,11 @@ def _gap_reason(origin: str, context: PlanContext) -> str:
     if not context.sources.has_archive:
         rest = "there is no archive"
     elif not context.is_archive_known:
-        rest = "the archive can not tell at the moment what it has"
+        rest = "the archive's coverage is unknown at the moment"
     else:
-        rest = "the archive has not got it, or not yet"
+        rest = "the archive does not have it, or not yet"
     if origin == context.own_origin:
-        return f"retention took it from this node's log, and {rest}"
+        return f"retention removed it from this node's log, and {rest}"
     if origin in context.sources.log_origins:
         return f"the nodes that can be asked do not have it, and {rest}"
     return f"no node that has this log can be reached, and {rest}"

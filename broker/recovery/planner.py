@@ -36,15 +36,12 @@ class PlanStep:
 
 @attrs.frozen
 class AvailableSources:
-    """Sources that can be asked now."""
-
     previous_node: str
     """Address of the client's previous node; empty if there is none, or it is unreachable."""
     log_origins: Collection[str]
-    """Origins whose logs can be read."""
+    """Origins with a readable log."""
     has_archive: bool
     active_recoveries: int = 0
-    """Number of other active recoveries."""
     is_alone: bool = False
     """True if there is no network, so no other node can return with more events."""
     is_unbounded: bool = False
@@ -68,24 +65,24 @@ def plan_steps(
     many = count is not None and count > sources.max_log_places
     if sources.previous_node and not (many and sources.has_archive):
         steps.append(
-            PlanStep("former", ranges, f"{sources.previous_node} has all that was for the client")
+            PlanStep("former", ranges, f"{sources.previous_node} has all events for the client")
         )
     near = {origin: each for origin, each in ranges.items() if origin in sources.log_origins}
     can_ask = ranges.keys() == near.keys() and not all_origins and not many
     logs = PlanStep("logs", near, f"the logs of {len(near)} origins can be asked")
     if sources.has_archive and not can_ask:
-        why = "it has all that there ever was" if all_origins else "it has what no log has any more"
+        why = "it has all past events" if all_origins else "it has events that no log has any more"
         if many and not all_origins:
-            why = f"{count} places are more than logs are asked for now ({sources.max_log_places})"
+            why = f"{count} places are more than logs are read for now ({sources.max_log_places})"
         steps.append(PlanStep("archive", ranges, why))
         if near:
-            steps.append(attrs.evolve(logs, why="what is not yet in the archive"))
+            steps.append(attrs.evolve(logs, why="events that are not archived yet"))
     elif near:
         steps.append(logs)
         if sources.has_archive:
-            steps.append(PlanStep("archive", ranges, "what retention took from the logs"))
+            steps.append(PlanStep("archive", ranges, "events that retention removed from the logs"))
     if not steps and sources.is_alone:
-        steps.append(PlanStep(OWN_LOG, ranges, "nobody else can be asked: whatever this log has"))
+        steps.append(PlanStep(OWN_LOG, ranges, "there is no other source than this log"))
     return steps
 
 
@@ -108,8 +105,6 @@ def missing_ranges(after: Mark, upto: Mark | None, covered: Sequence[Interval]) 
 
 
 class RemainingRanges:
-    """The ranges that are still to be recovered."""
-
     def __init__(
         self, ranges: Mapping[str, MarkRange], known: Mapping[str, Mark] | None = None
     ) -> None:
@@ -124,7 +119,6 @@ class RemainingRanges:
         self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
     def copy(self) -> RemainingRanges:
-        """Return a copy."""
         copied = RemainingRanges(self._left, self._known)
         copied._open = dict(self._open)
         return copied
@@ -154,7 +148,7 @@ class RemainingRanges:
 
     @property
     def open_ends(self) -> dict[str, Mark]:
-        """By origin whose range had no end, the mark up to which it was read."""
+        """By origin with an open range, the mark up to which it was read."""
         return dict(self._open)
 
     def close_ranges(self, origins: Iterable[str]) -> None:
@@ -171,9 +165,7 @@ class RemainingRanges:
                 del self._left[origin]
 
     def add_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Add a range of an origin that was not named."""
         self._left[origin] = (after, upto)
 
     def close_all(self) -> None:
-        """Close all open ranges."""
         self.close_ranges(list(self._left))

@@ -26,7 +26,7 @@ from broker.wire import fields
 REACHED: Final = "reached"
 #: Most origins in one question, or in an answer to one that names none.
 MAX_ORIGINS: Final = 512
-#: Most nodes whose logs are read: those that have got furthest.
+#: Most nodes to read from: those that have got furthest.
 MAX_NODES: Final = 32
 _BEFORE_FIRST: Mark = (0, 0)
 
@@ -57,13 +57,11 @@ class LogSurvey:
     marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
     """By origin and node, its last place."""
     available_logs: set[str] = attrs.field(factory=set)
-    """Origins whose log a node has."""
+    """Origins with a log at some node."""
     senders: dict[str, set[str]] = attrs.field(factory=dict)
     """By origin the addresses of nodes that have sent its events."""
     answered: set[str] = attrs.field(factory=set)
-    """Addresses of the nodes that have answered, and of this node."""
     unanswered: Collection[str] = ()
-    """Nodes and clusters that did not answer."""
     is_complete: bool = True
     """True if all nodes have answered, and all pages read so far have come."""
 
@@ -91,8 +89,6 @@ class LogSurvey:
 
 
 class RemoteLogs:
-    """Surveys and reads other nodes, and answers their surveys."""
-
     log = Logger()
 
     def __init__(
@@ -101,7 +97,7 @@ class RemoteLogs:
         questions: NetworkQuestions,
         make_reader: Callable[[str], OriginReader],
     ) -> None:
-        """`sources` returns the reader of an origin."""
+        """`make_reader` returns the reader of an origin."""
         self._known_origins = known_origins
         self._questions = questions
         self._origin_reader = make_reader
@@ -144,7 +140,7 @@ class RemoteLogs:
                 survey.add_answer(node, answer)
             except (ValueError, TypeError) as error:
                 survey.is_complete = False
-                self.log.warn("{node} answers badly: {error}", node=text, error=error)
+                self.log.warn("malformed answer of {node}: {error}", node=text, error=error)
         return survey
 
     def read_pages(
@@ -165,7 +161,6 @@ class RemoteLogs:
         ]
 
     def read_archive(self, origin: str, after: Mark, upto: Mark, survey: LogSurvey) -> EventPages:
-        """Return a reader of the archive."""
         return self._stop_at_error(self._origin_reader(origin).read_archive(after, upto), survey)
 
     async def _stop_at_error(self, pages: EventPages, survey: LogSurvey) -> EventPages:

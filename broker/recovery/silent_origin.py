@@ -53,15 +53,11 @@ class SilentOriginFlows(OriginFlows, Protocol):
 
 @attrs.frozen
 class _Retry:
-    """Next survey of one origin."""
-
     attempts: int
     again_at: float
 
 
 class SilentOriginRecovery:
-    """Recovers events of silent origins for one node."""
-
     log = Logger()
 
     def __init__(
@@ -83,9 +79,7 @@ class SilentOriginRecovery:
         """Nodes and clusters that did not answer the last survey. They may have more, or the
         log."""
         self.events_found = 0
-        """Events ingested."""
         self.places_lost = 0
-        """Places reported as lost."""
 
     # ------------------------------------------------------------------ surveys
 

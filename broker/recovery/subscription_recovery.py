@@ -42,7 +42,7 @@ class SubscriptionRecovery:
         busy: int = 0,
         on_end: Callable[[SubscriptionRecovery], object] = lambda _: None,
     ) -> None:
-        """`busy` counts other active recoveries. `ended` is called once, at the end."""
+        """`busy` counts other active recoveries. `on_end` is called once, at the end."""
         self._on_end = on_end
         self._missed = missed
         self._context = context
@@ -72,7 +72,6 @@ class SubscriptionRecovery:
         """True if the recovery failed. The client got the error, and may ask again."""
         self.events_sent = 0
         self.events_by_source: Counter[str] = Counter()
-        """Events found so far by source."""
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """Return the next events; none at the end. Fails if the archive was needed but not
@@ -178,16 +177,13 @@ class SubscriptionRecovery:
 
     @property
     def client_id(self) -> str:
-        """The client."""
         return self._missed.client_id
 
     @property
     def is_cancelled(self) -> bool:
-        """True if the recovery was stopped."""
         return self._is_cancelled
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the progress as JSON content."""
         looked_at, of = (
             (0, 0) if self._archive_source is None else self._archive_source.scanned_rows
         )
@@ -203,7 +199,6 @@ class SubscriptionRecovery:
         }
 
     def cancel(self) -> None:
-        """Stop the recovery."""
         self._is_cancelled = True
         self._log_source.cancel()
         if self._archive_source is not None:
@@ -328,7 +323,7 @@ class SubscriptionRecovery:
             if step.source == "archive":
                 self._error = error
             self.log.warn(
-                "recovering from {source} ended early: {error}", source=step.source, error=error
+                "the recovery from {source} failed: {error}", source=step.source, error=error
             )
 
     async def _await_unreachable_nodes(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:

@@ -157,7 +157,7 @@ def test_a_durable_subscription_that_can_not_be_read_needs_everything(damage: st
     assert done.removed == 0
     assert done.held == "2026-11-20T07"
     assert len(done.problems) == 1
-    assert "holds everything" in done.problems[0]
+    assert "all events stay for it" in done.problems[0]
     assert same(once(everything_in(shared.open())), MADE)
 
 

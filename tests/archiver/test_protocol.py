@@ -112,7 +112,7 @@ def test_durables_come_as_they_were_found(number: int, origin: str, stored: byte
 @pytest.mark.parametrize("line", SPOILT, ids=range(len(SPOILT)))
 def test_a_line_that_says_nothing_is_a_value_error_that_shows_it(line: bytes) -> None:
     for read in (protocol.decode_node_message, protocol.decode_archiver_message):
-        with pytest.raises(ValueError, match="a line that says nothing") as caught:
+        with pytest.raises(ValueError, match="malformed line") as caught:
             read(line)
         assert len(str(caught.value)) < 400
 
@@ -124,6 +124,6 @@ def test_any_line_is_understood_or_a_value_error(line: bytes) -> None:
         try:
             said = read(line)
         except ValueError as error:
-            assert "a line that says nothing" in str(error)
+            assert "malformed line" in str(error)
         else:
             assert isinstance(said, protocol.NodeMessage | protocol.ArchiverMessage)

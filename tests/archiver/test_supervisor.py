@@ -194,9 +194,9 @@ def test_what_care_came_to_is_logged_when_it_has_changed(
         for merged in (0, 40, 40, 50):
             reactor.newest.say(report(events=1, merged=merged))
     texts = [formatEvent(event) for event in events]
-    assert [text for text in texts if text and "cared" in text] == [
-        "the archive is cared for: 40 files merged, 0 too old, 0 deleted so far",
-        "the archive is cared for: 50 files merged, 0 too old, 0 deleted so far",
+    assert [text for text in texts if text and "archive maintenance" in text] == [
+        "archive maintenance so far: 40 files merged, 0 expired, 0 deleted",
+        "archive maintenance so far: 50 files merged, 0 expired, 0 deleted",
     ]
 
 

@@ -31,7 +31,7 @@ class Published:
 
 @attrs.define(eq=False)
 class FakeNode:
-    """What the node will say, and what it was told. Give it to `archive_until_end` as the way to connect."""
+    """What the node will say, and what it was told. Give it to `run` as the way to connect."""
 
     refuse: Callable[[Published], BrokerError | None] = lambda _: None
     """What is wrong with a publication; None accepts it."""

@@ -20,8 +20,8 @@ PLAN: dict[str, Any] = {
     "position": "origin:1:7",
     "moved_to": "",
     "steps": [
-        {"source": "archive", "origins": ["origin"], "why": "it has all that there ever was"},
-        {"source": "logs", "origins": ["b"], "why": "what is not yet in the archive"},
+        {"source": "archive", "origins": ["origin"], "why": "it has all past events"},
+        {"source": "logs", "origins": ["b"], "why": "events that are not archived yet"},
     ],
     "origins": [
         {
@@ -74,7 +74,7 @@ def test_a_replay_is_printed_and_ends_by_itself() -> None:
     assert node.asked == []
 
 
-def test_the_ends_and_the_speed_are_what_the_library_is_asked() -> None:
+def test_the_bounds_and_the_speed_are_passed_to_the_client() -> None:
     node = FakeNode()
     at = Position({"origin": (1, 7), "other": (2, 3)})
     place = "origin:1:7,other:2:3"
@@ -87,7 +87,7 @@ def test_the_ends_and_the_speed_are_what_the_library_is_asked() -> None:
     assert (last["last"], last["since_time"], last["until_time"]) == (9, 0, 0)
 
 
-def test_an_interrupted_replay_says_where_to_go_on() -> None:
+def test_an_interrupted_replay_names_the_option_to_continue_with() -> None:
     def interrupt() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -102,7 +102,7 @@ def test_an_interrupted_replay_says_where_to_go_on() -> None:
     assert result.stderr == "stopped after 2 events; a new run begins anew\n"
 
 
-def test_a_durable_subscription_says_where_to_begin_and_what_is_wanted() -> None:
+def test_a_durable_subscription_sets_the_start_and_the_query() -> None:
     node = FakeNode(answers={"recover-explain": PLAN})
     result = run(node, "recover", "--durable", "mine", "--client-id", "me")
     assert result.exit_code == 0, result.output
@@ -123,10 +123,10 @@ def test_a_pipe_gets_the_plan_as_json() -> None:
     assert node.subscriptions == []
 
 
-def test_people_get_the_plan_in_words() -> None:
+def test_a_terminal_gets_the_plan_as_text() -> None:
     text = list(plan_lines(PLAN))
     assert text[0] == "Durable subscription mine: /flight on streams asdi.>"
-    assert "  1. the archive: it has all that there ever was" in text
+    assert "  1. the archive: it has all past events" in text
     assert "origin origin (this node): after 1:7, up to 1:2000, 1,993 places" in text
     assert "  after 1:7, up to 1:9, 2 places: the archive" in text
     (logs,) = [line for line in text if "of alps/" in line]
@@ -153,7 +153,7 @@ def test_people_get_the_plan_in_words() -> None:
         (("--namespace", "v"), "is not PREFIX=URI"),
     ],
 )
-def test_what_can_not_be_meant_is_told_before_a_node_is_asked(
+def test_invalid_options_are_reported_before_a_node_is_asked(
     arguments: tuple[str, ...], says: str
 ) -> None:
     node = FakeNode()
@@ -174,9 +174,7 @@ def test_what_can_not_be_meant_is_told_before_a_node_is_asked(
         (UnknownSubscription("none is known"), "none is known; ask the client's last node"),
     ],
 )
-def test_what_the_node_refuses_is_one_line_that_says_what_to_do(
-    error: Exception, says: str
-) -> None:
+def test_a_refusal_of_the_node_is_one_line_with_advice(error: Exception, says: str) -> None:
     node = FakeNode(answers={"recover-explain": error}, bad_query=error)  # type: ignore[arg-type]
     for arguments in (("--explain",), ()):
         result = run(node, "recover", *arguments)
@@ -185,6 +183,6 @@ def test_what_the_node_refuses_is_one_line_that_says_what_to_do(
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_bad_pattern_is_told() -> None:
+def test_a_bad_pattern_is_reported() -> None:
     result = run(FakeNode(), "recover", "--streams", "a..b")
     assert (result.exit_code, "stream pattern 'a..b'" in result.stderr) == (1, True)

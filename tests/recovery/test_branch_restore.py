@@ -68,11 +68,11 @@ def shows(after: Mark, origin: str = "own", reader: Address = READER) -> PageReq
 def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
     clock = Clock()
     made = returning(Log(branch=(4, 10)), clock)
-    assert made.must_wait(shows((4, 15)))
-    assert made.must_wait(shows((4, 16)))
-    assert made.must_wait(shows((4, 15), reader=Address(("c",), "other")))
+    assert made.must_delay_page(shows((4, 15)))
+    assert made.must_delay_page(shows((4, 16)))
+    assert made.must_delay_page(shows((4, 15), reader=Address(("c",), "other")))
     assert len(clock.getDelayedCalls()) == 1
-    assert not made.must_wait(shows((4, 15), origin="far"))
+    assert not made.must_delay_page(shows((4, 15), origin="far"))
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
 def test_a_place_that_can_not_be_is_not_waited_for(beyond: int, waits: bool) -> None:
     made = returning(Log(branch=(4, 10)), Clock())
     with capturedLogs() as captured:
-        assert made.must_wait(shows((4, 10 + beyond))) is waits
+        assert made.must_delay_page(shows((4, 10 + beyond))) is waits
     assert bool(captured) is not waits
 
 
 def test_readers_that_wait_are_bounded() -> None:
     made = returning(Log(branch=(4, 10)), Clock())
     waits = [
-        made.must_wait(shows((4, 15), reader=Address(("c",), f"n{number}")))
+        made.must_delay_page(shows((4, 15), reader=Address(("c",), f"n{number}")))
         for number in range(MAX_READERS + 1)
     ]
     assert waits == [True] * MAX_READERS + [False]
@@ -97,18 +97,18 @@ def test_readers_that_wait_are_bounded() -> None:
 def test_after_a_start_readers_of_earlier_epochs_wait_for_those_that_may_have_more() -> None:
     clock = Clock()
     made = returning(Log(), clock)
-    assert not made.must_wait(shows((5, 11))), "it has been here since this start"
-    assert made.must_wait(shows((4, 8)))
+    assert not made.must_delay_page(shows((5, 11))), "it has been here since this start"
+    assert made.must_delay_page(shows((4, 8)))
     clock.advance(SETTLE_TIME - 0.1)
-    assert made.must_wait(shows((4, 8), reader=Address(("c",), "other")))
+    assert made.must_delay_page(shows((4, 8), reader=Address(("c",), "other")))
     late = returning(Log(), clock)
-    assert late.must_wait(shows((4, 8)))
+    assert late.must_delay_page(shows((4, 8)))
     clock.advance(SETTLE_TIME)
-    assert not late.must_wait(shows((4, 9), reader=Address(("c",), "other")))
+    assert not late.must_delay_page(shows((4, 9), reader=Address(("c",), "other")))
 
 
 def test_a_log_that_begins_with_this_process_lacks_nothing() -> None:
-    assert not returning(Log(begun_at=0), Clock()).must_wait(shows((4, 8)))
+    assert not returning(Log(begun_at=0), Clock()).must_delay_page(shows((4, 8)))
 
 
 @pytest.mark.parametrize("given", [3, 5])

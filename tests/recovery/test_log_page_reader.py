@@ -22,13 +22,15 @@ from broker.log.kept import KeptSpan
 from broker.log.records import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.query.query import Query, parse_query
-from broker.recovery.log_page_reader import LogPageReader, Page, PageRequest
+from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.page_matcher import PageMatcher
 from broker.subscriptions.durables import Durable
 from tests.recovery.test_log_merge import logged
 
 EVENTS = [attrs.evolve(logged("own", n, n, "p", n), serial=n) for n in range(1, 7)]
-WHOLE = PageRequest(StreamPattern.parse(">"), parse_query("true()"), 2, {"own": ((0, 0), (1, 6))})
+WHOLE = LogPageRequest(
+    StreamPattern.parse(">"), parse_query("true()"), 2, {"own": ((0, 0), (1, 6))}
+)
 
 
 @attrs.define
@@ -139,7 +141,7 @@ def pages_of(log: Log, matcher: Matcher, stored: Durable | None = None) -> LogPa
     return LogPageReader(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables(stored)))
 
 
-def ask(pages: LogPageReader, request: PageRequest = WHOLE) -> list[Page]:
+def ask(pages: LogPageReader, request: LogPageRequest = WHOLE) -> list[Page]:
     got: list[Page] = []
     Deferred.fromCoroutine(pages.read_page(request)).addCallback(got.append)
     return got
@@ -289,7 +291,7 @@ def test_a_page_ends_where_own_events_were_lost_and_the_next_begins_behind(
 
 
 def test_a_log_that_lacks_the_beginning_says_where_it_begins() -> None:
-    own = PageRequest(*(WHOLE.pattern, WHOLE.query, 2), {"own": ((0, 0), (1, 6))})
+    own = LogPageRequest(*(WHOLE.pattern, WHOLE.query, 2), {"own": ((0, 0), (1, 6))})
     (page,) = ask(pages_of(Log(since={"own": (1, 2)}), Matcher()), own)
     assert (page.events, page.reached, page.begins) == ([], {}, {"own": (1, 2)})
     far = attrs.evolve(own, ranges={"far": ((0, 0), (1, 6))})
@@ -322,7 +324,7 @@ def test_a_reader_that_does_not_know_placeholders_gets_an_origin_up_to_the_first
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(f"{__name__}.EVENTS", of_two_origins(refused=4))
-    request = PageRequest(
+    request = LogPageRequest(
         *(WHOLE.pattern, WHOLE.query, 2, {"own": ((0, 0), (1, 5)), "far": ((0, 0), (1, 6))}),
         allow_partial=True,
     )
@@ -352,7 +354,7 @@ def test_a_log_that_lacks_a_part_of_an_origin_tells_nothing_of_others_but_its_ow
     stored = Durable(">", "true()", {}, Position(), 0, flows_from=flows)
     request = attrs.evolve(WHOLE, ranges={name: ((1, 0), marks[name]) for name in names})
 
-    def page(log: Log, request: PageRequest) -> tuple[list[int], set[str]]:
+    def page(log: Log, request: LogPageRequest) -> tuple[list[int], set[str]]:
         (found,) = ask(pages_of(log, Matcher(), stored), request)
         return [event.offset for event in found.events], {*found.reached}
 

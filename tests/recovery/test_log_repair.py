@@ -18,7 +18,7 @@ from broker.log.kept import KEPT
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.context import RecoveryContext
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.log_repair import LogRepair
 from tests.recovery.test_log_merge import logged
 
@@ -26,7 +26,7 @@ from tests.recovery.test_log_merge import logged
 class Fetching:
     """A node that has refused the second of two events."""
 
-    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         (origin,) = request.ranges
         first, second = (logged(origin, n, n, "p", n) for n in (1, 2))
         refused = attrs.evolve(second, document=make_placeholder("not-valid"))

@@ -14,7 +14,7 @@ from broker.event.stream import StreamPattern
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.context import RecoveryContext
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.log_source import LogSource
 from broker.recovery.origin_reader import OriginReader
 from broker.recovery.planner import RemainingRanges
@@ -30,7 +30,7 @@ LAST: Mark = (1, 9)
 class Nodes:
     """Both sides of pages: each node has the offsets 1 to 9 but for what it lacks."""
 
-    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         (after, upto) = request.ranges[ORIGIN]
         assert upto is not None
         events: list[LoggedEvent] = []

@@ -14,7 +14,7 @@ from broker.event.place import Mark, Position
 from broker.log.coverage import Coverage
 from broker.log.kept import KeptSpan
 from broker.log.records import LoggedEvent
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.lost_branch_reader import MAX_EVENTS, LostBranchReader
 from broker.recovery.subscription_recovery import SubscriptionRecovery
 from broker.subscriptions.durables import Durable
@@ -161,7 +161,7 @@ class WithBranch(Sources):
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         return origin == GONE
 
-    async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
+    async def read_page(self, request: LogPageRequest, *, wait: bool = False) -> Page:
         if not request.allow_partial:
             return await super().read_page(request, wait=wait)
         after, upto = request.ranges[GONE]

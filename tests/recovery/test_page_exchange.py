@@ -15,13 +15,15 @@ from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import parse_query
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.messages import FetchPage, PageFetched
 from broker.recovery.page_exchange import RETRY_AFTER, TIMEOUT, PageExchange
 from tests.recovery.test_log_merge import logged
 
 HERE, THERE = Address(("c",), "here"), Address(("c",), "there")
-REQUEST = PageRequest(StreamPattern.parse(">"), parse_query("true()"), 2, {"o": ((0, 0), (1, 9))})
+REQUEST = LogPageRequest(
+    StreamPattern.parse(">"), parse_query("true()"), 2, {"o": ((0, 0), (1, 9))}
+)
 
 
 @attrs.define
@@ -66,9 +68,9 @@ class Pages:
 
     reading: list[Deferred[Page]] = attrs.field(factory=list)
     origin: str = "o" * 16
-    asked: list[PageRequest] = attrs.field(factory=list)
+    asked: list[LogPageRequest] = attrs.field(factory=list)
 
-    def read_page(self, request: PageRequest) -> Deferred[Page]:
+    def read_page(self, request: LogPageRequest) -> Deferred[Page]:
         self.asked.append(request)
         self.reading.append(Deferred())
         return self.reading[-1]

@@ -72,9 +72,9 @@ def test_what_nobody_has_is_a_gap_that_says_why() -> None:
     (origin,) = answer["origins"]
     assert parts(origin) == [("archive", 4, 9), ("log", 10, 30)]
     assert [(gap["after"][1], gap["upto"][1]) for gap in origin["gaps"]] == [(0, 4), (9, 10)]
-    assert origin["gaps"][0]["why"].startswith("retention took it from this node's log")
+    assert origin["gaps"][0]["why"].startswith("retention removed it from this node's log")
     silent = told({"own": ((1, 0), (1, 9))}, since=10)["origins"][0]["gaps"][0]
-    assert "can not tell at the moment" in silent["why"]
+    assert "coverage is unknown at the moment" in silent["why"]
     alone = told({"b": ((1, 0), (1, 9))}, archive=False, logs=("a",), alone=True)
     assert alone["origins"][0]["parts"][0]["source"] == "log"
     unreached = told({"b": ((1, 0), (1, 9))}, archive=False, logs=("a",))["origins"][0]

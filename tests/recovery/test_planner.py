@@ -79,10 +79,10 @@ def test_each_step_says_why_it_is_there() -> None:
         )
 
     archive = AvailableSources("", "", True)
-    assert why(RANGES, archive, all_origins=True) == "it has all that there ever was"
-    assert why(LARGE, archive, all_origins=True) == "it has all that there ever was"
-    assert why(RANGES, archive) == "it has what no log has any more"
-    assert why(LARGE, archive) == "100001 places are more than logs are asked for now (100000)"
+    assert why(RANGES, archive, all_origins=True) == "it has all past events"
+    assert why(LARGE, archive, all_origins=True) == "it has all past events"
+    assert why(RANGES, archive) == "it has events that no log has any more"
+    assert why(LARGE, archive) == "100001 places are more than logs are read for now (100000)"
 
 
 def test_places_are_counted_where_all_ranges_end() -> None:

@@ -29,7 +29,7 @@ from broker.recovery.branch_restore import (
     RETRY_INTERVAL,
     BranchRestore,
 )
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.messages import EVERYTHING_LOGGED
 from broker.replay.request import ReplayRequest
 from tests.recovery.test_branch_restore import HERE, READER, shows
@@ -135,7 +135,7 @@ class Node:
     def announce_lost_events(self) -> None:
         """Everybody asks for what follows."""
 
-    def fetch_page(self, address: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, address: Address, request: LogPageRequest) -> Deferred[Page]:
         return succeed(Page(LOST if request.name == EVERYTHING_LOGGED else [], {}, 0))
 
     def _match(self, arrived: ReceivedRange, done: Callable[[IngestJob], None], late: Any) -> None:
@@ -145,7 +145,7 @@ class Node:
         job = IngestJob(
             arrived, arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index)), done
         )
-        job.verdicts = [self._verdict(each.mark[1], header_of(each.record)) for each in job.carried]
+        job.verdicts = [self._verdict(each.mark[1], header_of(each.record)) for each in job.events]
         if self.undecided:
             self.undecided -= 1
             job.undecided = {0}
@@ -156,7 +156,7 @@ class Node:
 
     def give_back(self, after: Mark = (4, 15), reader: Address = READER) -> None:
         """A reader shows that it has more than the log."""
-        assert self.returning.must_wait(shows(after, reader=reader))
+        assert self.returning.must_delay_page(shows(after, reader=reader))
         self.clock.advance(COLLECT_TIME)
 
 
@@ -181,8 +181,8 @@ def test_a_reader_that_has_given_back_what_it_has_is_served() -> None:
     node = Node()
     node.give_back()
     assert [(each.source, each.after) for each in node.served] == [(READER, (4, 15))]
-    assert not node.returning.must_wait(shows((4, 15)))
-    assert node.returning.must_wait(shows((4, 16))), "it has more now"
+    assert not node.returning.must_delay_page(shows((4, 15)))
+    assert node.returning.must_delay_page(shows((4, 16))), "it has more now"
     assert node.log.came == [11, 12, 13, 14, 15]
 
 
@@ -192,7 +192,7 @@ def test_of_too_many_readers_the_first_is_forgotten(monkeypatch: pytest.MonkeyPa
     readers = [Address(("c",), f"n{number}") for number in range(3)]
     for reader in readers:
         node.give_back(reader=reader)
-    waits = [node.returning.must_wait(shows((4, 15), reader=reader)) for reader in readers]
+    waits = [node.returning.must_delay_page(shows((4, 15), reader=reader)) for reader in readers]
     assert waits == [True, False, False]
 
 

@@ -28,7 +28,7 @@ from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.archive_access import ArchiveAccess, Coverage
 from broker.recovery.context import RecoveryContext
-from broker.recovery.log_page_reader import Page, PageRequest
+from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.subscription_recovery import SubscriptionRecovery
 from broker.replay.request import ReplayRequest
 from tests.recovery.test_log_merge import logged
@@ -60,16 +60,16 @@ class Log:
     """Of the node whose log it is, where another one's is asked."""
     scraps: Sequence[int] = ()
     """Offsets of what it has of others, though not all of them."""
-    asked: list[PageRequest] = attrs.field(factory=list)
+    asked: list[LogPageRequest] = attrs.field(factory=list)
 
     def has_log_or_replica(self, origin: str) -> bool:
         return origin in self.has
 
-    async def select_events(self, request: PageRequest, events: Any) -> list[LoggedEvent]:
+    async def select_events(self, request: LogPageRequest, events: Any) -> list[LoggedEvent]:
         cleared = 2 if request.as_logged else request.clearance
         return [event for event in events if event.level <= cleared]
 
-    async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
+    async def read_page(self, request: LogPageRequest, *, wait: bool = False) -> Page:
         self.asked.append(request)
         events: list[LoggedEvent] = []
         reached, begins = dict[str, Mark](), dict[str, Mark]()
@@ -82,7 +82,7 @@ class Log:
                 reached[origin] = EVENTS[origin][-1].mark
         return Page(await self.select_events(request, events), reached, 0, begins=begins)
 
-    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         if not self.is_there:
             return fail(NotConnected("there is no way to it"))
         page = Deferred.fromCoroutine(self.read_page(request))

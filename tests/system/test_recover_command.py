@@ -174,7 +174,7 @@ def test_a_terminal_shows_where_it_is(node: NodeProcess, metrics: int) -> None:
     assert figures(http(metrics, "/metrics")[1])["xmlbroker_replayer_up"] == {"": 1}
     shown, status = on_a_terminal(node, "recover", "--explain")
     assert status == 0
-    assert "1. the archive: it has all that there ever was" in shown
+    assert "1. the archive: it has all past events" in shown
     shown, _ = on_a_terminal(node, "status")
     assert "archive: behind" in shown and "recoveries: begun" in shown
 
@@ -191,7 +191,7 @@ def test_a_durable_subscription_stays_where_it_is(node: NodeProcess) -> None:
     (origin,) = told["origins"]
     assert [part["source"] for part in origin["parts"]] == ["log"]
     _, err = run(node, "recover", "--durable", "e", "--client-id", "me", status=1)
-    assert err.startswith("xmlbroker: this node knows no durable subscription 'e' of client 'me'; ")
+    assert err.startswith("xmlbroker: this node has no durable subscription 'e' of client 'me'; ")
 
 
 def test_what_the_node_refuses_is_one_line(node: NodeProcess) -> None:

@@ -111,7 +111,7 @@ def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
         node.stop()
         assert "Traceback" not in node.log()
         if victim == "broker.replay.replayer":
-            assert "replaying begins again" in node.log()
+            assert "the replay is restarted" in node.log()
 
 
 def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) -> None:

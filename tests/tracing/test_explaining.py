@@ -47,7 +47,7 @@ class FakeMatcher:
 
 @attrs.define
 class FakeDtds:
-    """Finds what `encode_durable` says."""
+    """Finds what `found` says."""
 
     matcher: FakeMatcher
     found: bool = True

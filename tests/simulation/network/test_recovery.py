@@ -101,7 +101,7 @@ def test_what_retention_took_comes_from_the_archive(seed: int) -> None:
 def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
     seed: int, found: bool
 ) -> None:
-    """`encode_durable`: before a recovery asks for it. Only the archive has the events of a node that is
+    """`found`: before a recovery asks for it. Only the archive has the events of a node that is
     gone, so a recovery searches it."""
     with NetworkWorld(seed, archived=True) as world:
         world.add("gone", "before")

@@ -10,8 +10,13 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.envelope import Liveness
 from broker.recovery.durable_handover import GIVE_UP_AFTER
-from broker.recovery.durable_search import ALONE_LEARNING_TIME, RETURN_TIME, BATCH_DELAY, LEARNING_TIME
-from broker.recovery.messages import FindDurables, DurablesFound
+from broker.recovery.durable_search import (
+    ALONE_LEARNING_TIME,
+    BATCH_DELAY,
+    LEARNING_TIME,
+    RETURN_TIME,
+)
+from broker.recovery.messages import DurablesFound, FindDurables
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.test_roaming import Roaming
@@ -69,7 +74,7 @@ def _overhear(say: Callable[[RoutedMessage], None], post: object, said: list[Fin
             said.append(message)
         say(message)
 
-    post.say = overheard  # type: ignore[attr-defined]
+    post.send = overheard  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -237,7 +242,7 @@ def test_nodes_that_were_silent_for_long_are_told_and_not_waited_for(
         assert not new.subscription.warnings
     else:
         (warning,) = new.subscription.warnings
-        assert "begins now as a new one" in warning and "4 other origins" in warning
+        assert "starts as a new subscription" in warning and "4 other origins" in warning
     it.world.close()
 
 
@@ -286,7 +291,7 @@ def test_where_nobody_can_be_asked_the_client_is_warned(seed: int) -> None:
     it.world.run(10.0)
     assert reader.flowing and reader.subscription is not None
     (warning,) = reader.subscription.warnings
-    assert "begins now as a new one" in warning and "no link" in warning
+    assert "starts as a new subscription" in warning and "no link" in warning
     it.world.close()
 
 
