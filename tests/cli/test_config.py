@@ -16,7 +16,7 @@ def test_every_setting_is_explained_and_the_explanation_is_a_configuration() -> 
     assert load_text(text, "explained") == defaults()
 
 
-def test_a_good_file_is_all_right(tmp_path: Path) -> None:
+def test_a_valid_file_passes(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text('[node]\nname = "n1"\n')
     result = run(FakeNode(), "config", "--check", str(file))
@@ -56,5 +56,5 @@ def test_no_secret_and_an_endless_one_are_refused(secret: str) -> None:
     assert result.stderr == "xmlbroker: a secret has 1 to 1024 bytes\n"
 
 
-def test_one_thing_at_a_time() -> None:
+def test_only_one_action_is_allowed() -> None:
     assert run(FakeNode(), "config", "--explain", "--hash-secret").exit_code == 2

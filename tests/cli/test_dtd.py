@@ -83,7 +83,7 @@ def test_an_unknown_type_is_one_line() -> None:
     assert "'one' is not a version" in result.stderr
 
 
-def test_a_dtd_of_ones_own_is_checked_with_events(own: Path, tmp_path: Path) -> None:
+def test_a_users_own_dtd_is_checked_with_events(own: Path, tmp_path: Path) -> None:
     good = "<alert><what>fire</what>\n<where>here</where></alert>"
     event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), good.encode())
     (tmp_path / "good.xml").write_bytes(b"<?xml version='1.0'?>\n" + good.encode() + event)
@@ -92,7 +92,7 @@ def test_a_dtd_of_ones_own_is_checked_with_events(own: Path, tmp_path: Path) -> 
     assert result.stderr == f"{own}: a DTD for alert 1.2; 2 of 2 events are valid\n"
 
 
-def test_invalid_events_are_told_with_file_and_line(own: Path, tmp_path: Path) -> None:
+def test_invalid_events_are_reported_with_file_and_line(own: Path, tmp_path: Path) -> None:
     file = tmp_path / "bad.xml"
     bare = "<alert>\n<what>a</what>\n<who/>\n</alert>\n"
     file.write_text(f"<?xml version='1.0'?>\n{bare}<alert><what></alert>\n")
@@ -104,7 +104,7 @@ def test_invalid_events_are_told_with_file_and_line(own: Path, tmp_path: Path) -
     assert lines[2].endswith("0 of 2 events are valid")
 
 
-def test_an_invalid_envelope_is_told_at_its_own_line(own: Path, tmp_path: Path) -> None:
+def test_an_invalid_envelope_is_reported_with_its_line(own: Path, tmp_path: Path) -> None:
     event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), b"<alert/>")
     other = write_event(EventId("c", 1, 1, 1), "s", EventType("flight", "1.0"), b"<flight/>")
     broken = event.replace(b"<Mspaces:Incarnation>1</Mspaces:Incarnation>", b"")
@@ -116,7 +116,7 @@ def test_an_invalid_envelope_is_told_at_its_own_line(own: Path, tmp_path: Path) 
     assert lines[2].startswith(f"{file}:7: the event is of type flight 1.0, not alert 1.2")
 
 
-def test_a_bad_dtd_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_bad_dtd_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "alert-1.0.dtd"
     file.write_text(OWN + "<!ELEMENT what EMPTY>\n")
     result = run(FakeNode(), "dtd", "check", str(file))
@@ -124,7 +124,7 @@ def test_a_bad_dtd_is_told_with_its_line(tmp_path: Path) -> None:
     assert result.stderr == f"xmlbroker: {file}:8: element 'what' is declared twice\n"
 
 
-def test_modules_of_ones_own_are_found_by_a_catalogue_beside_the_dtd(tmp_path: Path) -> None:
+def test_own_modules_are_found_by_a_catalogue_beside_the_dtd(tmp_path: Path) -> None:
     (tmp_path / "catalog.xml").write_text(
         '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog">'
         '<public publicId="-//me//MODULE 1//EN" uri="my.mod"/></catalog>'
@@ -144,7 +144,7 @@ def test_a_type_must_be_named_by_the_file_or_the_user(tmp_path: Path) -> None:
     assert run(FakeNode(), "dtd", "check", str(file), "--type", "alert", "2.0").exit_code == 0
 
 
-def test_a_dtd_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_dtd_is_one_line(tmp_path: Path) -> None:
     result = run(FakeNode(), "dtd", "check", str(tmp_path / "x-1.0.dtd"))
     assert result.exit_code == 1
     assert "can not be read: No such file" in result.stderr
@@ -177,7 +177,7 @@ def test_a_dtd_is_registered_with_a_report(own: Path) -> None:
     assert b"<!ELEMENT alert" in sent and b"<!ENTITY" not in sent
 
 
-def test_a_dtd_that_the_node_has_is_said_to_be_registered_already(own: Path) -> None:
+def test_a_known_dtd_is_reported_as_registered_already(own: Path) -> None:
     node = FakeNode(answers={"dtd-add": {"against": "", "registered": False}})
     result = run(node, "dtd", "add", str(own), "--type", "warning", "3")
     assert result.exit_code == 0, result.output
@@ -229,7 +229,7 @@ def test_a_bad_file_is_not_sent_to_the_node(tmp_path: Path, own: Path) -> None:
     assert node.connections == []
 
 
-def test_a_check_against_a_version_tells_what_it_changes_and_registers_nothing(
+def test_a_check_against_a_version_reports_changes_and_registers_nothing(
     own: Path, tmp_path: Path
 ) -> None:
     node = FakeNode(answers={"dtd-check": REPORT})

@@ -16,7 +16,7 @@ from broker.event.merging.held_event import MissingNumbers
 from tests.cli.fake_node import received
 
 
-def test_people_get_a_line_and_the_payload() -> None:
+def test_text_is_a_summary_line_and_the_payload() -> None:
     event = received(5, b"<flight>\n <id>1</id></flight>")
     line, *payload = as_text(event).decode().splitlines()
     assert line.split("  ") == [
@@ -32,14 +32,14 @@ def test_people_get_a_line_and_the_payload() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_late_event_of_a_merge_says_so(late: bool) -> None:
+def test_a_late_event_of_a_merge_is_marked(late: bool) -> None:
     event = received(5)
     merged = MergedEvent(event.place, event.header, event.liveness, event.document, late)
     assert as_text(merged).splitlines()[0].endswith(b"  late") is late
     assert json.loads(as_json(merged)).get("late", False) is late
 
 
-def test_a_hole_in_a_bundle_is_a_line() -> None:
+def test_missing_numbers_of_a_bundle_are_one_line() -> None:
     hole = MissingNumbers("alerts", "b", 2, 4)
     assert missing_as_text(hole) == "bundle: 'b' of alerts is missing 2 to 4"
     assert (
@@ -63,5 +63,5 @@ def test_a_payload_can_not_command_the_terminal() -> None:
     ("milliseconds", "text"),
     [(0, "1970-01-01T00:00:00.000Z"), (10**18, "1000000000000000000")],
 )
-def test_a_time_that_no_calendar_has_is_its_number(milliseconds: int, text: str) -> None:
+def test_a_time_outside_the_calendar_is_a_number(milliseconds: int, text: str) -> None:
     assert clock_time(milliseconds) == text

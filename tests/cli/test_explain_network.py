@@ -42,7 +42,7 @@ def test_a_subscription_elsewhere_decides_the_exit_status(
         (None, ("you may not read",)),
     ],
 )
-def test_people_see_the_verdict_of_each_node(known: bool | None, words: tuple[str, ...]) -> None:
+def test_tables_show_the_verdict_of_each_node(known: bool | None, words: tuple[str, ...]) -> None:
     screen = Console(file=StringIO(), width=120)
     for table in explanation_tables(answer("denied", known=known)):
         screen.print(table)

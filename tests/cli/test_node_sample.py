@@ -10,7 +10,7 @@ def sample(at: float, **said: int) -> Sample:
     return Sample("tcp:a:1", at, status_of("a1", **said))
 
 
-def test_a_rate_is_what_a_counter_rose_by_in_a_second() -> None:
+def test_a_rate_is_the_increase_per_second() -> None:
     found = compute_rates(sample(10.0), sample(12.0, published=30, sent=150))
     assert found["published"] == 10.0
     assert found["c1/sent"] == 25.0
@@ -18,7 +18,7 @@ def test_a_rate_is_what_a_counter_rose_by_in_a_second() -> None:
     assert found["frames"] == found["delivered"] == 0.0
 
 
-def test_nothing_is_said_of_counters_that_fell_or_are_new() -> None:
+def test_counters_that_fell_or_are_new_have_no_rate() -> None:
     found = compute_rates(sample(10.0, published=50), sample(12.0, published=3))
     assert "published" not in found and found["frames"] == 0.0
     assert compute_rates(None, sample(1.0)) == {}
@@ -27,7 +27,7 @@ def test_nothing_is_said_of_counters_that_fell_or_are_new() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"network": None}, {"network": {"links": [None, 3]}}])
-def test_an_answer_of_another_version_counts_as_far_as_it_goes(answer: dict[str, object]) -> None:
+def test_missing_counters_of_another_version_are_zero(answer: dict[str, object]) -> None:
     found = Sample("tcp:a:1", 1.0, answer).counters()
     names = ("published", "delivered", "relayed", "archived", "recovered", "frames")
     assert found == dict.fromkeys(names, 0)

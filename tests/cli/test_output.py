@@ -10,7 +10,7 @@ from broker.cli.stop_signal import Stop
 from tests.cli.fake_node import received
 
 
-def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
     async def print_into_a_broken_pipe() -> None:
         reading, writing = os.pipe()
         stop = Stop()
@@ -30,7 +30,7 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     asyncio.run(print_into_a_broken_pipe())
 
 
-def test_a_burst_is_written_when_the_loop_has_a_turn() -> None:
+def test_a_burst_is_written_in_the_next_turn_of_the_loop() -> None:
     async def print_a_burst() -> None:
         reading, writing = os.pipe()
         with open(reading, "rb") as written, open(writing, "wb") as pipe:
@@ -45,7 +45,7 @@ def test_a_burst_is_written_when_the_loop_has_a_turn() -> None:
     asyncio.run(print_a_burst())
 
 
-def test_what_waits_to_be_written_is_bounded() -> None:
+def test_the_buffer_is_bounded() -> None:
     async def print_much() -> None:
         written = io.BytesIO()
         output = Output(written, as_payload, Stop(), json=False, is_unbuffered=False)

@@ -58,7 +58,7 @@ def test_a_pipe_gets_the_whole_answer_as_json() -> None:
     assert node.asked == [("status", {})]
 
 
-def test_people_get_tables() -> None:
+def test_a_terminal_gets_tables() -> None:
     screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
         for table in status_tables(STATUS):
@@ -74,7 +74,7 @@ def test_people_get_tables() -> None:
     assert "\x1b" not in text
 
 
-def test_people_see_the_network_of_a_node() -> None:
+def test_tables_show_the_network_of_a_node() -> None:
     screen = Console(width=200, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
         for table in status_tables(status_of("a1")):
@@ -87,7 +87,7 @@ def test_people_see_the_network_of_a_node() -> None:
         assert part in text, part
 
 
-def test_people_see_the_archive_and_recoveries() -> None:
+def test_tables_show_the_archive_and_recoveries() -> None:
     screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
         for table in status_tables(
@@ -103,11 +103,11 @@ def test_people_see_the_archive_and_recoveries() -> None:
         assert tuple(row.split()) in rows, row
 
 
-def test_an_answer_of_another_version_is_shown_as_far_as_it_goes() -> None:
+def test_an_answer_of_another_version_is_shown() -> None:
     assert len(list(status_tables({}))) == 5
 
 
-def test_who_may_not_ask_is_told() -> None:
+def test_a_missing_right_is_reported_with_advice() -> None:
     node = FakeNode(answers={"status": NotAllowed("account 'x' may not administer this node")})
     result = run(node, "status")
     assert result.exit_code == 1

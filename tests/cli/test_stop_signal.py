@@ -9,7 +9,7 @@ import pytest
 from broker.cli.stop_signal import Stop, stop_on_signals
 
 
-def test_a_signal_ends_the_work_and_is_remembered() -> None:
+def test_a_signal_ends_the_work_and_is_stored() -> None:
     async def wait() -> Stop:
         with stop_on_signals() as stop:
             asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
@@ -53,7 +53,7 @@ def test_work_that_fails_fails() -> None:
         asyncio.run(wait())
 
 
-def test_an_end_of_ones_own_is_no_signal() -> None:
+def test_a_stop_without_a_signal_has_status_0() -> None:
     async def wait() -> Stop:
         stop = Stop()
         stop.request()

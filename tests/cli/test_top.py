@@ -72,7 +72,7 @@ def test_nodes_and_links_have_rows() -> None:
     )
 
 
-def test_what_rose_since_the_last_look_is_shown_as_a_rate() -> None:
+def test_an_increase_since_the_last_sample_is_shown_as_a_rate() -> None:
     before = Sample("tcp:a1:1", 5.0, status_of("a1"))
     now = Sample("tcp:a1:1", 7.0, status_of("a1", published=31, sent=102))
     text = shown([now], [before])
@@ -81,19 +81,19 @@ def test_what_rose_since_the_last_look_is_shown_as_a_rate() -> None:
     assert row(traffic, "alps/a1 ")[3:5] == ["1.0/s", "10.0/s"]
 
 
-def test_a_node_that_is_gone_is_a_row_that_says_why() -> None:
+def test_an_unreachable_node_is_a_row_with_the_reason() -> None:
     text = shown([Sample("tcp:evil\x1b[2J:1", 5.0, error="no answer\nat all")], [None])
     assert "unreachable: no answer at all" in " ".join(text.split())
     assert "\x1b" not in text
 
 
-def test_the_row_of_a_node_that_is_gone_does_not_name_it_twice() -> None:
+def test_the_row_of_an_unreachable_node_names_it_once() -> None:
     error = "no node answered at tcp:a:1 in 3 s: Connection refused"
     text = " ".join(shown([Sample("tcp:a:1", 5.0, error=error)], [None]).split())
     assert "unreachable: no node answered in 3 s: Connection refused" in text
 
 
-def test_a_node_whose_log_can_not_be_written_is_not_just_up() -> None:
+def test_a_node_with_an_unwritable_log_shows_it() -> None:
     full = {**status_of("a1"), "log": {"writable": False}}
     assert "log not writable" in shown([Sample("tcp:a:1", 1.0, full)], [None])
 
@@ -121,7 +121,7 @@ def test_the_archive_and_recoveries_have_a_table() -> None:
     assert row(table, "alps/a1 ")[5] == "10.0/s"
 
 
-def test_programs_get_a_line_for_each_look() -> None:
+def test_each_sample_is_one_line_of_json() -> None:
     result = two_nodes().run("top", "--once", "--json")
     assert result.exit_code == 0, result.output
     (line,) = map(json.loads, result.stdout.splitlines())
@@ -132,7 +132,7 @@ def test_programs_get_a_line_for_each_look() -> None:
 
 
 @pytest.mark.parametrize("command", [("top", "--once"), ("status",)])
-def test_who_can_not_be_reached_does_not_keep_the_others_from_being_shown(
+def test_an_unreachable_node_does_not_hide_the_others(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (top, status):

@@ -103,9 +103,9 @@ class FakeNode:
         """The subscriptions that were wished."""
         return [message for message in self.received if isinstance(message, Subscribe)]
 
-    def send(self, *said: Message | bytes) -> None:
+    def send(self, *outgoing: Message | bytes) -> None:
         """Say this, and let it arrive."""
-        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
+        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in outgoing])
         self._net.run(0.1)
 
     def die(self) -> None:

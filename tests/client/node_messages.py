@@ -60,9 +60,9 @@ def delivery(
 WINDOW = 1 << 20
 
 
-def receive(core: ClientCore, *said: Message | bytes, now: float = 0.0) -> list[Effect]:
+def receive(core: ClientCore, *decoded: Message | bytes, now: float = 0.0) -> list[Effect]:
     effects: list[Effect] = []
-    for message in said:
+    for message in decoded:
         data = message if isinstance(message, bytes) else messages.encode(message)
         effects += core.receive_message(data, now)
     return effects
@@ -70,14 +70,14 @@ def receive(core: ClientCore, *said: Message | bytes, now: float = 0.0) -> list[
 
 def sent(effects: list[Effect]) -> list[Message]:
     """The messages for the node, credit left out."""
-    said = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
-    return [message for message in said if not isinstance(message, Credit)]
+    decoded = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
+    return [message for message in decoded if not isinstance(message, Credit)]
 
 
 def credit_limits(effects: list[Effect]) -> list[int]:
     """The limits told to the node."""
-    said = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
-    return [message.limit for message in said if isinstance(message, Credit)]
+    decoded = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
+    return [message.limit for message in decoded if isinstance(message, Credit)]
 
 
 def items_for(effects: list[Effect], number: int = 1) -> list[Any]:

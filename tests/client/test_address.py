@@ -18,7 +18,7 @@ from broker.errors import ConfigurationError
         ("tcp:::1:8765", ("tcp", "::1", 8765)),
     ],
 )
-def test_an_endpoint_is_taken_apart(endpoint: str, address: tuple[str, str, int]) -> None:
+def test_an_endpoint_is_parsed(endpoint: str, address: tuple[str, str, int]) -> None:
     assert parse_address(endpoint) == address
 
 
@@ -26,12 +26,12 @@ def test_an_endpoint_is_taken_apart(endpoint: str, address: tuple[str, str, int]
     "endpoint",
     ["", "tcp", "tcp:8765", "tcp::8765", "udp:host:1", "tcp:host:", "tcp:host:x", "tcp:host:65536"],
 )
-def test_what_is_no_endpoint_is_refused_with_its_form(endpoint: str) -> None:
+def test_an_invalid_endpoint_is_refused_with_the_expected_form(endpoint: str) -> None:
     with pytest.raises(ValueError, match="tcp:HOST:PORT|0 to 65535"):
         parse_address(endpoint)
 
 
-def test_without_certificates_of_its_own_the_systems_decide() -> None:
+def test_without_trust_the_systems_authorities_apply() -> None:
     assert make_tls_context(None).verify_mode is ssl.CERT_REQUIRED
 
 
@@ -43,7 +43,9 @@ def test_certificates_are_found_between_other_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
-def test_a_file_without_certificates_is_told(content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_without_certificates_is_named_in_the_error(
+    content: bytes | None, tmp_path: Path
+) -> None:
     file = tmp_path / "roots.pem"
     if content is not None:
         file.write_bytes(content)

@@ -84,14 +84,14 @@ def test_a_published_batch_settles_its_waiters_and_returns_its_credit() -> None:
     assert consumed(effects) == 1
 
 
-def test_a_batch_that_was_sent_back_goes_out_again_after_the_time_that_was_said() -> None:
+def test_a_requeued_batch_is_sent_after_the_given_delay() -> None:
     core = new_core()
     publish(core)
     core.flush()
     error = LogUnavailable("full").to_wire()
     effects = receive(core, NotPublished(1, 1500, error), now=10.0)
-    (held,) = (effect for effect in effects if isinstance(effect, PublishingBlocked))
-    assert isinstance(held.error, LogUnavailable)
+    (blocked,) = (effect for effect in effects if isinstance(effect, PublishingBlocked))
+    assert isinstance(blocked.error, LogUnavailable)
     assert core.flush() == [] and core.next_timeout() == 11.5
     core.handle_timeout(11.4)
     assert core.flush() == []
@@ -107,7 +107,7 @@ def test_a_batch_that_was_sent_back_goes_out_again_after_the_time_that_was_said(
     assert PublishingBlocked(None) in receive(core, Published(1, (("n", 1, 1),), 1, (), ()))
 
 
-def test_a_batch_behind_one_that_was_sent_back_waits_until_all_are_answered() -> None:
+def test_a_batch_after_a_requeued_one_waits_until_all_are_answered() -> None:
     core = new_core()
     publish(core)
     core.flush()
@@ -128,7 +128,7 @@ def test_a_batch_behind_one_that_was_sent_back_waits_until_all_are_answered() ->
 # ----------------------------------------------------------------------------- subscribing
 
 
-def test_a_wish_is_sent_as_it_was_made() -> None:
+def test_a_request_is_sent_unchanged() -> None:
     core = new_core()
     (message,) = sent(subscribe(core, since(at(7)), "d"))
     wire = (("n", 1, 7),)
@@ -156,7 +156,7 @@ def test_acceptance_and_flow_arrive_in_order() -> None:
         (NEW, [("n", 1, 4)], at(10)),
     ],
 )
-def test_a_position_begins_where_the_start_says(
+def test_a_position_begins_at_the_start(
     start: Start, stored: list[tuple[str, int, int]] | None, begins: Position
 ) -> None:
     core = new_core()
@@ -173,24 +173,24 @@ def test_a_refused_subscription_ends_with_the_reason() -> None:
     assert receive(core, Flowing(1, [])) == [MessagesConsumed(1)]
 
 
-def test_events_count_as_processed_when_the_user_has_taken_them() -> None:
+def test_events_count_as_processed_when_the_user_reports_them() -> None:
     core = flowing_core()
     effects = receive(core, delivery(11, 12))
-    (portion,) = items_for(effects)
-    assert [event.place.offset for event in portion.events] == [11, 12]
+    (batch,) = items_for(effects)
+    assert [event.place.offset for event in batch.events] == [11, 12]
     assert core.position_of(1) == at(10)
-    core.mark_processed(1, portion, 0.0)
+    core.mark_processed(1, batch, 0.0)
     assert core.position_of(1) == at(12)
 
 
-def test_what_is_discarded_moves_no_position() -> None:
+def test_a_discarded_batch_moves_no_position() -> None:
     core = flowing_core()
-    (portion,) = items_for(receive(core, delivery(11)))
-    core.discard(portion)
+    (batch,) = items_for(receive(core, delivery(11)))
+    core.discard(batch)
     assert core.position_of(1) == at(10)
 
 
-def test_a_hole_in_the_chain_of_places_is_a_protocol_error() -> None:
+def test_a_break_in_the_chain_of_places_is_a_protocol_error() -> None:
     core = flowing_core()
     receive(core, delivery(11, 12))
     receive(core, delivery(15, previous=12))
@@ -212,12 +212,12 @@ def test_a_new_session_begins_a_new_chain() -> None:
     receive(core, delivery(12))
 
 
-def test_progress_moves_the_position_when_the_user_has_come_to_it() -> None:
+def test_progress_moves_the_position_when_the_user_reaches_it() -> None:
     core = flowing_core()
     effects = receive(core, delivery(11), Progress([(1, [("n", 1, 20)]), (9, [("n", 1, 20)])]))
-    portion, moved = items_for(effects)
+    batch, moved = items_for(effects)
     assert moved == PositionMoved(at(20)) and core.position_of(1) == at(10)
-    core.mark_processed(1, portion, 0.0)
+    core.mark_processed(1, batch, 0.0)
     assert core.position_of(1) == at(11)
     core.mark_processed(1, moved, 0.0)
     assert core.position_of(1) == at(20)
@@ -233,11 +233,11 @@ def test_a_gap_arrives_in_order_and_moves_the_position_past_it() -> None:
 
 def test_a_changed_type_arrives_and_moves_no_position() -> None:
     core = flowing_core()
-    said = ("flight", "1.0", "2.0", "reads-what-changed", "", ("/a",), (), ("/a",), (), 0)
-    (change,) = items_for(receive(core, messages.TypeChanged(1, *said)))
-    assert change == TypeChanged(*said)
+    fields = ("flight", "1.0", "2.0", "reads-what-changed", "", ("/a",), (), ("/a",), (), 0)
+    (change,) = items_for(receive(core, messages.TypeChanged(1, *fields)))
+    assert change == TypeChanged(*fields)
     assert core.position_of(1) == at(10)
-    assert items_for(receive(core, messages.TypeChanged(7, *said)), 7) == []
+    assert items_for(receive(core, messages.TypeChanged(7, *fields)), 7) == []
 
 
 # ----------------------------------------------------------------------------- acknowledging
@@ -260,7 +260,7 @@ def test_a_durable_position_is_acknowledged_after_so_many_events() -> None:
     assert sent(effects) == [Acknowledge([(1, (("n", 1, 10 + ACKNOWLEDGE_EVENTS),))])]
 
 
-def test_a_transient_position_is_acknowledged_to_nobody() -> None:
+def test_a_transient_position_is_not_acknowledged() -> None:
     core = flowing_core()
     process_items(core, receive(core, delivery(*range(11, 11 + ACKNOWLEDGE_EVENTS))))
     assert core.next_timeout() is None
@@ -276,7 +276,7 @@ def test_a_position_reached_without_a_connection_is_acknowledged_with_the_next()
         assert sent(core.session_up(resumed))[-1] == Acknowledge([(1, (("n", 1, 11),))])
 
 
-def test_a_portion_knows_nothing_of_other_subscriptions_events() -> None:
+def test_a_batch_holds_only_its_subscriptions_events() -> None:
     core = flowing_core()
     subscribe(core)
     receive(core, Subscribed(2, None, ()), Flowing(2, []))
@@ -284,6 +284,6 @@ def test_a_portion_knows_nothing_of_other_subscriptions_events() -> None:
     data = encode_delivery(logged(11, 12, 13), numbers, Liveness.LIVE, None)
     effects = receive(core, data)
     for number, offsets in ((1, [11, 13]), (2, [12, 13])):
-        (portion,) = items_for(effects, number)
-        assert isinstance(portion, EventBatch)
-        assert [event.place.offset for event in portion.events] == offsets
+        (batch,) = items_for(effects, number)
+        assert isinstance(batch, EventBatch)
+        assert [event.place.offset for event in batch.events] == offsets

@@ -52,7 +52,7 @@ from tests.client.node_messages import (
 # ----------------------------------------------------------------------------- sessions
 
 
-def test_a_resumed_session_hears_only_what_was_wished_meanwhile() -> None:
+def test_a_resumed_session_receives_only_the_queued_messages() -> None:
     core = flowing_core()
     core.session_down()
     assert subscribe(core) == []
@@ -67,7 +67,7 @@ def test_a_resumed_session_hears_only_what_was_wished_meanwhile() -> None:
     assert core.session_up(True) == []
 
 
-def test_a_new_session_hears_everything_from_where_it_has_arrived_not_been_processed() -> None:
+def test_a_new_session_resumes_at_the_arrived_position() -> None:
     core = flowing_core(durable="d")
     subscribe(core, ALL)
     core.ask("status", {})
@@ -86,7 +86,7 @@ def test_a_new_session_hears_everything_from_where_it_has_arrived_not_been_proce
     assert len(core.flush()) == 1
 
 
-def test_an_unsubscription_is_over_when_the_node_says_so() -> None:
+def test_an_unsubscription_ends_with_the_nodes_message() -> None:
     core = flowing_core()
     assert sent(core.unsubscribe(1)) == [Unsubscribe(1, False)]
     assert receive(core, delivery(11)) == [MessagesConsumed(1)]
@@ -94,7 +94,7 @@ def test_an_unsubscription_is_over_when_the_node_says_so() -> None:
     assert core.unsubscribe(1) == []
 
 
-def test_an_unsubscription_lost_with_its_session_is_over() -> None:
+def test_an_unsubscription_ends_with_its_lost_session() -> None:
     core = flowing_core()
     core.unsubscribe(1)
     core.session_down()
@@ -102,7 +102,7 @@ def test_an_unsubscription_lost_with_its_session_is_over() -> None:
     assert sent(effects) == [] and items_for(effects) == [SubscriptionEnded(None, at(10))]
 
 
-def test_forgetting_lost_with_its_session_is_said_again() -> None:
+def test_a_lost_deletion_is_sent_again() -> None:
     core = flowing_core(durable="d")
     core.unsubscribe(1, forget=True)
     core.session_down()
@@ -114,7 +114,7 @@ def test_forgetting_lost_with_its_session_is_said_again() -> None:
     ]
 
 
-def test_an_unsubscribed_durable_one_acknowledges_first() -> None:
+def test_a_durable_subscription_acknowledges_before_it_ends() -> None:
     core = flowing_core(durable="d")
     process_items(core, receive(core, delivery(11)))
     assert sent(core.unsubscribe(1)) == [
@@ -137,7 +137,7 @@ def test_goodbye_acknowledges_first_and_needs_a_connection() -> None:
 # ----------------------------------------------------------------------------- questions, the end
 
 
-def test_an_answer_goes_to_its_question() -> None:
+def test_an_answer_belongs_to_its_request() -> None:
     core = new_core()
     request, effects = core.ask("status", {"a": "b"})
     assert sent(effects) == [Ask(request, "status", {"a": "b"})]
@@ -161,20 +161,20 @@ def test_a_refusal_ends_the_session() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_stream_times_are_asked_for_in_a_session_of_version_2(version: int) -> None:
+def test_stream_times_are_requested_in_a_session_of_version_2(version: int) -> None:
     core = new_core(connected=False)
     number, _ = core.subscribe(SubscriptionRequest(stream_times=True))
     # While it was down its wish waited, and the session was resumed.
     for resumed in (True, False):
         core.session_down()
-        (said,) = sent(core.session_up(resumed, "c/n", version=version))
-        assert isinstance(said, Subscribe) and said.times is (version == 2)
+        (message,) = sent(core.session_up(resumed, "c/n", version=version))
+        assert isinstance(message, Subscribe) and message.times is (version == 2)
     position = (("n", 1, 3),)
     receive(core, Subscribed(number, None, ()), Flowing(number, position))
-    told = receive(core, Progress([], [(number, (("n", 5),)), (99, (("n", 5),))]))
-    assert items_for(told, number) == [PositionMoved(Position(), (("n", 5),))]
-    told = receive(core, Progress([(number, (("n", 1, 4),))], [(number, (("n", 6),))]))
-    assert items_for(told, number) == [PositionMoved(Position({"n": (1, 4)}), (("n", 6),))]
+    effects = receive(core, Progress([], [(number, (("n", 5),)), (99, (("n", 5),))]))
+    assert items_for(effects, number) == [PositionMoved(Position(), (("n", 5),))]
+    effects = receive(core, Progress([(number, (("n", 1, 4),))], [(number, (("n", 6),))]))
+    assert items_for(effects, number) == [PositionMoved(Position({"n": (1, 4)}), (("n", 6),))]
 
 
 NOT_FOR_A_CLIENT = [
@@ -189,15 +189,15 @@ NOT_FOR_A_CLIENT = [
 
 
 @pytest.mark.parametrize("message", NOT_FOR_A_CLIENT, ids=lambda message: type(message).__name__)
-def test_what_a_node_may_not_say_is_a_protocol_error(message: Message) -> None:
+def test_a_message_that_is_not_for_a_client_is_a_protocol_error(message: Message) -> None:
     with pytest.raises(ProtocolError):
         receive(new_core(), message)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=5))
-def test_random_bytes_are_a_protocol_error_or_effects(said: list[bytes]) -> None:
+def test_random_bytes_are_a_protocol_error_or_effects(message: list[bytes]) -> None:
     core = flowing_core()
-    for data in said:
+    for data in message:
         try:
             effects = core.receive_message(data, 0.0)
         except ProtocolError as error:

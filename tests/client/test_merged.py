@@ -54,7 +54,7 @@ def fp(offset: int, time: int) -> ReceivedEvent:
     return received(offset, "fp", time, PAIR)
 
 
-def portion(*events: ReceivedEvent) -> EventBatch:
+def batch(*events: ReceivedEvent) -> EventBatch:
     places = [event.place for event in events]
     return EventBatch(events, SharedDelivery(1, 100), Position().advanced(places))
 
@@ -122,7 +122,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         return [event.place.offset for event in self.subscription.take_ready()]
 
     def test_events_come_in_the_declared_order(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1200), tz(3, 3001), fp(4, 3000)))
+        self.arrive(batch(tz(1, 1000), fp(2, 1200), tz(3, 3001), fp(4, 3000)))
         self.assertEqual([self.offset(), self.offset(), self.offset()], [2, 1, 4])
         waiting = self.next()
         self.assertNoResult(waiting)
@@ -131,8 +131,8 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual((event.place.offset, event.late), (3, False))
         self.assertEqual(event.event.linkage, PAIR)
 
-    def test_stream_times_let_an_event_go_and_take_no_room_while_nobody_reads(self) -> None:
-        self.arrive(portion(tz(1, 2)))
+    def test_stream_times_release_an_event_and_do_not_accumulate(self) -> None:
+        self.arrive(batch(tz(1, 2)))
         self.assertEqual(self.ready(), [])
         for second in range(1_000):
             self.arrive(
@@ -144,8 +144,8 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.ready()
         self.assertEqual(self.owner.positions[-1], at(3))
 
-    def test_what_is_held_leaves_the_window_and_moves_no_position(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)), PositionMoved(at(5)), portion(received(6)))
+    def test_held_events_leave_the_window_and_move_no_position(self) -> None:
+        self.arrive(batch(received(1), tz(2, 1000)), PositionMoved(at(5)), batch(received(6)))
         self.assertEqual([self.offset(), self.offset()], [1, 6])
         self.assertEqual(self.owner.freed, [1, 2, 6])
         self.assertEqual(self.owner.positions, [at(1)])
@@ -159,13 +159,13 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.subscription.position, at(6))
 
     def test_before_the_flow_events_alone_move_no_position(self) -> None:
-        unsound = EventBatch([received(7), tz(4, 1000)], SharedDelivery(1, 100))
-        self.arrive(unsound)
+        incomplete = EventBatch([received(7), tz(4, 1000)], SharedDelivery(1, 100))
+        self.arrive(incomplete)
         self.assertEqual(self.ready(), [7])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
         # The flow has begun, and nothing is missing up to here; but one is still held.
-        self.arrive(PositionMoved(at(9)), portion(received(11)))
+        self.arrive(PositionMoved(at(9)), batch(received(11)))
         self.assertEqual(self.ready(), [11])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
@@ -174,7 +174,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [at(11)])
 
-    def test_what_had_come_before_moves_the_position(self) -> None:
+    def test_a_batch_of_duplicates_moves_the_position(self) -> None:
         # Its only event was given out before, at another place.
         self.arrive(EventBatch([], SharedDelivery(1, 100), at(3)))
         self.assertEqual(self.ready(), [])
@@ -185,16 +185,16 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertNoResult(self.next())
         self.assertEqual(self.owner.positions, [at(9)])
 
-    def test_who_reads_slowly_still_gets_the_order(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)))
+    def test_a_slow_reader_gets_the_declared_order(self) -> None:
+        self.arrive(batch(received(1), tz(2, 1000)))
         self.assertEqual(self.offset(), 1)
-        self.arrive(portion(fp(3, 1100)))
+        self.arrive(batch(fp(3, 1100)))
         self.loop.clock.advance(100.0)
         # What has arrived is taken in before anything is over.
         self.assertEqual([self.offset(), self.offset()], [3, 2])
 
-    def test_what_is_ready_comes_as_one_portion(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
+    def test_ready_events_come_as_one_batch(self) -> None:
+        self.arrive(batch(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
         self.assertEqual(self.ready(), [2, 1, 4])
         self.assertEqual(self.owner.positions, [])
         self.assertEqual(self.ready(), [])
@@ -202,8 +202,8 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.loop.clock.advance(2.0)
         self.assertEqual(self.ready(), [3])
 
-    def test_stopping_in_the_middle_says_what_was_processed(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
+    def test_stopping_in_the_middle_reports_the_processed_events(self) -> None:
+        self.arrive(batch(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
         events = self.subscription.take_ready()
         self.subscription.processed(events[0])
         self.assertEqual(self.owner.positions, [])
@@ -213,18 +213,18 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.owner.positions, [at(2)])
 
     def test_a_late_event_is_marked(self) -> None:
-        self.arrive(portion(tz(1, 5000)))
+        self.arrive(batch(tz(1, 5000)))
         self.assertEqual(self.ready(), [])
         self.loop.clock.advance(2.0)
         self.assertEqual(self.ready(), [1])
-        self.arrive(portion(fp(2, 1000)))
+        self.arrive(batch(fp(2, 1000)))
         event = self.successResultOf(self.next())
         self.assertEqual((event.place.offset, event.late), (2, True))
         self.assertEqual(self.subscription.counts.late, 1)
 
-    def test_gaps_are_told(self) -> None:
+    def test_gaps_are_reported(self) -> None:
         gap = Gap(Place("n", 1, 2), Place("n", 1, 5), 4, "retention")
-        self.arrive(portion(tz(1, 1000)), gap, PositionMoved(at(5)))
+        self.arrive(batch(tz(1, 1000)), gap, PositionMoved(at(5)))
         self.assertEqual(self.ready(), [])
         self.assertEqual((self.gaps, list(self.subscription.gaps)), ([gap], [gap]))
         self.assertEqual(self.owner.positions, [])
@@ -233,19 +233,21 @@ class MergedSubscriptionTests(SynchronousTestCase):
         linkage = EventLinkage(bundles=(Bundle("b", number),), merge_scheme="bundle")
         return received(offset, "s", 0, linkage)
 
-    def test_a_hole_in_a_bundle_is_told_in_its_place(self) -> None:
-        told: list[tuple[MissingNumbers, int]] = []
-        self.arrive(portion(self.chain(1, 1), self.chain(2, 4)))
+    def test_missing_numbers_of_a_bundle_are_reported_in_place(self) -> None:
+        reported: list[tuple[MissingNumbers, int]] = []
+        self.arrive(batch(self.chain(1, 1), self.chain(2, 4)))
         self.assertEqual(self.ready(), [1])
-        self.subscription.on_missing = lambda hole: told.append((hole, self.subscription.held))
+        self.subscription.on_missing = lambda missing: reported.append(
+            (missing, self.subscription.held)
+        )
         self.loop.clock.advance(1.0)
         self.assertEqual(self.ready(), [2])
-        hole = MissingNumbers("s", "b", 2, 3)
-        self.assertEqual((told, list(self.subscription.missing)), ([(hole, 1)], [hole]))
+        missing = MissingNumbers("s", "b", 2, 3)
+        self.assertEqual((reported, list(self.subscription.missing)), ([(missing, 1)], [missing]))
 
-    def test_what_nobody_asked_about_is_logged(self) -> None:
+    def test_missing_numbers_are_logged_without_a_callback(self) -> None:
         odd = EventLinkage(merge_scheme="zip")
-        self.arrive(portion(self.chain(1, 1), self.chain(2, 3), received(3, "x", 0, odd)))
+        self.arrive(batch(self.chain(1, 1), self.chain(2, 3), received(3, "x", 0, odd)))
         with self.assertLogs("broker.client.merged", "WARNING") as logged:
             self.ready()
             self.loop.clock.advance(1.0)
@@ -253,10 +255,10 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertIn("the word 'zip'", logged.output[0])
         self.assertIn("bundle 'b' of s lacks 2 to 2", logged.output[1])
 
-    def test_an_unsubscription_lets_go_of_what_is_held(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)))
+    def test_unsubscribing_drops_held_events(self) -> None:
+        self.arrive(batch(received(1), tz(2, 1000)))
         self.assertEqual(self.offset(), 1)
-        self.arrive(portion(received(3)))
+        self.arrive(batch(received(3)))
         self.subscription.unsubscribe()
         self.assertEqual(self.owner.freed, [1, 2, 3])
         self.arrive(SubscriptionEnded(None, self.owner.position_of(1)))
@@ -264,8 +266,8 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.subscription.position, Position())
         self.assertEqual(self.loop.clock.getDelayedCalls(), [])
 
-    def test_what_is_held_can_be_read_after_the_end(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1100)))
+    def test_held_events_can_be_read_after_the_end(self) -> None:
+        self.arrive(batch(tz(1, 1000), fp(2, 1100)))
         self.assertEqual(self.ready(), [])
         self.arrive(SubscriptionEnded(BadQuery("too dear"), Position()))
         self.assertEqual([self.offset(), self.offset()], [2, 1])
@@ -273,27 +275,27 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.subscription.position, at(2))
         self.assertEqual(self.loop.clock.getDelayedCalls(), [])
 
-    def test_a_stream_outside_the_pattern_is_not_waited_for(self) -> None:
+    def test_streams_outside_the_pattern_are_not_awaited(self) -> None:
         self.subscription = self.new(streams="fp")
-        self.arrive(portion(fp(1, 1000)))
+        self.arrive(batch(fp(1, 1000)))
         self.assertEqual(self.ready(), [1])
 
-    def test_a_bad_pattern_is_the_nodes_to_refuse(self) -> None:
+    def test_a_bad_pattern_is_left_to_the_node(self) -> None:
         self.subscription = self.new(streams="a..b")
-        self.arrive(portion(received(1)))
+        self.arrive(batch(received(1)))
         self.assertEqual(self.ready(), [1])
 
-    def test_an_event_that_can_not_be_read_is_given_out(self) -> None:
+    def test_an_unreadable_event_is_delivered(self) -> None:
         broken = ReceivedEvent(Place("n", 1, 1), received(1).header, Liveness.LIVE, b"<e/>")
-        self.arrive(portion(broken))
+        self.arrive(batch(broken))
         self.assertEqual(self.ready(), [1])
 
 
 @pytest.mark.parametrize("reading", ["ready", "offset"])
-def test_nothing_is_held_when_the_window_is_left_unread(reading: str) -> None:
+def test_unread_events_stay_in_the_window(reading: str) -> None:
     owner, loop = FakeOwner(), FakeLoop()
     subscription = MergedSubscription(Merging(), owner, cast(Loop, loop), 1, "q", ">", None)
-    subscription.receive_item(portion(received(1)))
+    subscription.receive_item(batch(received(1)))
     # Nobody has asked: the room in the session's window stays taken, which slows the node.
     assert owner.freed == []
     ask: dict[str, Callable[[], object]] = {

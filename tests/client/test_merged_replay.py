@@ -10,7 +10,7 @@ from tests.client.fake_node import FakeNet, FakeNode
 from tests.client.node_messages import at, delivery
 
 
-def test_a_replay_can_be_merged_and_ends_with_what_it_held() -> None:
+def test_a_merged_replay_ends_with_its_held_events() -> None:
     net = FakeNet()
     node = FakeNode(net, "a")
     # Its streams of the order never come: everything is held until its time is over.

@@ -37,7 +37,7 @@ def published(batch: int, accepted: int, first: int = 1) -> Published:
     return Published(batch, (("n", 1, first),), accepted, (), ())
 
 
-def test_what_is_added_before_sending_leaves_as_one_batch() -> None:
+def test_events_added_before_sending_form_one_batch() -> None:
     assert sent(filled(5)) == [(1, 5)]
 
 
@@ -67,7 +67,7 @@ def test_refused_and_duplicate_events_take_no_place() -> None:
     assert results[4] == Receipt(event_id(4), Place("n", 1, 8))
 
 
-def test_events_that_others_parted_are_where_the_answer_says() -> None:
+def test_events_between_those_of_others_have_the_places_of_the_answer() -> None:
     outbox = filled(6)
     sent(outbox)
     wire = NotValid("no").to_wire()
@@ -83,7 +83,7 @@ def test_events_that_others_parted_are_where_the_answer_says() -> None:
     ]
 
 
-def test_a_batch_that_was_sent_back_leaves_again_with_all_behind_it() -> None:
+def test_a_requeued_batch_is_sent_again_with_all_later_ones() -> None:
     outbox = filled(BATCH_EVENTS * 2 + 1)
     assert [number for number, _ in sent(outbox)] == [1, 2, 3]
     outbox.settle_batch(published(1, BATCH_EVENTS))
@@ -107,7 +107,7 @@ def test_nothing_is_sent_again_before_everything_sent_is_answered() -> None:
     assert outbox.events == 0
 
 
-def test_batches_before_the_one_sent_back_are_settled_as_ever() -> None:
+def test_batches_before_the_requeued_one_are_settled_normally() -> None:
     outbox = filled(BATCH_EVENTS * 2)
     sent(outbox)
     outbox.requeue_from(2)
@@ -115,7 +115,7 @@ def test_batches_before_the_one_sent_back_are_settled_as_ever() -> None:
     assert [number for number, _ in sent(outbox)] == [2]
 
 
-def test_an_answer_that_can_not_be_right_settles_nothing() -> None:
+def test_an_inconsistent_answer_settles_nothing() -> None:
     outbox = filled(2)
     sent(outbox)
     wire = NotValid("no").to_wire()
@@ -131,7 +131,7 @@ def test_an_answer_that_can_not_be_right_settles_nothing() -> None:
     assert len(outbox.settle_batch(published(1, 2))) == 2
 
 
-def test_a_batch_that_was_never_sent_can_not_be_sent_back() -> None:
+def test_a_batch_that_was_never_sent_can_not_be_requeued() -> None:
     with pytest.raises(ProtocolError):
         filled(1).requeue_from(1)
 
@@ -145,7 +145,7 @@ def test_a_new_session_gets_everything_unanswered_again_in_order() -> None:
     assert sent(outbox) == [(2, 1), (3, 1)]
 
 
-def test_an_answer_out_of_turn_is_a_protocol_error() -> None:
+def test_an_answer_out_of_order_is_a_protocol_error() -> None:
     outbox = filled(1)
     with pytest.raises(ProtocolError):
         outbox.settle_batch(published(1, 1))
@@ -154,7 +154,7 @@ def test_an_answer_out_of_turn_is_a_protocol_error() -> None:
         outbox.settle_batch(published(2, 1))
 
 
-def test_a_full_outbox_takes_nothing_and_keeps_what_it_has() -> None:
+def test_a_full_outbox_rejects_events_and_keeps_its_own() -> None:
     outbox = Outbox(max_events=2, max_bytes=1 << 20)
     outbox.add(b"<e/>", event_id(1), 1)
     outbox.add(b"<e/>", event_id(2), 2)
@@ -170,7 +170,7 @@ def test_bytes_are_bounded_too() -> None:
         outbox.add(b"<e/>", event_id(2), 2)
 
 
-def test_failing_gives_back_every_waiter_once() -> None:
+def test_failing_returns_every_waiter_once() -> None:
     outbox = filled(BATCH_EVENTS + 1)
     sent(outbox)
     assert outbox.fail_all() == list(range(1, BATCH_EVENTS + 2))
@@ -178,14 +178,14 @@ def test_failing_gives_back_every_waiter_once() -> None:
     assert outbox.events == 0
 
 
-def test_an_event_that_no_empty_outbox_holds_is_too_large() -> None:
+def test_an_event_over_the_outbox_limit_is_too_large() -> None:
     outbox = Outbox(max_events=10, max_bytes=100)
     with pytest.raises(TooLarge):
         outbox.add(b"x" * 101, event_id(1), 1)
     outbox.add(b"x" * 100, event_id(1), 1)
 
 
-def test_what_waits_is_fitted_to_the_limits_of_another_node() -> None:
+def test_unsent_batches_are_fitted_to_the_limits_of_another_node() -> None:
     outbox = Outbox(max_events=100, max_bytes=1 << 22)
     sizes = [10, 30_000, 70_000, 30_000, 10, 30_000, 200_000, 10]
     for number, size in enumerate(sizes, 1):
@@ -205,16 +205,16 @@ def test_what_waits_is_fitted_to_the_limits_of_another_node() -> None:
     assert [len(batch.documents) for batch in batches] == [2, 2, 2]
     numbers = [batch.number for batch in batches]
     assert numbers == sorted(numbers)
-    told = [
+    settled = [
         waiter
         for batch in batches
         for waiter, _ in outbox.settle_batch(published(batch.number, len(batch.documents)))
     ]
-    assert told == [1, 2, 4, 5, 6, 8]
+    assert settled == [1, 2, 4, 5, 6, 8]
     assert (outbox.events, outbox.bytes) == (0, 0)
 
 
-def test_limits_that_everything_keeps_change_nothing() -> None:
+def test_limits_that_all_events_fit_change_nothing() -> None:
     outbox = filled(5)
     sent(outbox)
     outbox.requeue_all()

@@ -36,61 +36,61 @@ class FakeFile(PositionsFile):
         self.written.append(durables)
 
 
-def left(offset: int) -> dict[str, ResumePoint]:
+def points(offset: int) -> dict[str, ResumePoint]:
     return {"d": ResumePoint(Position({"n": (1, offset)}))}
 
 
-def test_what_comes_before_a_write_begins_replaces_what_waits() -> None:
+def test_newer_positions_replace_pending_ones() -> None:
     file, calls = FakeFile(), list[Callable[[], None]]()
-    keeping = PositionWriter(file, calls.append)
-    keeping.write_soon(left(1))
-    keeping.write_soon(left(2))
+    writer = PositionWriter(file, calls.append)
+    writer.write_soon(points(1))
+    writer.write_soon(points(2))
     assert len(calls) == 1 and not file.written
     calls[0]()
-    assert file.written == [left(2)]
+    assert file.written == [points(2)]
 
 
-def test_what_comes_during_a_write_is_written_after_it() -> None:
+def test_positions_that_arrive_during_a_write_are_written_after_it() -> None:
     file, calls = FakeFile(), list[Callable[[], None]]()
-    keeping = PositionWriter(file, calls.append)
-    file.meanwhile = lambda: keeping.write_soon(left(2))
-    keeping.write_soon(left(1))
+    writer = PositionWriter(file, calls.append)
+    file.meanwhile = lambda: writer.write_soon(points(2))
+    writer.write_soon(points(1))
     while calls:
         calls.pop()()
-    assert file.written == [left(1), left(2)]
+    assert file.written == [points(1), points(2)]
 
 
-def test_at_the_end_nothing_older_is_written_after_the_newest() -> None:
+def test_nothing_older_is_written_after_the_newest() -> None:
     file, calls = FakeFile(), list[Callable[[], None]]()
-    keeping = PositionWriter(file, calls.append)
-    keeping.write_soon(left(1))
-    keeping.write_soon(left(2))
-    keeping.write_now()
+    writer = PositionWriter(file, calls.append)
+    writer.write_soon(points(1))
+    writer.write_soon(points(2))
+    writer.write_now()
     calls[0]()
-    assert file.written == [left(2)]
+    assert file.written == [points(2)]
 
 
-def test_a_disk_that_fails_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_disk_is_logged_once_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     file = FakeFile()
-    keeping = PositionWriter(file, lambda call: call())
+    writer = PositionWriter(file, lambda call: call())
     file.error = ConfigurationError("full")
     with caplog.at_level(logging.WARNING):
-        keeping.write_soon(left(1))
-        keeping.write_soon(left(2))
-    assert keeping.error is file.error and [r.message for r in caplog.records] == ["full"]
+        writer.write_soon(points(1))
+        writer.write_soon(points(2))
+    assert writer.error is file.error and [r.message for r in caplog.records] == ["full"]
     file.error = None
-    keeping.write_soon(left(3))
-    assert keeping.error is None and file.written == [left(3)]
+    writer.write_soon(points(3))
+    assert writer.error is None and file.written == [points(3)]
 
 
-def test_a_newer_process_is_left_alone() -> None:
+def test_a_superseded_process_stops_writing() -> None:
     file = FakeFile()
-    keeping = PositionWriter(file, lambda call: call())
+    writer = PositionWriter(file, lambda call: call())
     file.error = SessionSuperseded("newer")
-    keeping.write_soon(left(1))
+    writer.write_soon(points(1))
     file.error = None
-    keeping.write_soon(left(2))
-    assert keeping.error is None and file.written == []
+    writer.write_soon(points(2))
+    assert writer.error is None and file.written == []
 
 
 def test_threads_of_both_loops_write() -> None:

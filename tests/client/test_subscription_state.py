@@ -10,8 +10,6 @@ from broker.client.effects import (
     Effect,
     EventBatch,
     PositionMoved,
-    ResumePoint,
-    SavePositions,
     SubscriptionEnded,
 )
 from broker.client.outbox import Outbox
@@ -40,14 +38,12 @@ from broker.wire.messages import (
     Progress,
     Subscribe,
     Subscribed,
-    Unsubscribe,
 )
 from tests.client.node_messages import (
     WINDOW,
     at,
     credit_limits,
     event_at,
-    flowing_core,
     items_for,
     new_core,
     process_items,
@@ -59,281 +55,301 @@ from tests.client.node_messages import (
 Place = tuple[str, int]
 
 
-def says(*places: Place, previous: Place | None = None) -> bytes:
+def deliver(*places: Place, previous: Place | None = None) -> bytes:
     """A delivery of events of any origins; their numbers are ten times the offsets."""
     events = [event_at(origin, offset, number=10 * offset) for origin, offset in places]
     before = None if previous is None else (previous[0], 1, previous[1])
     return encode_delivery(encode_events(events), [(len(events), (1,))], Liveness.LIVE, before)
 
 
-def of(**offsets: int) -> Position:
+def position_of(**offsets: int) -> Position:
     return Position({origin: (1, offset) for origin, offset in offsets.items()})
 
 
 def wire(**offsets: int) -> tuple[tuple[str, int, int], ...]:
-    return tuple(of(**offsets).to_wire())
+    return tuple(position_of(**offsets).to_wire())
 
 
-def flows(**offsets: int) -> Flowing:
-    return Flowing(1, of(**offsets).to_wire())
+def flowing_at(**offsets: int) -> Flowing:
+    return Flowing(1, position_of(**offsets).to_wire())
 
 
-def given(effects: list[Effect]) -> list[Place]:
+def delivered_places(effects: list[Effect]) -> list[Place]:
     """The events that the user gets."""
     portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return [(e.place.origin, e.place.offset) for portion in portions for e in portion.events]
 
 
-def again(core: ClientCore, node: str = "") -> Subscribe:
+def resubscribe(core: ClientCore, node: str = "") -> Subscribe:
     """The subscription as the next session's node is asked for it."""
     core.session_down()
     (asked,) = [m for m in sent(core.session_up(False, node)) if isinstance(m, Subscribe)]
     return asked
 
 
-def begun(start: Start = NEW, durable: str = "", **cut: int) -> ClientCore:
+def core_flowing_at(start: Start = NEW, durable: str = "", **cut: int) -> ClientCore:
     core = new_core()
     subscribe(core, start, durable)
-    receive(core, Subscribed(1, None, ()), flows(**cut))
+    receive(core, Subscribed(1, None, ()), flowing_at(**cut))
     return core
 
 
 # ----------------------------------------------------------------------------- before it flows
 
 
-def test_what_comes_before_it_flows_waits_for_that() -> None:
-    core = begun(n=10, m=10)
+def test_items_before_the_flow_are_held() -> None:
+    core = core_flowing_at(n=10, m=10)
     core.session_down()
     core.session_up(False)
-    told = receive(
-        core, Subscribed(1, None, ()), says(("m", 12)), Progress([(1, of(n=12).to_wire())])
+    effects = receive(
+        core,
+        Subscribed(1, None, ()),
+        deliver(("m", 12)),
+        Progress([(1, position_of(n=12).to_wire())]),
     )
-    assert given(told) == [] and not any(
-        isinstance(item, PositionMoved) for item in items_for(told)
+    assert delivered_places(effects) == [] and not any(
+        isinstance(item, PositionMoved) for item in items_for(effects)
     )
-    told = receive(core, flows(n=10, m=14))
-    assert isinstance(items_for(told)[0], FlowStarted) and given(told) == [("m", 12)]
-    assert PositionMoved(of(n=12)) in items_for(told)
+    effects = receive(core, flowing_at(n=10, m=14))
+    assert isinstance(items_for(effects)[0], FlowStarted) and delivered_places(effects) == [
+        ("m", 12)
+    ]
+    assert PositionMoved(position_of(n=12)) in items_for(effects)
 
 
-def test_a_session_lost_before_that_leaves_no_trace() -> None:
-    core = begun(n=10, m=10)
+def test_a_session_lost_before_the_flow_leaves_no_trace() -> None:
+    core = core_flowing_at(n=10, m=10)
     core.session_down()
     core.session_up(False)
-    receive(core, Subscribed(1, None, ()), says(("m", 12)), Progress([(1, of(n=12).to_wire())]))
-    asked = again(core)
+    receive(
+        core,
+        Subscribed(1, None, ()),
+        deliver(("m", 12)),
+        Progress([(1, position_of(n=12).to_wire())]),
+    )
+    asked = resubscribe(core)
     assert (asked.start, asked.position) == ("position", (("m", 1, 10), ("n", 1, 10)))
-    told = receive(core, says(("m", 11), ("m", 12)), flows(n=10, m=10))
-    assert given(told) == [("m", 11), ("m", 12)]
+    effects = receive(core, deliver(("m", 11), ("m", 12)), flowing_at(n=10, m=10))
+    assert delivered_places(effects) == [("m", 11), ("m", 12)]
 
 
-def test_what_was_held_takes_no_room_any_more_when_it_is_dropped() -> None:
+def test_dropped_items_return_their_credit() -> None:
     core = new_core()
     subscribe(core)
-    receive(core, Subscribed(1, None, ()), says(("m", 12)))
+    receive(core, Subscribed(1, None, ()), deliver(("m", 12)))
     core.session_down()
     assert credit_limits(core.session_up(False)) == [WINDOW]
-    data = says(("m", 12))
+    data = deliver(("m", 12))
     receive(core, Subscribed(1, None, ()), data)
     core.unsubscribe(1)
     core.session_down()
     assert credit_limits(core.session_up(False)) == [WINDOW]
 
 
-def test_a_hole_that_is_told_with_the_flow_is_behind_it_then() -> None:
-    core = begun(n=10, m=10)
+def test_a_missing_range_is_passed_when_its_gap_arrives() -> None:
+    core = core_flowing_at(n=10, m=10)
     core.session_down()
     core.session_up(False)
-    receive(core, says(("m", 12)), flows(n=10, m=14))
+    receive(core, deliver(("m", 12)), flowing_at(n=10, m=14))
     # The gap may be on its way still: until it is told m:12 proves nothing.
-    assert again(core).position == (("m", 1, 10), ("n", 1, 10))
-    receive(core, flows(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "lost"))
-    assert again(core).position == (("m", 1, 14), ("n", 1, 10))
+    assert resubscribe(core).position == (("m", 1, 10), ("n", 1, 10))
+    receive(core, flowing_at(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "lost"))
+    assert resubscribe(core).position == (("m", 1, 14), ("n", 1, 10))
 
 
-def test_what_was_recovered_into_the_hole_is_given_and_the_rest_not_twice() -> None:
-    core = begun(n=10, m=10)
+def test_events_recovered_into_a_missing_range_come_once() -> None:
+    core = core_flowing_at(n=10, m=10)
     core.session_down()
     core.session_up(False)
-    assert given(receive(core, says(("m", 12)), flows(n=10, m=14))) == [("m", 12)]
-    recovered = says(("m", 11), ("m", 12), ("m", 13), previous=("m", 12))
-    assert given(receive(core, recovered)) == [("m", 11), ("m", 13)]
+    assert delivered_places(receive(core, deliver(("m", 12)), flowing_at(n=10, m=14))) == [
+        ("m", 12)
+    ]
+    recovered = deliver(("m", 11), ("m", 12), ("m", 13), previous=("m", 12))
+    assert delivered_places(receive(core, recovered)) == [("m", 11), ("m", 13)]
     assert core.duplicates_of(1) == 1
-    assert again(core).position == (("m", 1, 13), ("n", 1, 10))
+    assert resubscribe(core).position == (("m", 1, 13), ("n", 1, 10))
 
 
-def test_where_it_had_got_to_the_cut_what_came_before_is_whole() -> None:
+def test_held_events_are_complete_if_the_cut_was_reached() -> None:
     core = new_core()
     subscribe(core)
-    told = receive(core, says(("n", 11), ("m", 6)), flows(n=10, m=7))
-    assert given(told) == [("n", 11), ("m", 6)]
-    process_items(core, told)
-    assert core.position_of(1) == of(n=11, m=7) and again(core).position == wire(n=11, m=7)
+    effects = receive(core, deliver(("n", 11), ("m", 6)), flowing_at(n=10, m=7))
+    assert delivered_places(effects) == [("n", 11), ("m", 6)]
+    process_items(core, effects)
+    assert core.position_of(1) == position_of(n=11, m=7) and resubscribe(core).position == wire(
+        n=11, m=7
+    )
 
 
-def test_when_too_much_waits_it_goes_out_and_does_not_come_twice() -> None:
+def test_held_items_beyond_the_bound_are_released_once() -> None:
     core = ClientCore(Outbox(100, 100_000), 1000)
     core.session_up(False)
-    subscribe(core, since(of(m=10)))
+    subscribe(core, since(position_of(m=10)))
     places = [("m", offset) for offset in range(11, 40)]
     got, previous = [], None
     for place in places:
-        got += given(receive(core, says(place, previous=previous)))
+        got += delivered_places(receive(core, deliver(place, previous=previous)))
         previous = place
     assert len(got) > 20, "half the window is all that waits"
     (asked,) = [m for m in sent(core.session_up(False)) if isinstance(m, Subscribe)]
     assert asked.position == wire(m=10)
-    told = receive(core, flows(m=10), says(*places))
-    assert got + given(told) == places
+    effects = receive(core, flowing_at(m=10), deliver(*places))
+    assert got + delivered_places(effects) == places
 
 
-def test_a_session_that_held_too_much_is_not_the_measure_of_the_next() -> None:
+def test_a_session_that_held_too_much_does_not_affect_the_next() -> None:
     core = ClientCore(Outbox(100, 100_000), 1000)
     core.session_up(False)
-    subscribe(core, since(of(m=10)))
-    large = says(*[("m", offset) for offset in range(11, 40)])
-    assert len(given(receive(core, large))) == 29
-    again(core)
-    assert given(receive(core, says(("m", 40)))) == []
-    assert given(receive(core, flows(m=10))) == [("m", 40)]
+    subscribe(core, since(position_of(m=10)))
+    large = deliver(*[("m", offset) for offset in range(11, 40)])
+    assert len(delivered_places(receive(core, large))) == 29
+    resubscribe(core)
+    assert delivered_places(receive(core, deliver(("m", 40)))) == []
+    assert delivered_places(receive(core, flowing_at(m=10))) == [("m", 40)]
 
 
-@pytest.mark.parametrize(("first", "goes_on"), [(11, 14), (12, 10)])
-def test_a_gap_before_it_flows_counts_where_nothing_lies_before_it(
-    first: int, goes_on: int
+@pytest.mark.parametrize(("first", "resumed_at"), [(11, 14), (12, 10)])
+def test_a_gap_before_the_flow_counts_if_nothing_is_missing_before_it(
+    first: int, resumed_at: int
 ) -> None:
-    core = begun(m=10)
-    again(core)
-    told = receive(core, messages.Gap(1, "m", (1, first), (1, 14), 2, "slow"), flows(m=20))
-    assert [item for item in items_for(told) if isinstance(item, Gap)]
-    assert again(core).position == wire(m=goes_on)
+    core = core_flowing_at(m=10)
+    resubscribe(core)
+    effects = receive(core, messages.Gap(1, "m", (1, first), (1, 14), 2, "slow"), flowing_at(m=20))
+    assert [item for item in items_for(effects) if isinstance(item, Gap)]
+    assert resubscribe(core).position == wire(m=resumed_at)
 
 
 # ----------------------------------------------------------------------------- acknowledging
 
 
-def test_what_may_have_holes_is_not_acknowledged() -> None:
-    core = begun(durable="d", n=10, m=10)
+def test_possibly_incomplete_positions_are_not_acknowledged() -> None:
+    core = core_flowing_at(durable="d", n=10, m=10)
     core.session_down()
     core.session_up(False)
-    process_items(core, receive(core, says(("m", 12)), flows(n=10, m=14)))
+    process_items(core, receive(core, deliver(("m", 12)), flowing_at(n=10, m=14)))
     assert not any(isinstance(m, Acknowledge) for m in sent(core.handle_timeout(9.0)))
-    process_items(core, receive(core, Progress([(1, of(m=12).to_wire())])), now=10.0)
+    process_items(core, receive(core, Progress([(1, position_of(m=12).to_wire())])), now=10.0)
     assert sent(core.handle_timeout(19.0)) == [Acknowledge([(1, wire(n=10, m=12))])]
 
 
-def test_an_event_that_is_dropped_moves_the_position_all_the_same() -> None:
-    core = begun(durable="d", n=10)
-    process_items(core, receive(core, says(("n", 11))))
+def test_a_dropped_duplicate_moves_the_position() -> None:
+    core = core_flowing_at(durable="d", n=10)
+    process_items(core, receive(core, deliver(("n", 11))))
     # The same number at another place.
     same = event_at("m", 3, number=110)
     data = encode_delivery(encode_events([same]), [(1, (1,))], Liveness.LIVE, ("n", 1, 11))
-    told = receive(core, data)
-    assert given(told) == []
-    process_items(core, told)
-    assert core.position_of(1) == of(n=11, m=3)
+    effects = receive(core, data)
+    assert delivered_places(effects) == []
+    process_items(core, effects)
+    assert core.position_of(1) == position_of(n=11, m=3)
 
 
 # ----------------------------------------------------------------------------- where it goes on
 
 
-def test_it_says_where_it_flowed_last() -> None:
+def test_it_sends_the_node_at_which_it_last_flowed() -> None:
     core = new_core()
     core.session_up(False, "c/first")
     assert sent(subscribe(core))[0] == Subscribe(1, "p.>", "q", {"a": "b"}, "", "new", (), 0)
-    receive(core, flows(n=10))
-    assert again(core, "c/second").former == "c/first"
+    receive(core, flowing_at(n=10))
+    assert resubscribe(core, "c/second").former == "c/first"
     # It never flowed at the second.
-    assert again(core, "c/third").former == "c/first"
-    receive(core, flows(n=10))
-    assert again(core, "c/fourth").former == "c/third"
+    assert resubscribe(core, "c/third").former == "c/first"
+    receive(core, flowing_at(n=10))
+    assert resubscribe(core, "c/fourth").former == "c/third"
 
 
 @pytest.mark.parametrize("start", [ALL, since_time(77), since(at(3)), STORED, NEW, last(5)])
-def test_what_did_not_flow_is_asked_for_as_it_was(start: Start) -> None:
+def test_a_subscription_that_did_not_flow_is_requested_unchanged(start: Start) -> None:
     core = new_core()
     first = sent(subscribe(core, start))[0]
-    receive(core, says(("n", 11)), Progress([(1, of(n=12).to_wire())]))
-    assert again(core) == first
+    receive(core, deliver(("n", 11)), Progress([(1, position_of(n=12).to_wire())]))
+    assert resubscribe(core) == first
 
 
-def test_a_time_holds_on_for_origins_of_which_nothing_has_come() -> None:
-    core = begun(since_time(77), n=10, m=10)
-    assert (again(core).start, again(core).time) == ("time", 77)
-    receive(core, flows(n=10, m=10), says(("n", 3)))
-    asked = again(core)
+def test_a_time_still_applies_to_origins_that_sent_nothing() -> None:
+    core = core_flowing_at(since_time(77), n=10, m=10)
+    assert (resubscribe(core).start, resubscribe(core).time) == ("time", 77)
+    receive(core, flowing_at(n=10, m=10), deliver(("n", 3)))
+    asked = resubscribe(core)
     assert (asked.start, asked.time, asked.position) == ("position", 77, (("n", 1, 3),))
 
 
-def test_the_last_so_many_begin_it_when_something_follows_them() -> None:
-    core = begun(last(5), n=10, m=10)
-    told = receive(core, says(("n", 9), ("m", 10)), says(("n", 11), previous=("m", 10)))
-    assert given(told) == [("n", 9), ("m", 10), ("n", 11)]
-    process_items(core, told)
-    assert core.position_of(1) == of(n=11, m=10)
-    assert (again(core).start, again(core).position) == ("position", wire(n=11, m=10))
+def test_the_last_n_events_are_complete_when_another_follows() -> None:
+    core = core_flowing_at(last(5), n=10, m=10)
+    effects = receive(core, deliver(("n", 9), ("m", 10)), deliver(("n", 11), previous=("m", 10)))
+    assert delivered_places(effects) == [("n", 9), ("m", 10), ("n", 11)]
+    process_items(core, effects)
+    assert core.position_of(1) == position_of(n=11, m=10)
+    assert (resubscribe(core).start, resubscribe(core).position) == ("position", wire(n=11, m=10))
 
 
-def test_the_last_so_many_are_not_counted_anew_after_a_lost_session() -> None:
-    core = begun(last(5), n=10, m=10)
-    receive(core, says(("n", 9)))
-    asked = again(core)
+def test_the_last_n_events_are_not_recounted_from_the_new_end() -> None:
+    core = core_flowing_at(last(5), n=10, m=10)
+    receive(core, deliver(("n", 9)))
+    asked = resubscribe(core)
     # Five others may be the newest by now: it asks for those of then, and goes on behind them.
     assert (asked.start, asked.last, asked.until) == ("last", 5, wire(n=10, m=10))
-    told = receive(core, Subscribed(1, None, ()), flows(n=20, m=20), says(("n", 9), ("n", 10)))
-    assert given(told) == [("n", 10)]
-    told += receive(core, Ended(1, NO_ERROR))
-    (asked,) = sent(told)
+    effects = receive(
+        core, Subscribed(1, None, ()), flowing_at(n=20, m=20), deliver(("n", 9), ("n", 10))
+    )
+    assert delivered_places(effects) == [("n", 10)]
+    effects += receive(core, Ended(1, NO_ERROR))
+    (asked,) = sent(effects)
     assert isinstance(asked, Subscribe)
     assert (asked.start, asked.position) == ("position", wire(n=10, m=10))
     assert (asked.number, asked.last, asked.until) == (1, 0, ())
-    assert not any(isinstance(item, SubscriptionEnded) for item in items_for(told))
-    told += receive(core, Subscribed(1, None, ()), flows(n=20, m=20))
-    told += receive(core, says(("n", 11), previous=("n", 10)))
-    assert given(told) == [("n", 10), ("n", 11)]
-    process_items(core, told)
-    assert core.position_of(1) == of(n=11, m=10)
+    assert not any(isinstance(item, SubscriptionEnded) for item in items_for(effects))
+    effects += receive(core, Subscribed(1, None, ()), flowing_at(n=20, m=20))
+    effects += receive(core, deliver(("n", 11), previous=("n", 10)))
+    assert delivered_places(effects) == [("n", 10), ("n", 11)]
+    process_items(core, effects)
+    assert core.position_of(1) == position_of(n=11, m=10)
     assert isinstance(items_for(receive(core, Ended(1, NO_ERROR)))[-1], SubscriptionEnded)
 
 
-def test_the_last_so_many_up_to_an_end_are_asked_for_up_to_it_again() -> None:
+def test_the_last_n_events_before_an_end_keep_that_end() -> None:
     core = new_core()
     core.subscribe(SubscriptionRequest(start=last(5), until_ms=99))
-    receive(core, Subscribed(1, None, ()), flows(n=10), says(("n", 9)))
-    asked = again(core)
+    receive(core, Subscribed(1, None, ()), flowing_at(n=10), deliver(("n", 9)))
+    asked = resubscribe(core)
     assert (asked.start, asked.last, asked.until, asked.until_ms) == ("last", 5, (), 99)
-    told = receive(core, flows(n=12), says(("n", 9), ("n", 10)), Ended(1, NO_ERROR))
-    assert given(told) == [("n", 10)] and isinstance(items_for(told)[-1], SubscriptionEnded)
+    effects = receive(core, flowing_at(n=12), deliver(("n", 9), ("n", 10)), Ended(1, NO_ERROR))
+    assert delivered_places(effects) == [("n", 10)] and isinstance(
+        items_for(effects)[-1], SubscriptionEnded
+    )
 
 
-def test_the_last_so_many_that_the_node_ends_with_an_error_are_over() -> None:
-    core = begun(last(5), n=10)
-    again(core)
-    told = receive(core, Ended(1, BadPosition("no").to_wire()))
-    assert isinstance(items_for(told)[-1], SubscriptionEnded) and not sent(told)
+def test_the_last_n_events_end_with_the_nodes_error() -> None:
+    core = core_flowing_at(last(5), n=10)
+    resubscribe(core)
+    effects = receive(core, Ended(1, BadPosition("no").to_wire()))
+    assert isinstance(items_for(effects)[-1], SubscriptionEnded) and not sent(effects)
 
 
-def test_the_end_and_the_speed_are_said_again() -> None:
+def test_the_end_and_the_speed_are_sent_again() -> None:
     core = new_core()
-    wish = SubscriptionRequest("q", start=ALL, until=at(50), until_ms=99, pace=2.0, rate=10)
-    _, effects = core.subscribe(wish)
+    request = SubscriptionRequest("q", start=ALL, until=at(50), until_ms=99, pace=2.0, rate=10)
+    _, effects = core.subscribe(request)
     first = sent(effects)[0]
     assert isinstance(first, Subscribe)
     assert (first.until, first.until_ms, first.pace, first.rate) == ((("n", 1, 50),), 99, 2.0, 10)
-    receive(core, flows(n=60), says(("n", 20)))
+    receive(core, flowing_at(n=60), deliver(("n", 20)))
     expected = attrs.evolve(first, start="position", position=(("n", 1, 20),))
-    assert again(core) == expected
+    assert resubscribe(core) == expected
 
 
-def test_one_that_ends_before_it_flows_gives_out_what_came() -> None:
+def test_a_subscription_that_ends_before_the_flow_releases_its_items() -> None:
     core = new_core()
     subscribe(core)
-    told = receive(core, says(("n", 11)), Ended(1, NO_ERROR))
-    assert given(told) == [("n", 11)] and items_for(told)[-1] == SubscriptionEnded(None, Position())
+    effects = receive(core, deliver(("n", 11)), Ended(1, NO_ERROR))
+    assert delivered_places(effects) == [("n", 11)] and items_for(effects)[-1] == SubscriptionEnded(
+        None, Position()
+    )
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "invalid",
     [
         SubscriptionRequest(pace=-1.0),
         SubscriptionRequest(pace=float("inf")),
@@ -346,67 +362,6 @@ def test_one_that_ends_before_it_flows_gives_out_what_came() -> None:
         SubscriptionRequest(start=last(-5)),
     ],
 )
-def test_a_wish_that_no_node_can_keep_is_refused_at_once(wish: SubscriptionRequest) -> None:
+def test_an_impossible_request_is_refused_at_once(invalid: SubscriptionRequest) -> None:
     with pytest.raises(BadPosition):
-        wish.validate()
-
-
-# ----------------------------------------------------------------------------- the next process
-
-
-def new_process(**left: ResumePoint) -> ClientCore:
-    core = ClientCore(Outbox(100, 100_000), WINDOW, left)
-    core.session_up(False, "c/new")
-    return core
-
-
-def kept(effects: list[Effect]) -> dict[str, ResumePoint]:
-    (keep,) = [effect for effect in effects if isinstance(effect, SavePositions)]
-    return dict(keep.resume_points)
-
-
-def test_a_durable_one_is_kept_for_the_next_process_with_its_node() -> None:
-    core = new_process(other=ResumePoint(at(3), "c/old"))
-    subscribe(core, STORED, "d")
-    receive(core, Subscribed(1, None, ()), flows(n=10))
-    process_items(core, receive(core, says(("n", 11))), now=1.0)
-    effects = core.handle_timeout(2.0)
-    assert kept(effects) == {
-        "other": ResumePoint(at(3), "c/old"),
-        "d": ResumePoint(of(n=11), "c/new"),
-    }
-    assert core.next_timeout() is None
-
-
-def test_it_is_kept_without_a_connection_too() -> None:
-    core = new_process()
-    subscribe(core, STORED, "d")
-    told = receive(core, Subscribed(1, None, ()), flows(n=10), says(("n", 11)))
-    core.session_down()
-    process_items(core, told, now=1.0)
-    assert kept(core.handle_timeout(2.0)) == {"d": ResumePoint(of(n=11), "c/new")}
-    assert kept(core.positions.save_positions()) == {"d": ResumePoint(of(n=11), "c/new")}
-
-
-def test_the_next_process_goes_on_at_the_further_of_both_positions() -> None:
-    core = new_process(d=ResumePoint(of(n=7, m=2), "c/old"))
-    (asked,) = sent(subscribe(core, STORED, "d"))
-    assert isinstance(asked, Subscribe)
-    assert (asked.start, asked.former) == ("stored", "c/old")
-    assert asked.position == wire(n=7, m=2)
-    receive(core, Subscribed(1, of(n=5, m=4).to_wire(), ()))
-    assert core.position_of(1) == of(n=7, m=4)
-
-
-def test_what_it_left_counts_where_the_node_has_nothing() -> None:
-    core = new_process(d=ResumePoint(of(n=7), "c/old"))
-    subscribe(core, STORED, "d")
-    receive(core, Subscribed(1, None, ()), flows(n=20))
-    assert core.position_of(1) == of(n=7) and again(core).position == (("n", 1, 7),)
-
-
-def test_what_is_forgotten_is_not_kept() -> None:
-    core = flowing_core(durable="d")
-    process_items(core, receive(core, says(("n", 11))))
-    effects = core.unsubscribe(1, forget=True)
-    assert kept(effects) == {} and sent(effects)[-1] == Unsubscribe(1, True)
+        invalid.validate()

@@ -100,7 +100,7 @@ def test_files_of_an_archive_may_be_compressed(tmp_path: Path) -> None:
     assert payloads(read(tmp_path / "x")) == [flight(1)]
 
 
-def test_stdin_may_be_anything_that_a_file_may() -> None:
+def test_stdin_is_read_like_a_file() -> None:
     assert payloads(read("-", stdin=flight(1) + flight(2))) == [flight(1), flight(2)]
     assert payloads(read("-", stdin=gzip.compress(archive(("a", flight(1)))))) == [flight(1)]
     line = b'{"payload": "<flight><id>7</id><flightleg/></flight>"}\n'
@@ -127,7 +127,7 @@ def test_a_document_in_utf_16_is_read(tmp_path: Path) -> None:
     assert payloads(read(tmp_path)) == [expected] * 3
 
 
-def test_white_space_before_the_first_document_is_passed_however_much(tmp_path: Path) -> None:
+def test_any_white_space_before_the_first_document_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\n" * 2000 + flight(1))
     items = read(tmp_path / "x")
     assert payloads(items) == [flight(1)]
@@ -139,7 +139,7 @@ def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
     assert read(tmp_path / "x") == []
 
 
-def test_what_can_not_be_read_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(1000))
     (tmp_path / "x.xml").write_bytes(flight(1))
     items = read(tmp_path / "absent", tmp_path / "picture", tmp_path / "x.xml")
@@ -150,7 +150,7 @@ def test_what_can_not_be_read_is_told_and_the_rest_goes_on(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
 @pytest.mark.parametrize("kept", [0.1, 0.4, 0.7, 0.95])
-def test_an_archive_that_is_cut_short_is_told(tmp_path: Path, ending: str, kept: float) -> None:
+def test_a_truncated_archive_is_reported(tmp_path: Path, ending: str, kept: float) -> None:
     noise = random.Random(1)
     files = [
         (f"{number}.xml", b"<a>%s</a>" % noise.randbytes(900).hex().encode())
@@ -167,7 +167,7 @@ def test_an_archive_that_is_cut_short_is_told(tmp_path: Path, ending: str, kept:
     assert payloads(items[-1:]) == [flight(1)]
 
 
-def test_an_archive_that_stops_between_two_files_is_told(tmp_path: Path) -> None:
+def test_an_archive_truncated_between_two_files_is_reported(tmp_path: Path) -> None:
     # Two blocks for the folder's and the file's headers, one for the content.
     whole = archive(("a", flight(1)), ("b", flight(2)))
     (tmp_path / "x").write_bytes(whole[: 3 * 512])
@@ -176,7 +176,7 @@ def test_an_archive_that_stops_between_two_files_is_told(tmp_path: Path) -> None
     assert "its end mark is missing" in refusals(items)[0]
 
 
-def test_a_bad_line_of_json_is_told_with_its_number_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_bad_line_of_json_is_reported_with_its_number(tmp_path: Path) -> None:
     good = '{"stream":"s","type":"flight","version":"1.0","payload":"<flight/>"}'
     (tmp_path / "x").write_text(f"{good}\n\n{{bad\n{good}\n[1]\n{good}")
     items = read(tmp_path / "x")
@@ -187,7 +187,7 @@ def test_a_bad_line_of_json_is_told_with_its_number_and_the_rest_goes_on(tmp_pat
     ]
 
 
-def test_a_line_of_json_that_is_too_long_is_told_and_not_kept() -> None:
+def test_a_line_of_json_that_is_too_long_is_reported_and_not_stored() -> None:
     portions = [b'{"a":"', *[b"x" * 100] * 50, b'"}\n{"b":1}\n']
     lines = list(json_lines(portions, "f", max_line=300))
     assert [(line.location.line, line.problem, line.data) for line in lines] == [

@@ -60,8 +60,8 @@ def publish(
     node: FakeNode, supply: FakeItems, pace: Pace | None = None, **settings: Any
 ) -> Outcome:
     async def run() -> Outcome:
-        told: list[str] = []
-        tally, stop = Tally(told.append), Stop()
+        reported: list[str] = []
+        tally, stop = Tally(reported.append), Stop()
         client = node(client_id="", account="", secret="", state=None)
         publishing = PublishRun(
             cast(Client, client),
@@ -74,7 +74,7 @@ def publish(
         await publishing.run(supply)
         await client.close()
         await asyncio.sleep(0)
-        return Outcome(tally, told, publishing, client, stop)
+        return Outcome(tally, reported, publishing, client, stop)
 
     return asyncio.run(run())
 
@@ -102,14 +102,14 @@ def test_everything_is_published_in_order_and_counted() -> None:
     }
 
 
-def test_no_more_than_so_many_are_on_the_way() -> None:
+def test_unanswered_events_are_bounded() -> None:
     node = FakeNode()
     outcome = publish(node, FakeItems(map(publication, range(500))), most_outstanding=20)
     assert outcome.client.most_outstanding == 20
     assert outcome.tally.durable == 500
 
 
-def test_what_the_node_refuses_is_told_at_its_place_and_the_rest_goes_on() -> None:
+def test_a_refusal_of_the_node_is_reported_with_its_line() -> None:
     def refuse(published: Published) -> NotValid | None:
         return NotValid("no such element", line=5) if published.stream == "bad" else None
 
@@ -120,13 +120,13 @@ def test_what_the_node_refuses_is_told_at_its_place_and_the_rest_goes_on() -> No
     assert (outcome.tally.durable, outcome.tally.refused) == (2, 1)
 
 
-def test_a_line_is_not_made_up_where_the_payload_was_rewritten() -> None:
+def test_a_rewritten_payload_has_no_line_numbers() -> None:
     node = FakeNode(refuse=lambda _: NotValid("bad", line=5))
     outcome = publish(node, FakeItems([publication(7, is_unchanged=False)]))
     assert outcome.reported == ["f:7: refused by the node: bad"]
 
 
-def test_what_we_refuse_is_counted_and_the_rest_goes_on() -> None:
+def test_a_local_refusal_is_counted_and_the_rest_is_published() -> None:
     bad_stream = publication(2, stream="no such..name")
     outcome = publish(
         FakeNode(), FakeItems([Refusal(SourceLocation("f", 1), "bad"), bad_stream, publication(3)])
@@ -136,14 +136,14 @@ def test_what_we_refuse_is_counted_and_the_rest_goes_on() -> None:
     assert (outcome.tally.found, outcome.tally.refused, outcome.tally.durable) == (3, 2, 1)
 
 
-def test_of_many_refusals_only_the_first_are_told() -> None:
+def test_only_the_first_refusals_are_reported() -> None:
     refused = [Refusal(SourceLocation("f", n), "bad") for n in range(MAX_REPORTED + 50)]
     outcome = publish(FakeNode(), FakeItems(refused))
     assert len(outcome.reported) == MAX_REPORTED + 1
     assert outcome.tally.refused == MAX_REPORTED + 50
 
 
-def test_fail_fast_stops_at_a_refusal_of_ours() -> None:
+def test_fail_fast_stops_at_a_local_refusal() -> None:
     node = FakeNode()
     items: list[Publication | Refusal] = [publication(1), Refusal(SourceLocation("f", 2), "bad")]
     items += map(publication, range(100))
@@ -158,7 +158,7 @@ def test_fail_fast_stops_at_a_refusal_of_the_node() -> None:
     assert len(node.published) == 1
 
 
-def test_a_full_outbox_is_waited_for() -> None:
+def test_a_full_outbox_delays_publishing() -> None:
     node = FakeNode()
 
     def full(client: FakeClient) -> None:
@@ -197,7 +197,7 @@ def test_a_stop_ends_reading_and_waits_for_receipts() -> None:
     assert outcome.stop.exit_status == 130
 
 
-def test_a_stop_ends_a_long_wait_of_the_pace() -> None:
+def test_a_stop_interrupts_the_pace() -> None:
     node = FakeNode()
     node.on_publish = lambda _: stops[-1].request()
     items = [publication(1, time=0.0), publication(2, time=1e6)]
@@ -205,7 +205,7 @@ def test_a_stop_ends_a_long_wait_of_the_pace() -> None:
     assert outcome.tally.found == 1
 
 
-def test_a_node_that_stays_away_is_given_up() -> None:
+def test_a_node_that_stays_away_ends_the_run() -> None:
     node = FakeNode(silent=True)
 
     def lost(client: FakeClient) -> None:
@@ -220,7 +220,7 @@ def test_a_node_that_stays_away_is_given_up() -> None:
     assert (outcome.tally.unconfirmed, outcome.tally.outstanding) == (1, 0)
 
 
-def test_a_node_that_comes_back_is_not_given_up() -> None:
+def test_a_node_that_comes_back_does_not_end_the_run() -> None:
     node = FakeNode()
 
     def away(client: FakeClient) -> None:
@@ -234,7 +234,7 @@ def test_a_node_that_comes_back_is_not_given_up() -> None:
     assert outcome.tally.durable == 20
 
 
-def test_a_node_that_takes_nothing_for_now_is_told() -> None:
+def test_a_blocked_node_is_reported() -> None:
     node = FakeNode()
 
     def full(client: FakeClient) -> None:

@@ -20,14 +20,14 @@ async def everything(hand_over: ReaderThread[int]) -> list[int]:
     return taken
 
 
-def test_everything_comes_in_order() -> None:
+def test_items_come_in_order() -> None:
     async def take() -> list[int]:
         return await everything(ReaderThread(numbers(5000), most=7))
 
     assert asyncio.run(take()) == list(range(5000))
 
 
-def test_the_thread_waits_when_nobody_takes() -> None:
+def test_the_thread_blocks_while_items_wait() -> None:
     ahead: list[int] = []
     full = threading.Event()
 
@@ -48,7 +48,7 @@ def test_the_thread_waits_when_nobody_takes() -> None:
     assert asyncio.run(take()) == list(range(100))
 
 
-def test_an_error_comes_behind_the_last_item() -> None:
+def test_an_error_comes_after_the_last_item() -> None:
     def broken() -> Generator[int, None, None]:
         yield 1
         raise OSError("the disk is gone")
