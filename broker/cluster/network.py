@@ -62,7 +62,7 @@ class Network:
         make_pages: Callable[[Network], LogPageServer],
         dtds: DtdExchange,
         types: NetworkTypes,
-        owner: Replicator,
+        replicator: Replicator,
         clock: IClock,
         wall_clock: Callable[[], int],
         link_policy: LinkPolicy,
@@ -93,7 +93,7 @@ class Network:
         """Interest of this node's subscriptions."""
         self.replicas = driver.replicas = Replicas(
             event_log,
-            owner,
+            replicator,
             send_to_neighbour=lambda name, message: self.neighbours.send_reliable(
                 messages.encode(message), name
             ),

@@ -79,7 +79,7 @@ def build_network(
     """
     network_settings = settings.network
     wants = RemoteInterest(matcher)
-    owner = Replicator(
+    replicator = Replicator(
         event_log,
         settings.streams,
         reactor,
@@ -120,7 +120,7 @@ def build_network(
         ),
         dtds=neighbour_dtds,
         types=types,
-        owner=owner,
+        replicator=replicator,
         clock=reactor,
         link_policy=LinkPolicy(
             network_settings.clearance.rank,

@@ -238,9 +238,9 @@ class InterestExchange:
         effects: list[TablesEffect] = []
         for unit in [unit for unit in self._summaries if unit not in self._leading]:
             covered = self._summaries[unit].current_coverage()
-            mine = (self._summaries[unit].term, self._node)
+            own_rank = (self._summaries[unit].term, self._node)
             if any(
-                (parse_term(table)[0], leader) > mine and _covers_all(table, covered)
+                (parse_term(table)[0], leader) > own_rank and _covers_all(table, covered)
                 for leader, table in self._leader_tables(unit)
             ):
                 del self._summaries[unit]
@@ -253,14 +253,14 @@ class InterestExchange:
         effects: list[TablesEffect] = []
         for unit in self._leading:
             summary = self._summaries[unit]
-            former = [
+            higher_terms = [
                 term
                 for leader, table in self._leader_tables(unit)
                 for term, leads in [parse_term(table)]
                 if not leads and (term, leader) > (summary.term, self._node)
             ]
-            if former:
-                summary.term = 1 + max(former)
+            if higher_terms:
+                summary.term = 1 + max(higher_terms)
                 effects += self._publish_term(unit, now)
         return effects
 

@@ -129,11 +129,11 @@ class NetworkMap:
         if target == self.address:
             return 0
         if target.unit == self.address.unit:
-            near = self._routes.routes_at(len(target.unit), rank).get(target.node)
-            return near and near.distance
+            route = self._routes.routes_at(len(target.unit), rank).get(target.node)
+            return route and route.distance
         sibling = self._sibling(target.unit)
-        far = sibling and self._routes.routes_at(sibling[0], rank).get(sibling[1])
-        return far.distance if far else None
+        unit_route = sibling and self._routes.routes_at(sibling[0], rank).get(sibling[1])
+        return unit_route.distance if unit_route else None
 
     def reachable(self, rank: int = _LOWEST) -> frozenset[str]:
         """Nodes of the own cluster, including this one."""
@@ -176,10 +176,10 @@ class NetworkMap:
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
         """Return the gateways of each unit in this node's contexts that does not contain it."""
         found: dict[UnitPath, set[Address]] = {}
-        for far, own in zip(self._contexts, self.address.unit, strict=True):
-            for link in far.all_links():
+        for graph, own in zip(self._contexts, self.address.unit, strict=True):
+            for link in graph.all_links():
                 if link.unit != own:
-                    found.setdefault((*far.context, link.unit), set()).add(link.own)
+                    found.setdefault((*graph.context, link.unit), set()).add(link.own)
         return {unit: sorted(gateways) for unit, gateways in found.items()}
 
     def other_cluster_nodes(self) -> Sequence[Alternative]:
@@ -187,8 +187,8 @@ class NetworkMap:
         first."""
         found = {
             link.far: Alternative(link.far, link.endpoint)
-            for far in reversed(self._contexts)
-            for link in sorted(far.all_links())
+            for graph in reversed(self._contexts)
+            for link in sorted(graph.all_links())
             if link.endpoint and link.far.unit != self.address.unit
         }
         return tuple(found.values())
@@ -205,10 +205,12 @@ class NetworkMap:
             depth -= 1
             if min(self.reachable_units(context)) != self.address.unit[depth]:
                 return None
-        here = self.reachable()
+        reachable_nodes = self.reachable()
         members = self.members()
-        staying = (name for name in here if not (name in members and members[name].draining))
-        return min(staying, default=min(here))
+        staying = (
+            name for name in reachable_nodes if not (name in members and members[name].draining)
+        )
+        return min(staying, default=min(reachable_nodes))
 
     def is_leader(self, level: int = 0) -> bool:
         """Return True if this node leads the unit `level` steps above its cluster."""
@@ -221,7 +223,8 @@ class NetworkMap:
     def snapshot(self) -> MapSnapshot:
         return MapSnapshot(
             nodes=len(self.reachable()),
-            units=sum(len(self.reachable_units(far.context)) - 1 for far in self._contexts),
-            entries=self._cluster.entry_count() + sum(far.entry_count() for far in self._contexts),
+            units=sum(len(self.reachable_units(graph.context)) - 1 for graph in self._contexts),
+            entries=self._cluster.entry_count()
+            + sum(graph.entry_count() for graph in self._contexts),
             refused=self._refused,
         )

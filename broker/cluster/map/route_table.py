@@ -21,11 +21,13 @@ _Exits = tuple[tuple[str, int], ...]
 
 
 class RouteTable:
-    def __init__(self, address: Address, near: ClusterGraph, far: Sequence[UnitGraph]) -> None:
+    def __init__(
+        self, address: Address, cluster: ClusterGraph, contexts: Sequence[UnitGraph]
+    ) -> None:
         self._node = address.node
         self._unit = address.unit
-        self._cluster = near
-        self._contexts = far
+        self._cluster = cluster
+        self._contexts = contexts
         #: By (depth, rank): valid until the next change.
         self._routes: dict[tuple[int, int], Routes] = {}
         self._hops: dict[tuple[int, str, int], str | None] = {}
@@ -39,9 +41,9 @@ class RouteTable:
     def routes_at(self, depth: int, rank: int) -> Routes:
         """Return the routes in the context at `depth`; at the cluster's depth, between its
         nodes."""
-        known = self._routes.get((depth, rank))
-        if known is not None:
-            return known
+        cached = self._routes.get((depth, rank))
+        if cached is not None:
+            return cached
         if depth == len(self._unit):
             source, graph = self._node, self._cluster.graph()
             exits = self._own_edges(graph, rank)

@@ -18,13 +18,13 @@ from broker.log.records import LoggedEvent
 
 
 def make_page_frame(
-    origin: str, home: Address, ranges: list[Range], events: Sequence[LoggedEvent]
+    origin: str, origin_node: Address, ranges: list[Range], events: Sequence[LoggedEvent]
 ) -> Frame:
-    """Return a frame with `events` for the first range. `home` serves the origin."""
+    """Return a frame with `events` for the first range. `origin_node` serves the origin."""
     carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]
     return Frame(
         origin=origin,
-        origin_node=home,
+        origin_node=origin_node,
         level_runs=encode_level_runs([each.level for each in carried]),
         hops=MAX_HOPS,
         ranges=ranges,

@@ -152,9 +152,9 @@ class Replicas:
         )
 
     def _report_lost(self, request: PageRequest, upto: Mark) -> None:
-        owner, own = self.store.origin_nodes.get(request.origin), self._own_address()
+        origin_node, own = self.store.origin_nodes.get(request.origin), self._own_address()
         replaced = request.origin in self.store.replaced_origins or (
-            owner is not None and self._has_other_log(owner, request.origin)
+            origin_node is not None and self._has_other_log(origin_node, request.origin)
         )
         if own is not None and replaced:
             self._send_message(LogLost(request.source, own, MAX_HOPS, request.origin, upto))

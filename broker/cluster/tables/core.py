@@ -232,12 +232,12 @@ class Tables:
         effects = self.remove_neighbour(name, now) if name in self._links.neighbours else []
         self._links.neighbours[name] = LinkState(unit, Reassembly(self._limits))
         self._start_refreshing(now)
-        stands = tuple(
+        versions = tuple(
             (*group.key, *group.version)
             for group in self._replication.groups.values()
             if is_within(unit, group.key.scope) and group.number
         )
-        return [*effects, *(Send(name, part) for part in split_digest(stands, all=True))]
+        return [*effects, *(Send(name, part) for part in split_digest(versions, all=True))]
 
     def remove_neighbour(self, name: str, now: float) -> list[TablesEffect]:
         if self._links.neighbours.pop(name, None) is None:

@@ -222,7 +222,7 @@ class Replication:
 def _changed_effects(
     group: Group, differences: Mapping[TableName, TableDifference], is_restart: bool
 ) -> Iterator[TableChanged]:
-    for name, (changes, gone) in differences.items():
+    for name, (changes, is_removed) in differences.items():
         yield TableChanged(
-            TableKey(*name, group.key.author), group.key.scope, changes, gone, is_restart
+            TableKey(*name, group.key.author), group.key.scope, changes, is_removed, is_restart
         )

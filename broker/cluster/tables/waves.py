@@ -153,8 +153,8 @@ class Waves:
         """0 if a wave's tables may have arrived."""
         if self._may_install:
             return 0.0
-        begun = next(iter(self._running.values()), None)
-        return None if begun is None else begun.started_at + self._times.wave
+        oldest = next(iter(self._running.values()), None)
+        return None if oldest is None else oldest.started_at + self._times.wave
 
     def handle_timeout(self, now: float) -> list[WaveEffect]:
         """Answer waves that have their tables, and give up old ones."""

@@ -151,8 +151,8 @@ class Traffic:
         log's position.
         """
         for origin in list(self._cuts):
-            stands_at = self.receiver.position_of(origin)
-            if stands_at is not None and stands_at >= self._cuts[origin]:
+            position = self.receiver.position_of(origin)
+            if position is not None and position >= self._cuts[origin]:
                 del self._cuts[origin]
         return dict(self._cuts)
 

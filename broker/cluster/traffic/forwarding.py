@@ -108,9 +108,11 @@ def _gather_for_group(
         for index, cap in by_hop[hop].items()
         if cap >= rank and frame.ranges[index].destination.node == hop
     }
-    wanted = [(count, len(shared.keys() & set(indices))) for count, indices in frame.recipient_runs]
-    copies = sum([count * times for count, times in wanted])
-    once = sum([count for count, times in wanted if times])
+    recipient_counts = [
+        (count, len(shared.keys() & set(indices))) for count, indices in frame.recipient_runs
+    ]
+    copies = sum([count * times for count, times in recipient_counts])
+    once = sum([count for count, times in recipient_counts if times])
     if len(shared) < 2 or copies < 2 * once:
         return by_hop
     rest = {

@@ -157,7 +157,7 @@ class Receiver:
             return []
         if self._is_contradicting(received):
             # Another process assigned this node's places: the origin node must learn that.
-            return self._hold(received, now, ask=not self._is_paused)
+            return self._hold(received, now, is_counted=not self._is_paused)
         if history is None or not self._histories.record_history(origin, history):
             return self._accept_range(received, now)
         return [
@@ -182,7 +182,7 @@ class Receiver:
         if span.unavailable_upto is not None:
             self.counts.gone += 1
         if self._is_paused:
-            return self._hold(received, now, ask=False)
+            return self._hold(received, now, is_counted=False)
         cursor = self.position_of(origin)
         if cursor is None:
             cursor = self._start_with(received)
@@ -229,10 +229,10 @@ class Receiver:
     def confirm_durable(self, origin: str, now: float) -> list[ReceiverEffect]:
         """Request the next page if all appended events of the origin are durable."""
         cursor = self._cursors.get(origin)
-        log_coverage = self._log_coverage(origin)
-        if cursor is not None and log_coverage is not None and log_coverage >= cursor:
+        logged = self._log_coverage(origin)
+        if cursor is not None and logged is not None and logged >= cursor:
             del self._cursors[origin]
-        if log_coverage is not None:
+        if logged is not None:
             self._start_marks.pop(origin, None)
         missing = self._missing.get(origin)
         if (
@@ -323,7 +323,12 @@ class Receiver:
         return AppendRange(received, cursor)
 
     def _hold(
-        self, received: ReceivedRange, now: float, *, ask: bool = True, was_silent: bool = False
+        self,
+        received: ReceivedRange,
+        now: float,
+        *,
+        is_counted: bool = True,
+        was_silent: bool = False,
     ) -> list[ReceiverEffect]:
         origin = received.frame.origin
         missing = self._missing.get(origin)
@@ -331,7 +336,7 @@ class Receiver:
             if len(self._missing) >= MAX_INCOMPLETE_ORIGINS:
                 self.counts.dropped += 1
                 return []
-            self.counts.holes += ask
+            self.counts.holes += is_counted
             missing = self._missing[origin] = _MissingRange(
                 received.frame.origin_node, now + REORDER_SECONDS, now, was_silent
             )

@@ -233,10 +233,10 @@ class TypeTables:
         # The smallest unit first: larger ones contain its types.
         for unit in enclosing_units(self._own.unit):
             if unit and unit in self._led_units:
-                wanted = dict(map(unit_entry, self._union(unit)))
+                entries = dict(map(unit_entry, self._union(unit)))
                 known = self._tables.get(TableKey(UNIT_TYPES, unit_text(unit), self._own.node))
-                changes: dict[str, Value | None] = dict.fromkeys(known.keys() - wanted.keys())
-                changes |= {key: value for key, value in wanted.items() if known.get(key) != value}
+                changes: dict[str, Value | None] = dict.fromkeys(known.keys() - entries.keys())
+                changes |= {key: value for key, value in entries.items() if known.get(key) != value}
                 subject = unit_text(unit)
                 effects += self._publish(UNIT_TYPES, subject, unit[:-1], changes, now)
         self._gather_at = None
