@@ -1,4 +1,4 @@
-"""The client that goes from node to node, and what came to it."""
+"""The client that moves from node to node, and its received events."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from broker.event.event_id import EventId
 from broker.event.place import Place
 from examples.network.subscribers import START, Arrivals
 
-NAME = "rover"
+NAME = "roaming"
 
 
 @attrs.define(eq=False)
-class Rover:
-    """One durable subscription to everything, by one process after the other."""
+class RoamingClient:
+    """One durable subscription to everything, over several processes."""
 
     state: Path
-    """Where each process leaves to the next how far it has got, and at which node."""
+    """Folder of its position and node, for its next process."""
     arrivals: Arrivals = attrs.field(factory=Arrivals)
     live: set[EventId] = attrs.field(factory=set)
     gaps: list[Gap] = attrs.field(factory=list)
@@ -33,15 +33,15 @@ class Rover:
     _reader: asyncio.Task[None] | None = None
     _newest: ReceivedEvent | None = None
 
-    async def come(self, endpoint: str) -> None:
-        """A new process connects, and goes on where the last one was."""
+    async def connect_and_subscribe(self, endpoint: str) -> None:
+        """Connect a new process, and continue after the last one."""
         self.client = connect(endpoint, client_id=NAME, state=self.state)
         await self.client.when_connected(START)
         self._subscription = await self.client.subscribe(durable=NAME, on_gap=self.gaps.append)
         self._reader = asyncio.create_task(self._read(self._subscription))
 
     async def leave(self) -> None:
-        """Go, as a process ends in good order."""
+        """Close the client in good order."""
         if self._reader is not None:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -51,8 +51,8 @@ class Rover:
         if self.client is not None:
             await self.client.close()
 
-    def has_passed(self, places: list[Place]) -> bool:
-        """Whether all up to these was looked at for it: what would come twice has come."""
+    def has_processed(self, places: list[Place]) -> bool:
+        """True if all events up to these places were processed: duplicates have arrived by then."""
         assert self._subscription is not None
         return all(self._subscription.position.covers(place) for place in places)
 

@@ -1,4 +1,4 @@
-"""The second part: who was away gets from the archive what it missed, though its node is gone."""
+"""Second part: a client that was away recovers from the archive after its node is lost."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
 
 NAME = "away"
-#: Seconds without an event after which what is still missing is given up: Spark takes its time to
-#: begin on a busy machine.
+#: Seconds without progress after which missing events are given up; Spark starts slowly on a busy
+#: machine.
 PATIENCE = 150.0
-#: Seconds between two looks.
+#: Seconds between two checks.
 LOOK = 0.1
 
 
 @attrs.define
-class Away:
-    """A durable client that takes a part of the feed, and leaves."""
+class AwayClient:
+    """A durable client that receives a part of the feed, and leaves."""
 
     state: Path
-    """Where its process leaves to the next one how far it has got."""
+    """Folder of its position, for its next process."""
     part: int
-    """How many events it takes before it leaves."""
+    """Number of events before it leaves."""
     got: Counter[EventId] = attrs.field(factory=Counter)
 
     def connect(self, node: NodeProcess) -> AsyncioClient:
-        """A process of it."""
+        """Connect a process of the client."""
         return connect(node.endpoint, client_id=NAME, state=self.state)
 
-    async def begin(self, node: NodeProcess) -> asyncio.Task[None]:
-        """Subscribe to everything; the task is done when it has left."""
+    async def subscribe_part(self, node: NodeProcess) -> asyncio.Task[None]:
+        """Subscribe to everything; the task ends when the client has left."""
         client = self.connect(node)
         subscription = await client.subscribe(durable=NAME)
         return asyncio.create_task(self._take_part(client, subscription))
@@ -53,10 +53,10 @@ class Away:
                     subscription.processed(event)
                     return
 
-    async def come_back(
+    async def recover_rest(
         self, node: NodeProcess, published: set[EventId], console: Console
     ) -> dict[str, Any]:
-        """Another process of it gets the rest; what the node says of its recoveries."""
+        """Recover the rest in another process; return the node's recovery status."""
         before = self.got.total()
         async with self.connect(node) as client:
             subscription = await client.subscribe(durable=NAME)
@@ -78,7 +78,7 @@ class Away:
                 await self._until_all(published)
                 taking.cancel()
             async with asyncio.timeout(PATIENCE):
-                return await recoveries(client)
+                return await read_recoveries(client)
 
     async def _until_all(self, published: set[EventId]) -> None:
         moved, count = time.monotonic(), -1
@@ -88,8 +88,8 @@ class Away:
             await asyncio.sleep(LOOK)
 
 
-async def recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """What a node says of its recoveries, and which engine replayed, if one did."""
+async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
+    """Return a node's recovery status, with the replay engine if one ran."""
     while True:
         said: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not said["replays"]["processes"] or "engine" in said["replays"]:
@@ -97,19 +97,23 @@ async def recoveries(client: AsyncioClient) -> dict[str, Any]:
         await asyncio.sleep(LOOK)
 
 
-def second_part(
-    away: Away, first: NodeProcess, second: NodeProcess, published: set[EventId], console: Console
+def lose_first_node(
+    away: AwayClient,
+    first: NodeProcess,
+    second: NodeProcess,
+    published: set[EventId],
+    console: Console,
 ) -> int:
-    """The first node is gone, its log too; the number of events missing, double or wrong."""
+    """Lose the first node with its log, and recover; return the number of errors."""
     left = away.got.total()
-    first.lose()
+    first.lose_disk()
     console.print(
         "\nthe node is gone, and its log: all that is left is the archive. A client that left with "
         f"{left} events comes back at a new node"
     )
     second.start()
     begin = time.monotonic()
-    said = asyncio.run(away.come_back(second, published, console))
+    said = asyncio.run(away.recover_rest(second, published, console))
     seconds = time.monotonic() - begin
     missing = len(published - away.got.keys())
     twice = away.got.total() - len(away.got)
