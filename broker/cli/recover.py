@@ -220,20 +220,20 @@ async def _replay(
             if stop:
                 return stop.exit_status
             client.on_state = _note_state
-            wish: dict[str, Any] = {**texts, "namespaces": namespaces}
+            options: dict[str, Any] = {**texts, "namespaces": namespaces}
             if durable:
                 question = _plan_arguments(texts, namespaces, ends, durable)
                 known = await stop.run_or_cancel(client.ask("recover-explain", **question))
                 if known is None:
                     return stop.exit_status
-                wish = {name: known[name] for name in ("query", "streams", "namespaces")}
+                options = {name: known[name] for name in ("query", "streams", "namespaces")}
                 ends = attrs.evolve(ends, since=Position.parse(known["position"]))
             with progress_bar() as (bar, stream):
                 output = Output(
                     stream, _FORMS[form], stop, json=form == "json", is_unbuffered=False
                 )
                 subscription = client.replay(
-                    **wish, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.print_gap
+                    **options, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.print_gap
                 )
                 async with update_progress(bar, client):
                     await _print_events(subscription, output, stop, latest)

@@ -27,7 +27,7 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     for origin in plan.get("origins", ()):
         yield from _origin_lines(origin)
     if not plan.get("origins"):
-        yield "No events are missing of the origins that this node knows."
+        yield "No events are missing of the origins known to this node."
     if plan.get("others"):
         available = plan.get("archive", {}).get("available")
         where = "replayed from the archive" if available else "there is no archive"

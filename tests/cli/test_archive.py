@@ -21,7 +21,7 @@ MADE = [event(n) for n in range(1, 9)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Four files of an hour that is long settled, of one stream."""
+    """An archive of one stream: four files of one old hour."""
     where = tmp_path / "archive"
     writer = ArchiveWriter(Archive.open(str(where)), "aa", lambda: MORNING)
     for start in range(0, 8, 2):
@@ -85,7 +85,7 @@ def test_an_archive_is_copied_and_a_damaged_file_is_named(folder: Path, tmp_path
     assert run("verify", copy).exit_code == 0
     path = min(folder.rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-20])
-    # What is there is not read again.
+    # Existing files are not read again.
     assert run("copy", folder, copy).exit_code == 0
     again = run("copy", folder, tmp_path / "another")
     assert again.exit_code == 1
@@ -147,7 +147,7 @@ def test_a_node_s_configuration_names_its_archive(folder: Path, tmp_path: Path) 
     file = tmp_path / "node.toml"
     file.write_text(f'[archive]\nlocation = "{folder}"\n')
     assert lines(run("list", file))[0]["events"] == 8
-    # By default it is the folder `archive` beside the node's log.
+    # The default is the folder `archive` beside the node's log.
     file.write_text(f'[node]\ndata = "{tmp_path}"\n')
     assert lines(run("list", file))[0]["events"] == 8
     for text in ("[archive]\nenabled = false", "archive = 3", "[archive"):

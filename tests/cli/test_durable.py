@@ -1,4 +1,4 @@
-"""`xmlbroker durable`: what it asks a node, and what it prints."""
+"""Requests and output of `xmlbroker durable`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_subscription_is_requested_by_name(what: str) -> None:
     assert json.loads(other.stdout) == ROW
     assert [said for _, said in node.asked] == [{"name": "d"}, {"name": "d", "client": "desk-7"}]
     assert {asked for asked, _ in node.asked} == {f"durable-{what}"}
-    # A client id of its own making has none.
+    # A random client id has no subscription.
     assert "--client" in run(node, "durable", what, "d").stderr
 
 

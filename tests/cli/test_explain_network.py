@@ -1,4 +1,4 @@
-"""What `xmlbroker explain` shows of all nodes."""
+"""Output of `xmlbroker explain` for all nodes."""
 
 from __future__ import annotations
 

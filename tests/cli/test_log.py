@@ -31,7 +31,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The data folder of a node with a log of 200 events in twenty chunks, and a durable one."""
+    """The data folder of a node: 200 events in twenty chunks, and a durable subscription."""
     log = LogFile(tmp_path / "log", Retention(), sync=False)
     for first in range(1, 200, 10):
         events = made(log.origin, first, 10, first)
@@ -112,15 +112,15 @@ def test_a_cut_file_is_salvaged(folder: Path, part: float) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_flipped_bits_are_found_or_harmless(folder: Path, seed: int) -> None:
-    """Whatever is not reported reads as it was written; whatever can be opened after a repair
-    names the rest."""
+    """Data without a finding reads as it was written. After a repair, a log that opens reports the
+    rest."""
     random = Random(seed)
     log = folder / "log"
     path = log / FILE
     data = bytearray(path.read_bytes())
     at = random.randrange(len(data))
     if seed % 2:
-        # Where pages and chunks begin.
+        # Bytes at the start of pages and chunks.
         at = at // 4096 * 4096 + random.randrange(120)
     data[at] ^= 1 << random.randrange(8)
     path.write_bytes(data)
@@ -143,7 +143,7 @@ def test_flipped_bits_are_found_or_harmless(folder: Path, seed: int) -> None:
 
 def test_the_log_of_a_running_node_can_be_verified(folder: Path) -> None:
     opened = LogFile(folder / "log", Retention(), sync=False)
-    # A claim holds between processes.
+    # A claim excludes other processes only.
     result = subprocess.run(
         [sys.executable, "-m", "broker.cli", "log", "verify", folder],
         capture_output=True,

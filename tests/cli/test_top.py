@@ -16,7 +16,7 @@ from tests.cli.network_status import recovery, status_of
 
 
 class SeveralNodes:
-    """A way to connect to nodes by their endpoints."""
+    """Connects to one of several nodes by its endpoint."""
 
     def __init__(self, **nodes: FakeNode) -> None:
         self.nodes = {f"tcp:{name}:1": node for name, node in nodes.items()}
@@ -34,7 +34,7 @@ class SeveralNodes:
 
 
 def two_nodes(error: BrokerError | None = None) -> SeveralNodes:
-    """Two nodes; the second can not be reached if there is an error."""
+    """Return two nodes; the second is unreachable if there is an error."""
     return SeveralNodes(
         a1=FakeNode(answers={"status": status_of("a1")}),
         a2=FakeNode(answers={"status": status_of("a2")}, unreachable=error),
@@ -51,7 +51,7 @@ def shown(samples: list[Sample], before: list[Sample | None]) -> str:
 
 
 def row(text: str, beginning: str) -> list[str]:
-    """The first line that begins so, in words: nodes come before their events, and those before
+    """Return the words of the first line that begins so: nodes come before events, events before
     links."""
     return next(line.split() for line in text.splitlines() if line.strip().startswith(beginning))
 

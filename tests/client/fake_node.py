@@ -1,4 +1,4 @@
-"""A node that says what a test wants it to say, to a client in virtual time."""
+"""A scripted node for a client in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from broker.wire.messages import Message, Subscribe, Welcome
 from broker.wire.stack import session_layers
 
 WINDOW = 1 << 20
-#: What virtual clocks of walls say, in ms since 1970.
+#: Wall-clock time of the clients, in ms since 1970.
 NOW = 1_700_000_000_000
 
 
@@ -33,11 +33,10 @@ class FakeNet:
         self.network = MemoryNetwork(self.clock, 1)
 
     def run(self, seconds: float = 1.0) -> None:
-        """Let time pass."""
         self.clock.pump([0.005] * int(seconds / 0.005))
 
     def client(self, *nodes: FakeNode, **settings: Any) -> Client:
-        """A client that knows these nodes, and has connected to the first."""
+        """Return a client with these endpoints, connected to the first."""
         own = ClientSettings(
             "alice", 1, wall_clock=lambda: NOW, first_wait=0.05, longest_wait=0.1, **settings
         )
@@ -64,7 +63,7 @@ class _HelloReceiver:
 
 @implementer(IStackReceiver)
 class FakeNode:
-    """One session at a time, which begins from nothing with each connection."""
+    """A node with one session at a time; each connection begins a new one."""
 
     def __init__(self, net: FakeNet, name: str) -> None:
         self._net = net
@@ -100,16 +99,16 @@ class FakeNode:
 
     @property
     def subscribes(self) -> list[Subscribe]:
-        """The subscriptions that were wished."""
+        """The received Subscribe messages."""
         return [message for message in self.received if isinstance(message, Subscribe)]
 
     def send(self, *outgoing: Message | bytes) -> None:
-        """Say this, and let it arrive."""
+        """Send these messages and let them arrive."""
         self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in outgoing])
         self._net.run(0.1)
 
     def die(self) -> None:
-        """Nobody is there any more."""
+        """Cut the connection and refuse new ones."""
         self._net.network.refuse(self.address)
         self._net.network.cut(self.address)
         self._net.run()

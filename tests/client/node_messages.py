@@ -1,4 +1,4 @@
-"""What a node says to a client's core, and what the core makes of it."""
+"""Messages of a node for a client's core, and views of its effects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def logged(*offsets: int, epoch: int = 1) -> EncodedEvents:
 
 
 def event_at(origin: str, offset: int, epoch: int = 1, *, number: int = 0) -> LoggedEvent:
-    """An event of a publisher whose numbers are the offsets, unless there is another `number`."""
+    """Return an event whose sequence number is its offset, unless `number` is given."""
     event_id = EventId("p", 1, number or offset, 1)
     header = Header(event_id, "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
     return LoggedEvent(epoch, offset, 0, 1, encode_header(header), b"<e/>", origin, offset)
@@ -56,7 +56,7 @@ def delivery(
     )
 
 
-#: Room for deliveries that the user has not taken, in bytes: more than most tests fill.
+#: Bytes of unprocessed deliveries; more than most tests fill.
 WINDOW = 1 << 20
 
 
@@ -69,13 +69,13 @@ def receive(core: ClientCore, *decoded: Message | bytes, now: float = 0.0) -> li
 
 
 def sent(effects: list[Effect]) -> list[Message]:
-    """The messages for the node, credit left out."""
+    """Return the messages for the node without credit."""
     decoded = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
     return [message for message in decoded if not isinstance(message, Credit)]
 
 
 def credit_limits(effects: list[Effect]) -> list[int]:
-    """The limits told to the node."""
+    """Return the limits sent to the node."""
     decoded = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
     return [message.limit for message in decoded if isinstance(message, Credit)]
 
@@ -109,7 +109,7 @@ def flowing_core(start: Start = NEW, durable: str = "", cut: int = 10) -> Client
 
 
 def process_items(core: ClientCore, effects: list[Effect], now: float = 0.0) -> list[Effect]:
-    """The user processes all that arrived."""
+    """Process all arrived items."""
     return [e for item in items_for(effects) for e in core.mark_processed(1, item, now)]
 
 

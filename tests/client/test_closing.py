@@ -1,4 +1,4 @@
-"""A client has closed when its node has committed its positions, or says nothing for long."""
+"""Closing of a client: confirmed positions, or the timeout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.client.node_messages import delivery
 
 
 class Closing:
-    """A client that is connected, and closes."""
+    """A connected client that closes."""
 
     def __init__(self, *, durable: bool = False) -> None:
         self.net = FakeNet()
@@ -40,11 +40,11 @@ class Closing:
             self.node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, 10)]), delivery(11))
             self.subscription = subscription[0]
             assert len(self.subscription.take_ready()) == 1
-            # With the next look it counts as processed.
+            # The next call marks it as processed.
             assert self.subscription.take_ready() == []
 
     def close(self) -> float:
-        """Begin to, and let a moment pass; when that was."""
+        """Start to close, run 0.1 s, and return the time of the start."""
         began = self.net.clock.seconds()
 
         def closed(result: bool) -> None:
@@ -57,19 +57,19 @@ class Closing:
 
     @property
     def asked(self) -> list[Ask]:
-        """The questions whether positions are committed."""
+        """The requests for committed positions."""
         return [each for each in self.node.received if isinstance(each, Ask)]
 
     def answer(self, offset: int) -> None:
-        """The node says that the position up to there is committed."""
+        """Answer that the position up to this offset is committed."""
         ask = self.asked[-1]
         assert ask.what == POSITIONS_REQUEST
         self.node.send(Answer(ask.request, NO_ERROR, {"d": [("n", 1, offset)]}))
 
 
 def test_close_resolves_when_the_node_ends_the_session() -> None:
-    """What it said before, its positions among it, is not under way any more: who comes back at
-    once gets nothing twice."""
+    """All messages before, with the positions, have been handled: a client that returns at once
+    gets nothing twice."""
     closing = Closing()
     closing.close()
     assert closing.node.received[-1] == Goodbye() and closing.times == []
@@ -167,7 +167,7 @@ def test_the_request_is_sent_again_in_a_new_session() -> None:
 
 
 def test_a_position_unsubscribed_without_a_connection_is_confirmed_too() -> None:
-    """The node of the next session does not know the position yet."""
+    """The node of the next session does not have the position yet."""
     closing = Closing(durable=True)
     closing.net.network.cut(closing.node.address)
     closing.net.run(0.01)

@@ -1,4 +1,4 @@
-"""The client's connection machine, with a loop that does nothing by itself."""
+"""The client's connection machine, with a passive loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000, "node"))
 
 
 class FakeChannel:
-    """A channel that notes what is done to it."""
+    """A channel that records its calls."""
 
     def __init__(self) -> None:
         self.receiver = None
@@ -43,7 +43,7 @@ class FakeChannel:
 
 
 class Stack:
-    """What takes the channel over."""
+    """The next receiver of the channel."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
@@ -53,7 +53,7 @@ class Stack:
 
 
 class World:
-    """One connection machine and everything that it was told to do."""
+    """One connection machine with recorded callbacks."""
 
     def __init__(self, *endpoints: str) -> None:
         self.clock = Clock()
@@ -139,7 +139,7 @@ def test_endpoints_rotate_with_growing_backoff() -> None:
 
 
 def _wait_after_session(lasted: float) -> float:
-    """Seconds until the next attempt, after five failures and one session of `lasted` seconds."""
+    """Return the backoff after five failures and one session of `lasted` seconds."""
     world = World()
     world.machine.start()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The client's core through several sessions, with its questions, and to the end."""
+"""The client's core through several sessions, with requests, to the end."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_refusal_ends_the_session() -> None:
 def test_stream_times_are_requested_in_a_session_of_version_2(version: int) -> None:
     core = new_core(connected=False)
     number, _ = core.subscribe(SubscriptionRequest(stream_times=True))
-    # While it was down its wish waited, and the session was resumed.
+    # The request was queued without a connection, and the session was resumed.
     for resumed in (True, False):
         core.session_down()
         (message,) = sent(core.session_up(resumed, "c/n", version=version))

@@ -1,4 +1,4 @@
-"""Credit for deliveries: it never keeps receipts and answers from coming."""
+"""Credit for deliveries: it never blocks receipts and answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_node_within_the_limit_exceeds_the_window_by_one_delivery_at_most(
     while waiting:
         credit.release_delivery(waiting.pop())
         limit = credit.next_limit() or limit
-    # Nothing waits: the node may go on.
+    # Nothing is unprocessed: the node may continue.
     assert sent < limit
 
 

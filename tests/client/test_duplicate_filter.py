@@ -1,4 +1,4 @@
-"""The memory of EventIds: what comes again is dropped, and it is bounded."""
+"""The filter of EventIds drops repeated events, and is bounded."""
 
 from __future__ import annotations
 

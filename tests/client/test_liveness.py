@@ -1,4 +1,4 @@
-"""The effective liveness of an event follows from the cut of its session (A16)."""
+"""Effective liveness of an event, from the cut of its session (A16)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.client.test_subscription_state import core_flowing_at, deliver, flowi
 
 
 def liveness_of(effects: list[Effect]) -> dict[tuple[str, int], str]:
-    """By origin and offset, as the user is told."""
+    """Return the liveness by origin and offset."""
     portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return {
         (event.place.origin, event.place.offset): event.liveness.value
@@ -19,7 +19,7 @@ def liveness_of(effects: list[Effect]) -> dict[tuple[str, int], str]:
 
 
 def test_events_published_before_the_flow_are_recovery_events() -> None:
-    """The node got it late, from a node that was cut off, say, and sent it live."""
+    """The node received it late, for example from a node that was cut off, and sent it live."""
     core = core_flowing_at(n=10, m=10)
     core.session_down()
     core.session_up(False)
@@ -39,7 +39,7 @@ def test_events_published_before_the_flow_are_recovery_events() -> None:
 
 
 def test_a_later_session_may_have_an_earlier_cut_of_an_origin() -> None:
-    """Chaos 121: that node was cut off from the origin, and named an earlier cut."""
+    """Chaos 121: that node was cut off from the origin, and sent an earlier cut."""
     core = core_flowing_at(n=10)
     core.session_down()
     core.session_up(False)

@@ -1,4 +1,4 @@
-"""A merged subscription as its user reads it."""
+"""Reading of a merged subscription."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def batch(*events: ReceivedEvent) -> EventBatch:
 
 
 class FakeOwner:
-    """The client: writes down what it is told."""
+    """A client that records its calls."""
 
     def __init__(self) -> None:
         self.positions: list[Position] = []
@@ -164,7 +164,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.ready(), [7])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
-        # The flow has begun, and nothing is missing up to here; but one is still held.
+        # Flowing, and nothing is missing up to here; but one event is still held.
         self.arrive(PositionMoved(at(9)), batch(received(11)))
         self.assertEqual(self.ready(), [11])
         self.assertEqual(self.ready(), [])
@@ -175,7 +175,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.owner.positions, [at(11)])
 
     def test_a_batch_of_duplicates_moves_the_position(self) -> None:
-        # Its only event was given out before, at another place.
+        # Its only event was delivered before, from another place.
         self.arrive(EventBatch([], SharedDelivery(1, 100), at(3)))
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [at(3)])
@@ -190,7 +190,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.offset(), 1)
         self.arrive(batch(fp(3, 1100)))
         self.loop.clock.advance(100.0)
-        # What has arrived is taken in before anything is over.
+        # Arrived events are merged before timeouts apply.
         self.assertEqual([self.offset(), self.offset()], [3, 2])
 
     def test_ready_events_come_as_one_batch(self) -> None:
@@ -296,7 +296,7 @@ def test_unread_events_stay_in_the_window(reading: str) -> None:
     owner, loop = FakeOwner(), FakeLoop()
     subscription = MergedSubscription(Merging(), owner, cast(Loop, loop), 1, "q", ">", None)
     subscription.receive_item(batch(received(1)))
-    # Nobody has asked: the room in the session's window stays taken, which slows the node.
+    # Unread: the credit stays used, which slows the node.
     assert owner.freed == []
     ask: dict[str, Callable[[], object]] = {
         "ready": subscription.take_ready,

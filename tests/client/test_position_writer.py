@@ -1,4 +1,4 @@
-"""Positions are written beside the loop: one write at a time, the newest last."""
+"""Positions are written in a thread: one write at a time, the newest last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from broker.event.place import Position
 
 
 class FakeFile(PositionsFile):
-    """Writes down what it is given; or fails."""
+    """A positions file that records writes, or fails."""
 
     def __init__(self) -> None:
         self.written: list[Mapping[str, ResumePoint]] = []
@@ -102,7 +102,7 @@ def test_threads_of_both_loops_write() -> None:
     def note() -> None:
         threads.append(threading.current_thread())
 
-    # `asyncio.run` waits for the executor at its end.
+    # `asyncio.run` joins the executor.
     asyncio.run(under_asyncio())
     assert len(threads) == 1 and threads[0] is not threading.main_thread()
     calls: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""A client's positions on disk: what a process leaves, the next one finds."""
+"""The positions file: one process writes it, the next reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINTS = {
 
 
 def process(folder: Path) -> PositionsFile:
-    """The file as one more process of the client has it."""
+    """Return the file for a further process of the client."""
     return PositionsFile(folder, "alice", raise_incarnation(folder, "alice", 0))
 
 

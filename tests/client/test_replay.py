@@ -1,4 +1,4 @@
-"""Replays and what else a user can say of a subscription, against a node of a few words."""
+"""Replays and options of subscriptions, against a scripted node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def net() -> FakeNet:
 
 
 def iterate(subscription: Subscription) -> tuple[list[int], Deferred[None]]:
-    """The offsets that an iteration gets, and its end."""
+    """Return the offsets that an iteration yields, and its end."""
     got: list[int] = []
 
     async def read() -> None:
@@ -47,7 +47,7 @@ def iterate(subscription: Subscription) -> tuple[list[int], Deferred[None]]:
 
 
 def begin(node: FakeNode, *offsets: int, cut: int = 99) -> None:
-    """The node takes subscription 1, and sends some."""
+    """Accept subscription 1 and deliver these events."""
     node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]), delivery(*offsets))
 
 

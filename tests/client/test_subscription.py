@@ -1,4 +1,4 @@
-"""A subscription as its user reads it."""
+"""Reading of a subscription."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CHANGE = TypeChanged(
 
 
 class FakeOwner:
-    """The client: writes down what it is told."""
+    """A client that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -126,7 +126,7 @@ class SubscriptionTests(SynchronousTestCase):
     def test_stopping_in_the_middle_marks_all_earlier_events_as_processed(self) -> None:
         places = [Place("n", 1, 1), Place("m", 1, 4), Place("k", 1, 9), Place("n", 1, 2)]
         events = [ReceivedEvent(each, HEADER, Liveness.LIVE, b"<e/>") for each in places]
-        # Of k there may be a hole before it.
+        # Events of k before it may be missing.
         complete = Position({"n": (1, 2), "m": (1, 4)})
         self.arrive(EventBatch(events, SharedDelivery(1, 100), complete))
         taken = [self.successResultOf(self.next()) for _ in range(3)]
@@ -137,7 +137,7 @@ class SubscriptionTests(SynchronousTestCase):
         self.arrive(batch(1, 2), PositionMoved(at(9)), gap(10, 12), batch(13))
         first = self.subscription.take_ready()
         self.assertEqual([event.place.offset for event in first], [1, 2])
-        # What lies behind them must not move the position past them, nor be told before them.
+        # Later items must not move the position past the batch, nor be reported before it.
         self.assertEqual((self.owner.calls, self.gaps), ([], []))
         second = self.subscription.take_ready()
         self.assertEqual([event.place.offset for event in second], [13])

@@ -1,4 +1,4 @@
-"""How far a subscription has got where nothing is missing, through sessions and nodes."""
+"""Complete positions of a subscription through sessions and nodes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Place = tuple[str, int]
 
 
 def deliver(*places: Place, previous: Place | None = None) -> bytes:
-    """A delivery of events of any origins; their numbers are ten times the offsets."""
+    """Return a delivery of events of any origins; their numbers are ten times the offsets."""
     events = [event_at(origin, offset, number=10 * offset) for origin, offset in places]
     before = None if previous is None else (previous[0], 1, previous[1])
     return encode_delivery(encode_events(events), [(len(events), (1,))], Liveness.LIVE, before)
@@ -75,13 +75,13 @@ def flowing_at(**offsets: int) -> Flowing:
 
 
 def delivered_places(effects: list[Effect]) -> list[Place]:
-    """The events that the user gets."""
+    """Return the places of the delivered events."""
     portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return [(e.place.origin, e.place.offset) for portion in portions for e in portion.events]
 
 
 def resubscribe(core: ClientCore, node: str = "") -> Subscribe:
-    """The subscription as the next session's node is asked for it."""
+    """Start a new session and return its Subscribe message."""
     core.session_down()
     (asked,) = [m for m in sent(core.session_up(False, node)) if isinstance(m, Subscribe)]
     return asked
@@ -94,7 +94,7 @@ def core_flowing_at(start: Start = NEW, durable: str = "", **cut: int) -> Client
     return core
 
 
-# ----------------------------------------------------------------------------- before it flows
+# ----------------------------------------------------------------------------- before the flow
 
 
 def test_items_before_the_flow_are_held() -> None:
@@ -151,7 +151,7 @@ def test_a_missing_range_is_passed_when_its_gap_arrives() -> None:
     core.session_down()
     core.session_up(False)
     receive(core, deliver(("m", 12)), flowing_at(n=10, m=14))
-    # The gap may be on its way still: until it is told m:12 proves nothing.
+    # The gap may still arrive: until then m:12 proves nothing.
     assert resubscribe(core).position == (("m", 1, 10), ("n", 1, 10))
     receive(core, flowing_at(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "lost"))
     assert resubscribe(core).position == (("m", 1, 14), ("n", 1, 10))
@@ -235,7 +235,7 @@ def test_possibly_incomplete_positions_are_not_acknowledged() -> None:
 def test_a_dropped_duplicate_moves_the_position() -> None:
     core = core_flowing_at(durable="d", n=10)
     process_items(core, receive(core, deliver(("n", 11))))
-    # The same number at another place.
+    # The same EventId at another place.
     same = event_at("m", 3, number=110)
     data = encode_delivery(encode_events([same]), [(1, (1,))], Liveness.LIVE, ("n", 1, 11))
     effects = receive(core, data)
@@ -244,7 +244,7 @@ def test_a_dropped_duplicate_moves_the_position() -> None:
     assert core.position_of(1) == position_of(n=11, m=3)
 
 
-# ----------------------------------------------------------------------------- where it goes on
+# ----------------------------------------------------------------------------- resuming
 
 
 def test_it_sends_the_node_at_which_it_last_flowed() -> None:
@@ -253,7 +253,7 @@ def test_it_sends_the_node_at_which_it_last_flowed() -> None:
     assert sent(subscribe(core))[0] == Subscribe(1, "p.>", "q", {"a": "b"}, "", "new", (), 0)
     receive(core, flowing_at(n=10))
     assert resubscribe(core, "c/second").former == "c/first"
-    # It never flowed at the second.
+    # It did not flow at the second node.
     assert resubscribe(core, "c/third").former == "c/first"
     receive(core, flowing_at(n=10))
     assert resubscribe(core, "c/fourth").former == "c/third"
@@ -288,7 +288,7 @@ def test_the_last_n_events_are_not_recounted_from_the_new_end() -> None:
     core = core_flowing_at(last(5), n=10, m=10)
     receive(core, deliver(("n", 9)))
     asked = resubscribe(core)
-    # Five others may be the newest by now: it asks for those of then, and goes on behind them.
+    # Newer events exist by now: it requests the original five, and continues after them.
     assert (asked.start, asked.last, asked.until) == ("last", 5, wire(n=10, m=10))
     effects = receive(
         core, Subscribed(1, None, ()), flowing_at(n=20, m=20), deliver(("n", 9), ("n", 10))

@@ -1,4 +1,4 @@
-"""Events that are worked through: what fails comes again, and at last is a dead letter."""
+"""Processing with retries: a failed event is retried, and becomes a dead letter at last."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def number_of(event: ReceivedEvent) -> int:
 
 
 class Handler:
-    """Writes down what it is given; does with some of it what it is told to."""
+    """A handler that records its events and injects faults."""
 
     def __init__(self) -> None:
         self.given: list[int] = []
@@ -56,7 +56,7 @@ async def hangs(_: ReceivedEvent) -> None:
 def at_work(
     client: Client, handle: Handler, working: Working = WORKING
 ) -> tuple[Deferred[WorkResult], list[Any]]:
-    """It works; the list gets what comes of it."""
+    """Start to work; the list receives the outcome."""
     outcome: list[Any] = []
     working_on = Deferred.fromCoroutine(
         client.work(handle, "/flight", durable="d", working=working)
@@ -240,7 +240,7 @@ def test_a_crash_during_a_try_counts_as_a_try(tmp_path: Path) -> None:
         attempts.start()
         return attempts
 
-    # Nobody has died yet: nothing is noted before it is tried.
+    # After a clean end nothing is recorded before a try.
     first = process()
     first.record_try(AT, 1)
     for tries in (0, 1, 2):

@@ -25,7 +25,7 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.matching.switch import Switch
 
-#: The engine knows a shape after this many events of it.
+#: The engine recognises a shape after this many events of it.
 _LEARNING_RUNS: Final = 3
 
 

@@ -34,7 +34,7 @@ def publication(number: int, **changes: Any) -> Publication:
 
 
 class FakeItems:
-    """Items in portions of a hundred; behind them the end, or nothing ever."""
+    """Items in portions of a hundred; then the end, or blocking forever."""
 
     def __init__(self, items: Iterable[Publication | Refusal], *, ends: bool = True) -> None:
         self._items = list(items)
@@ -79,7 +79,7 @@ def publish(
     return asyncio.run(run())
 
 
-#: The `Stop` of the run under way, for nodes that pull it.
+#: The `Stop` of the current run.
 stops: list[Stop] = []
 
 
@@ -163,7 +163,7 @@ def test_a_full_outbox_delays_publishing() -> None:
 
     def full(client: FakeClient) -> None:
         if len(node.published) % 7 == 6 and len(client._receipts) > 1:
-            # Refused after the call was noted: it comes again.
+            # The call was recorded before the refusal; it is repeated.
             node.published.pop()
             client._receipts.pop().cancel()
             node.on_publish = lambda _: setattr(node, "on_publish", full)
