@@ -1,6 +1,6 @@
-"""Network of core nodes in virtual time: real cores of knowledge and traffic, no sockets.
+"""Network of core nodes in virtual time: real cores of network state and traffic, no sockets.
 
-Each node has a `Knowledge`, a `Traffic` and a log in memory. Links are FIFO and lossless while they
+Each node has a `NetworkState`, a `Traffic` and a log in memory. Links are FIFO and lossless while they
 are up, but drop frames when many are in transit. Events are numbers, interests are ranges of
 numbers (real queries to the cores). Everything follows from the seed.
 """

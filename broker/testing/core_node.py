@@ -103,7 +103,7 @@ class CoreNode:
         self.log = CoreNodeLog(descriptor.origin)
         self.interests: dict[int, LocalInterest] = {}
         self.is_alive = False
-        self.knowledge: NetworkState
+        self.state: NetworkState
         self.traffic: Traffic
 
     @property
@@ -127,18 +127,14 @@ class CoreNode:
         self._found: dict[int, frozenset[Address]] = {}
         log, now = self.log, self.environment.now
         self._sent = log.newest_place
-        self.knowledge = NetworkState(self.descriptor, lambda: (log.origin, *log.newest_place))
-        self.traffic = Traffic(
-            self.knowledge, log.origin, lambda: log.newest_place, log.covered.get
-        )
+        self.state = NetworkState(self.descriptor, lambda: (log.origin, *log.newest_place))
+        self.traffic = Traffic(self.state, log.origin, lambda: log.newest_place, log.covered.get)
         self._pending_interests = set(self.interests)
         if self._pending_interests:
             self.traffic.pause_receiving()
-        self._perform(self.knowledge.publish_descriptor(self.descriptor, now))
+        self._perform(self.state.publish_descriptor(self.descriptor, now))
         for key, want in self.interests.items():
-            self._perform(
-                self.knowledge.announce_interest(key, STREAM, make_query(want.numbers), now)
-            )
+            self._perform(self.state.announce_interest(key, STREAM, make_query(want.numbers), now))
         self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
 
     def kill(self) -> None:
@@ -155,9 +151,7 @@ class CoreNode:
         self.interests[key] = LocalInterest(numbers)
         if self.is_alive:
             self._perform(
-                self.knowledge.announce_interest(
-                    key, STREAM, make_query(numbers), self.environment.now
-                )
+                self.state.announce_interest(key, STREAM, make_query(numbers), self.environment.now)
             )
 
     def withdraw_interest(self, key: int) -> None:
@@ -165,7 +159,7 @@ class CoreNode:
         del self.interests[key]
         if self.is_alive:
             self._pending_interests.discard(key)
-            self._perform(self.knowledge.withdraw_interest(key, self.environment.now))
+            self._perform(self.state.withdraw_interest(key, self.environment.now))
             self._open_when_active()
 
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
@@ -186,10 +180,10 @@ class CoreNode:
     # ------------------------------------------------------------------ links
 
     def link_up(self, far: NodeDescriptor, clearance: int) -> None:
-        self._perform(self.knowledge.link_up(far, "tcp", 1, clearance, self.environment.now))
+        self._perform(self.state.link_up(far, "tcp", 1, clearance, self.environment.now))
 
     def link_down(self, name: str) -> None:
-        self._perform(self.knowledge.link_down(name, self.environment.now))
+        self._perform(self.state.link_down(name, self.environment.now))
 
     def receive(self, neighbour: str, message: Message | Frame) -> None:
         now = self.environment.now
@@ -198,7 +192,7 @@ class CoreNode:
         elif isinstance(message, RoutedMessage):
             self._perform(self.traffic.receive_message(message, now))
         else:
-            self._perform(self.knowledge.receive_message(neighbour, message, now))
+            self._perform(self.state.receive_message(neighbour, message, now))
 
     # ------------------------------------------------------------------ time
 
@@ -212,7 +206,7 @@ class CoreNode:
     def _wake(self, incarnation: int, at: float) -> None:
         if self.is_alive and incarnation == self.descriptor.incarnation and at == self._wake_at:
             self._wake_at = float("inf")
-            self._perform(self.knowledge.handle_timeout(self.environment.now))
+            self._perform(self.state.handle_timeout(self.environment.now))
             self._perform(self.traffic.handle_timeout(self.environment.now))
 
     def _commit(self, call: object, *args: object) -> None:
@@ -234,7 +228,7 @@ class CoreNode:
         while self._effects:
             self._apply(self._effects.popleft())
         self._is_performing = False
-        times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
+        times = (self.state.next_timeout(), self.traffic.next_timeout())
         wake = min((time for time in times if time is not None), default=float("inf"))
         if wake < self._wake_at:
             self._wake_at = wake
@@ -259,11 +253,11 @@ class CoreNode:
             case ReadPage(resume):
                 self._commit(self._serve_page, resume)
             case InterestAdded(destination, id, want):
-                whom = self.knowledge.to_frame_destination(destination)
+                whom = self.state.to_frame_destination(destination)
                 self._remote[whom, id] = parse_numbers(want.query.text)
                 self._found.clear()
             case InterestRemoved(destination, id):
-                self._remote.pop((self.knowledge.to_frame_destination(destination), id), None)
+                self._remote.pop((self.state.to_frame_destination(destination), id), None)
                 self._found.clear()
             case InterestActive(key, cuts):
                 if cuts != self._cuts:
@@ -350,20 +344,20 @@ class CoreNode:
             number = int(each.document)
             whom = self._destinations(number)
             if self._is_wanted(number):
-                whom = whom | {self.knowledge.address}
+                whom = whom | {self.state.address}
             departing.append(OutgoingEvent(each, each.level, whom))
         self._perform(self.traffic.send_into_unit(enter, departing, self.environment.now))
 
     def _serve_page(self, resume: PageRequest) -> None:
-        knowledge = self.knowledge
+        state = self.state
         events, upto = self.log.read_page(resume.after, PAGE)
         reader = resume.source
-        whose = knowledge.destination_of(reader)
+        whose = state.destination_of(reader)
         chosen = [
             carried(each)
             for each in events
             if (resume.is_unfiltered or whose in self._destinations(each.number))
-            and knowledge.next_hop(reader, each.level) is not None
+            and state.next_hop(reader, each.level) is not None
         ]
         page = Range(reader, resume.after, upto, is_unfiltered=resume.is_unfiltered)
         self._perform(self.traffic.send_page(resume, page, chosen, self.environment.now))
