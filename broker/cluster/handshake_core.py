@@ -258,8 +258,8 @@ class Initiator(_HandshakeCore):
             )
             if not (expected and proofs_equal(expected, welcome.proof)):
                 return AuthenticationFailed("the answering node has not proven that it has the key")
-        if impostor := self._check_certificate(welcome.node):
-            return impostor
+        if error := self._check_certificate(welcome.node):
+            return error
         if welcome.version not in self.node.versions:
             return VersionMismatch(f"version {welcome.version} was not offered")
         name = welcome.node.name
@@ -306,8 +306,8 @@ class Responder(_HandshakeCore):
             return self._refuse(VersionMismatch(f"this node speaks version {spoken}"))
         if hello.network != self.network:
             return self._refuse(WrongNetwork("the nodes have different network.name settings"))
-        if impostor := self._check_certificate(hello.node):
-            return self._refuse(impostor)
+        if error := self._check_certificate(hello.node):
+            return self._refuse(error)
         self._hello = hello
         if self.key is None:
             return self._answer(hello)

@@ -139,10 +139,10 @@ class Meshing:
         ]
 
     def _has_room(self) -> bool:
-        under_way = sum(each.is_dialling for each in self._states.values())
+        dialling = sum(each.is_dialling for each in self._states.values())
         links = sum(each.is_linked for each in self._states.values())
         most = MOST_DIALS_IF_SLOW if self.is_slow else MOST_DIALS
-        return under_way < most and links + under_way < self._most_links
+        return dialling < most and links + dialling < self._most_links
 
     def _backoff(self, failures: int) -> float:
         return backoff_wait(failures, SHORTEST_BACKOFF, LONGEST_BACKOFF, self._rng)

@@ -147,7 +147,7 @@ class RelayIngest:
         If the queue is full, the frame is dropped, and its ranges are missing at the receivers.
         """
 
-        def judged(job: IngestJob) -> None:
+        def matched(job: IngestJob) -> None:
             if job.retry_error:
                 return
             checked(frame.replace_documents(self._replace_invalid(job)))
@@ -157,7 +157,7 @@ class RelayIngest:
         except ProtocolError as error:
             self.log.warn("malformed frame of {origin}: {e}", origin=frame.origin, e=error)
             return
-        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, judged))
+        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, matched))
 
     def match_range(
         self,

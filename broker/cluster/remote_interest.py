@@ -148,7 +148,7 @@ class RemoteInterest:
         This node is one of them if it has a match. An undecided or refused event goes to every
         destination with interest in its stream; a refused one as its placeholder.
         """
-        departing = []
+        outgoing = []
         for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
             if isinstance(verdict, Accepted) and index not in job.undecided:
                 targets = self.destinations(verdict.subscriptions)
@@ -159,8 +159,8 @@ class RemoteInterest:
                 targets = self.possible_destinations(claimed_header(each).stream) | {own}
                 level = each.level
                 each = each._replace(document=job.placeholders.get(index, each.document))
-            departing.append(OutgoingEvent(each, level, targets))
-        return departing
+            outgoing.append(OutgoingEvent(each, level, targets))
+        return outgoing
 
     def possible_destinations(self, stream: str) -> frozenset[Address]:
         """Return the destinations with interest in a stream; without a name, in any stream."""

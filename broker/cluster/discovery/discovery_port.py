@@ -46,9 +46,11 @@ class DiscoveryPort:
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
         target, opened = open_group(*self._group_address, self._interface, loop=True)
-        hears, own = (DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened)
-        self._sockets = (hears, own)
-        self._sender = GroupSender(own, target, self._interface)
+        receiving, sending = (
+            DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened
+        )
+        self._sockets = (receiving, sending)
+        self._sender = GroupSender(sending, target, self._interface)
 
     def stop(self) -> None:
         self._seeds.close()
