@@ -1,8 +1,6 @@
-"""Driver of the two cores of a node's network: applies their effects in order, and owns their
-timer.
+"""Driver of the two cores of a node's network: applies effects in order, and owns the timer.
 
-The cores are `network_state` (knowledge of other nodes) and `traffic` (events between nodes).
-Effects are queued, so no core is called while it runs.
+The cores are `network_state` and `traffic`. Effects are queued, so no core is called while it runs.
 """
 
 from __future__ import annotations
@@ -105,7 +103,7 @@ class ClusterDriver:
         """Returns whether a page request is answered later, by `serve_page`."""
 
     def serve_page(self, resume: PageRequest) -> None:
-        """Answer a delayed page request, unless the node has left its cluster."""
+        """Answer a delayed page request."""
         if self.traffic is not None:
             self.page_server.serve_page(resume)
 
@@ -126,7 +124,7 @@ class ClusterDriver:
         self._set_start_positions(unknown)
 
     def wanted_after(self, origin: str) -> Mark | None:
-        """Return the mark after which events of a dead origin are of interest; None: none are."""
+        """Return the mark after which a dead origin is of interest; None: it is not."""
         known = None if self.traffic is None else self.traffic.receiver.position_of(origin)
         return known or self.local_interest.start_positions.start_of_dead(origin)
 
@@ -156,7 +154,7 @@ class ClusterDriver:
             self.apply_effects(self.traffic.receive_frame(frame, self.now()))
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has the events of an origin in (after, upto]."""
+        """Report that no node has the events in (after, upto]."""
         if self.traffic is not None:
             self.apply_effects(self.traffic.skip_lost_range(origin, after, upto, self.now()))
 

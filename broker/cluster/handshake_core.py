@@ -71,7 +71,7 @@ class Refused:
     alternatives: tuple[Alternative, ...] = ()
     """Nodes to try instead."""
     cluster: UnitPath = ()
-    """The cluster of the refusing peer, if known."""
+    """Of the refusing peer, if known."""
     by_peer: bool = False
 
 
@@ -118,11 +118,11 @@ class _HandshakeCore:
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
-    """The key that all nodes of the network share; None: no proof is required."""
+    """Shared by all nodes of the network; None: no proof is required."""
     state: HandshakeState = attrs.field(default=HandshakeState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
     certified_name: Callable[[], str] = attrs.field(default=lambda: "", init=False)
-    """Returns the name in the peer's certificate; empty without TLS."""
+    """Returns the name in the peer's certificate; empty without one."""
 
     def next_timeout(self) -> float | None:
         return self._deadline

@@ -58,8 +58,7 @@ class LogPageServer:
         self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
         self._reading = False
         self.reader_has_all: Callable[[Address, Loss], bool] = lambda *_: False
-        """Returns whether a reader has all own events of a branch that this log has lost in
-        part."""
+        """Returns whether a reader has all events of a branch that this log has lost in part."""
         self._told_losses: set[tuple[Address, Mark]] = set()
         """Readers that were sent a loss at its own place."""
         self.denied = 0
@@ -127,7 +126,7 @@ class LogPageServer:
         self._on_page(request, page, selected)
 
     async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
-        """Return own events after a mark, and the end of damage before them that repair gave up."""
+        """Return own events after a mark, and the end of unrepairable damage before them."""
         log = self._event_log
         lost = (0, 0)
         while True:
@@ -142,8 +141,8 @@ class LogPageServer:
                 return events, lost
 
     def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
-        """Return (after, upto) of the next loss for a reader: at its own place, or, for a reader
-        beyond that, at the place where the loss was recorded."""
+        """Return (after, upto) of a reader's next loss: at its own place, or, for a reader beyond
+        that, where it was recorded."""
         for loss in self._event_log.chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue

@@ -18,11 +18,10 @@ from broker.transport.socket.group_place import GroupSender, open_group
 
 @implementer(ISeedSource)
 class DiscoveryPort:
-    """A member of a multicast group for discovery, also among nodes of one host.
+    """Member of a multicast group for discovery, also among nodes of one host.
 
     `interface` is a name (`eth0`), or for IPv4 also an address. `describe` returns the node's
-    descriptor and whether its cluster has room; None while it is in no cluster, so it has no
-    answer.
+    descriptor and whether its cluster has room; None while it is in no cluster.
     """
 
     def __init__(
