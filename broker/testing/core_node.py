@@ -133,8 +133,10 @@ class CoreNode:
         if self._pending_interests:
             self.traffic.pause_receiving()
         self._perform(self.state.publish_descriptor(self.descriptor, now))
-        for key, want in self.interests.items():
-            self._perform(self.state.announce_interest(key, STREAM, make_query(want.numbers), now))
+        for key, interest in self.interests.items():
+            self._perform(
+                self.state.announce_interest(key, STREAM, make_query(interest.numbers), now)
+            )
         self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
 
     def kill(self) -> None:
@@ -165,15 +167,17 @@ class CoreNode:
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
         """Publish events of (number, rank of the security level) for a client."""
         placed = self.log.assign_places(events)
-        whom = [self._destinations(each.number) for each in placed]
-        self._commit(self._finish_publish, placed, whom)
+        all_destinations = [self._destinations(each.number) for each in placed]
+        self._commit(self._finish_publish, placed, all_destinations)
 
-    def _finish_publish(self, placed: list[NumberedEvent], whom: list[frozenset[Address]]) -> None:
+    def _finish_publish(
+        self, placed: list[NumberedEvent], all_destinations: list[frozenset[Address]]
+    ) -> None:
         self.log.commit_own(placed)
         after, self._sent = self._sent, placed[-1].mark
         departing = [
             OutgoingEvent(carried(each), each.level, destinations)
-            for each, destinations in zip(placed, whom, strict=True)
+            for each, destinations in zip(placed, all_destinations, strict=True)
         ]
         self._perform(self.traffic.send_own_events(after, self._sent, departing))
 
@@ -252,9 +256,9 @@ class CoreNode:
                     self._perform(self.traffic.release_onward(effect))
             case ReadPage(resume):
                 self._commit(self._serve_page, resume)
-            case InterestAdded(destination, id, want):
-                whom = self.state.to_frame_destination(destination)
-                self._remote[whom, id] = parse_numbers(want.query.text)
+            case InterestAdded(destination, id, interest):
+                address = self.state.to_frame_destination(destination)
+                self._remote[address, id] = parse_numbers(interest.query.text)
                 self._found.clear()
             case InterestRemoved(destination, id):
                 self._remote.pop((self.state.to_frame_destination(destination), id), None)
@@ -268,12 +272,12 @@ class CoreNode:
                 self.traffic.update_destinations(self.environment.now)
 
     def _activate_interest(self, key: int, cuts: dict[str, Mark]) -> None:
-        want = self.interests.get(key)
-        if want is None:
+        interest = self.interests.get(key)
+        if interest is None:
             return
         self._perform(self.traffic.record_cuts(cuts, self.environment.now))
-        if want.cuts is None:
-            want.cuts = cuts or self._cuts_of_cover(key)
+        if interest.cuts is None:
+            interest.cuts = cuts or self._cuts_of_cover(key)
         self._pending_interests.discard(key)
         self._open_when_active()
 
@@ -285,9 +289,11 @@ class CoreNode:
         """
         low, high = self.interests[key].numbers
         promised = [
-            want.cuts.keys()
-            for want in self.interests.values()
-            if want.cuts is not None and want.numbers[0] <= low and high <= want.numbers[1]
+            interest.cuts.keys()
+            for interest in self.interests.values()
+            if interest.cuts is not None
+            and interest.numbers[0] <= low
+            and high <= interest.numbers[1]
         ]
         known = {**self.log.covered, **self.traffic.unreached_cuts()}
         origins = set.intersection(*map(set, promised)) if promised else set()
@@ -298,23 +304,23 @@ class CoreNode:
             self._perform(self.traffic.resume_receiving(self.environment.now))
 
     def _log_arrived(self, take: AppendRange) -> None:
-        frame, told = take.received.frame, take.received.range
+        frame, frame_range = take.received.frame, take.received.range
         events = [
             NumberedEvent(frame.origin, each.mark, int(each.document), each.level)
             for each in frame.events_at(frame.event_indices_for(take.received.index))
             if each.mark > take.cursor
-            and (not told.is_unfiltered or self._is_wanted(int(each.document)))
+            and (not frame_range.is_unfiltered or self._is_wanted(int(each.document)))
         ]
         failures = self._failed.get(frame.origin, 0)
         call = self._finish_log
         self._commit(
-            call, frame.origin, frame.origin_node, take.cursor, told.upto, events, failures
+            call, frame.origin, frame.origin_node, take.cursor, frame_range.upto, events, failures
         )
 
     def _finish_log(
         self,
         origin: str,
-        home: Address | None,
+        origin_node: Address | None,
         cursor: Mark,
         upto: Mark,
         events: list[NumberedEvent],
@@ -322,17 +328,17 @@ class CoreNode:
     ) -> None:
         now = self.environment.now
         failed = (
-            home is not None
+            origin_node is not None
             and self.environment.random.random() < self.environment.commit_failure_rate
         )
         # Ranges behind a failed commit fail with it.
-        if failed or (home is not None and failures != self._failed.get(origin, 0)):
+        if failed or (origin_node is not None and failures != self._failed.get(origin, 0)):
             self._failed[origin] = self._failed.get(origin, 0) + failed
-            self.traffic.receiver.retry_after_failure(origin, home, now)  # type: ignore[arg-type]
+            self.traffic.receiver.retry_after_failure(origin, origin_node, now)  # type: ignore[arg-type]
             self._perform(())
             return
         took = self.log.commit_relayed(origin, cursor, upto, events)
-        assert took or home is None, (self.name, origin, cursor, upto, self.log.covered)
+        assert took or origin_node is None, (self.name, origin, cursor, upto, self.log.covered)
         self._perform(self.traffic.confirm_durable(origin, now))
 
     def _enter_unit(self, enter: EnterUnit) -> None:
@@ -342,21 +348,21 @@ class CoreNode:
         departing = []
         for each in enter.frame.events_at(enter.frame.event_indices_for(enter.received.index)):
             number = int(each.document)
-            whom = self._destinations(number)
+            destinations = self._destinations(number)
             if self._is_wanted(number):
-                whom = whom | {self.state.address}
-            departing.append(OutgoingEvent(each, each.level, whom))
+                destinations = destinations | {self.state.address}
+            departing.append(OutgoingEvent(each, each.level, destinations))
         self._perform(self.traffic.send_into_unit(enter, departing, self.environment.now))
 
     def _serve_page(self, resume: PageRequest) -> None:
         state = self.state
         events, upto = self.log.read_page(resume.after, PAGE)
         reader = resume.source
-        whose = state.destination_of(reader)
+        destination = state.destination_of(reader)
         chosen = [
             carried(each)
             for each in events
-            if (resume.is_unfiltered or whose in self._destinations(each.number))
+            if (resume.is_unfiltered or destination in self._destinations(each.number))
             and state.next_hop(reader, each.level) is not None
         ]
         page = Range(reader, resume.after, upto, is_unfiltered=resume.is_unfiltered)
@@ -368,13 +374,15 @@ class CoreNode:
         return any(low <= number <= high for low, high in self._own_numbers())
 
     def _own_numbers(self) -> Sequence[Numbers]:
-        return [want.numbers for want in self.interests.values()]
+        return [interest.numbers for interest in self.interests.values()]
 
     def _destinations(self, number: int) -> frozenset[Address]:
         found = self._found.get(number)
         if found is None:
             found = self._found[number] = frozenset(
-                whom for (whom, _), (low, high) in self._remote.items() if low <= number <= high
+                address
+                for (address, _), (low, high) in self._remote.items()
+                if low <= number <= high
             )
         return found
 

@@ -20,8 +20,8 @@ from broker.testing.guarantees import (
     Observations,
     Process,
     Published,
-    Subscriber,
     ReportedGap,
+    Subscriber,
 )
 from broker.testing.guarantees.records import digest_of
 from broker.testing.virtual_time import VirtualTime

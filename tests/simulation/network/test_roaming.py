@@ -257,7 +257,7 @@ def test_a_node_with_an_old_position_that_can_ask_nobody(archived: bool) -> None
     assert back.subscription is not None and back.flowing
     (warning,) = back.subscription.warnings
     where = "at the archive's position" if archived else "at this node's old position"
-    assert f"goes on {where}: " in warning
+    assert f"continues {where}: " in warning
     assert warning.endswith(MAY_REPEAT)
     it.world.start("new")
     it.publish(5)
