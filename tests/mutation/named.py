@@ -31,7 +31,7 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ("recovery/log_source", _RECOVERY, {"missed.clearance, ranges": "2, ranges"}),
     ("recovery/log_page_reader", _PAGES, {"if event.level <= request.clearance": "if True"}),
     (
-        "recovery/engine/matching",
+        "replay/engine/request_matcher",
         "tests/replay/engine/test_request_matcher.py::test_clearance_leaves_out_and_counts",
         {"places.level[rows] <= self.scope.clearance[requests]": "places.level[rows] <= 2"},
     ),
