@@ -22,8 +22,6 @@ Resolver: TypeAlias = Callable[[str | None, str], bytes | None]
 
 @attrs.frozen
 class AssemblyLimits:
-    """Limits of one DTD."""
-
     max_text: int = 256 * 1024
     #: Bytes of one text: the DTD itself, or a module.
 

@@ -88,7 +88,6 @@ class AsyncDtdStore:
             self._start_write(unsaved)
 
     def record_use(self, references: Iterable[DtdReference]) -> None:
-        """Record that events of these types have arrived."""
         now = self._wall_clock()
         for reference in references:
             self.store.record_use(reference, now)

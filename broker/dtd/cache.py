@@ -112,7 +112,6 @@ class DtdCache:
     # ---------------------------------------------------------------- reading
 
     def get(self, reference: DtdReference) -> Dtd | None:
-        """Return the DTD if it is loaded."""
         dtd = self._pinned.get(reference)
         if dtd is None:
             dtd = self._fetched.get(reference)

@@ -15,8 +15,6 @@ _NO_CLAUSES: Final[_Clauses] = frozenset()
 
 @attrs.frozen
 class Content:
-    """Content of one element."""
-
     children: frozenset[str] = _NONE
     #: Qualified names of possible child elements. Those of `ANY` are not listed.
 

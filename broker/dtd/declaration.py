@@ -34,7 +34,6 @@ class DeclaredAttribute:
 
     @property
     def qualified_name(self) -> str:
-        """The name in the DTD."""
         return f"{self.prefix}:{self.name}" if self.prefix else self.name
 
     @property
@@ -47,8 +46,6 @@ class DeclaredAttribute:
 
 @attrs.frozen
 class DeclaredElement:
-    """One element with an ELEMENT declaration, and its attributes."""
-
     prefix: str | None
     name: str
     #: Without the prefix.
@@ -61,22 +58,18 @@ class DeclaredElement:
 
     @property
     def children(self) -> frozenset[str]:
-        """See `Content.children`."""
         return self.content.children
 
     @property
     def has_text(self) -> bool:
-        """See `Content.has_text`."""
         return self.content.has_text
 
     @property
     def any(self) -> bool:
-        """See `Content.any`."""
         return self.content.any
 
     @property
     def qualified_name(self) -> str:
-        """The name in the DTD."""
         return f"{self.prefix}:{self.name}" if self.prefix else self.name
 
 

@@ -46,6 +46,5 @@ class NegativeCache:
             self._failures.popitem(last=False)
 
     def remove(self, reference: DtdReference) -> None:
-        """Remove the failures of a reference, with any pointer."""
         for key in [key for key in self._failures if key[0] == reference]:
             del self._failures[key]

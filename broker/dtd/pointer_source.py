@@ -86,8 +86,6 @@ def _split_pointer(url: str) -> tuple[str, str, int, str]:
 
 @attrs.frozen
 class PointerLimits:
-    """Limits of one fetch."""
-
     max_bytes: int = 256 * 1024
     #: Bytes of the body.
 

@@ -57,7 +57,6 @@ class DtdReference:
 
     @property
     def public_id(self) -> str:
-        """Public identifier in an event's DOCTYPE."""
         return f"-//xmlbroker//DTD {self.type} {self.version}//EN"
 
     @property

@@ -30,10 +30,7 @@ _MAX_FOLDER_NAME: Final = 200
 
 @attrs.frozen
 class StoreLimits:
-    """Bounds of the store."""
-
     max_versions: int = 1000
-    """Texts of one owner."""
     max_bytes: int = 16 * 1024 * 1024
     """Bytes of the texts of one owner."""
     max_owners: int = 256
@@ -42,8 +39,6 @@ class StoreLimits:
 
 @attrs.define(eq=False)
 class StoredDtd:
-    """Entry of a text on disk."""
-
     reference: DtdReference
     """Has a variant if another text is the main one of this type and version."""
     content_hash: str

@@ -89,7 +89,6 @@ class Position:
 
 
 def merge_marks(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Return the later mark of both for each origin."""
     return {o: max(one.get(o, (0, 0)), other.get(o, (0, 0))) for o in {*one, *other}}
 
 

@@ -15,7 +15,6 @@ _BEGINNING: Final = b"<?xmlbroker-refused "
 
 
 def make_placeholder(code: str) -> bytes:
-    """Return the bytes that replace a rejected event."""
     return _BEGINNING + code.encode() + b"?>"
 
 

@@ -35,11 +35,9 @@ class Identity:
         )
 
     def is_cleared(self, level: SecurityLevel) -> bool:
-        """See `IIdentity`."""
         return is_cleared(self.clearance, level)
 
     def check_publish(self, stream: str, level: SecurityLevel) -> None:
-        """See `IIdentity`."""
         if not self.rights.may_publish(stream):
             raise NotAllowed(f"account {self.account!r} may not publish to stream {stream!r}")
         if not self.is_cleared(level):
@@ -49,21 +47,18 @@ class Identity:
             )
 
     def check_subscribe(self, pattern: StreamPattern) -> None:
-        """See `IIdentity`."""
         if not self.rights.may_subscribe(pattern):
             raise NotAllowed(
                 f"account {self.account!r} may not subscribe to streams {pattern.text!r}"
             )
 
     def check_register(self, type_name: str) -> None:
-        """See `IIdentity`."""
         if not self.rights.may_register(type_name):
             raise NotAllowed(
                 f"account {self.account!r} may not register the event type {type_name!r}"
             )
 
     def check_administer(self) -> None:
-        """See `IIdentity`."""
         if not self.administer:
             raise NotAllowed(f"account {self.account!r} may not administer this node")
 

@@ -100,7 +100,6 @@ class PortalAuthenticator:
     def authenticate(
         self, client_id: str, account: str | None, secret: bytes | None
     ) -> Deferred[Identity]:
-        """See `IAuthenticator`."""
         return maybeDeferred(self._log_in, client_id, account, secret)
 
     async def _log_in(self, client_id: str, account: str | None, secret: bytes | None) -> Identity:
@@ -129,7 +128,6 @@ class AnonymousAuthenticator:
 
 
 def accounts_portal(accounts: Mapping[str, Account], defer_to_thread: DeferToThread) -> Portal:
-    """Return a portal over the accounts of the configuration."""
     return Portal(AccountsRealm(accounts), [SecretChecker(accounts, defer_to_thread)])
 
 

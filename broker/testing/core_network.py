@@ -115,11 +115,9 @@ class CoreNetwork:
         heapq.heappush(self._queue, (time, next(self._order), call, args))
 
     def draw_commit_end(self) -> float:
-        """Draw the end of a commit that begins now."""
         return self.now + self.random.uniform(0.0, self._commit)
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
         end = self.now + seconds
         queue = self._queue
         while queue and queue[0][0] <= end:

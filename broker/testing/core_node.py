@@ -49,7 +49,6 @@ _RANGE = re.compile(r"/e\[k\[\. <= (\d+)(?:\.0)?\]\[\. >= (\d+)(?:\.0)?\]\]")
 
 @cache
 def make_query(numbers: Numbers) -> Query:
-    """Return the query for events with these numbers."""
     low, high = numbers
     if low == high:
         return parse_query(f"/e[k = {low}]")
@@ -108,13 +107,11 @@ class CoreNode:
 
     @property
     def remote_interest_count(self) -> int:
-        """Number of remote interests that events are matched against."""
         return len(self._remote)
 
     # ------------------------------------------------------------------ the process
 
     def start(self) -> None:
-        """Start a new process."""
         assert not self.is_alive
         self.is_alive = True
         self._wake_at = float("inf")
@@ -140,7 +137,6 @@ class CoreNode:
         self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
 
     def kill(self) -> None:
-        """End the process."""
         self.is_alive = False
         self.log.crash()
         incarnation = self.descriptor.incarnation + 1
@@ -149,7 +145,6 @@ class CoreNode:
     # ------------------------------------------------------------------ what its clients do
 
     def announce_interest(self, key: int, numbers: Numbers) -> None:
-        """Announce a client's interest in these numbers."""
         self.interests[key] = LocalInterest(numbers)
         if self.is_alive:
             self._perform(
@@ -157,7 +152,6 @@ class CoreNode:
             )
 
     def withdraw_interest(self, key: int) -> None:
-        """Withdraw a client's interest."""
         del self.interests[key]
         if self.is_alive:
             self._pending_interests.discard(key)

@@ -25,7 +25,6 @@ class CoreNodeLog:
         self.events: list[NumberedEvent] = []
         """Durable events in order of commit."""
         self.own_events: list[NumberedEvent] = []
-        """Durable events of this node."""
         self.covered: dict[str, Mark] = {origin: (1, 0)}
         self._epoch = 1
         self._next = 1

@@ -43,14 +43,12 @@ class MemoryDatagramSocket:
         self._inbox: list[tuple[bytes, Address]] = []
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
-        """Send to an address, or to a group."""
         self.sent += len(datagrams)
         self.sent_bytes += sum(map(len, datagrams))
         for datagram in datagrams:
             self._network.send_datagram(datagram, self.address, address)
 
     def receive_datagram(self, datagram: bytes, source: Address, clock: Clock) -> None:
-        """Queue a datagram from the network."""
         self._inbox.append((datagram, source))
         if len(self._inbox) == 1:
             clock.callLater(_READ, self._read)
@@ -75,7 +73,6 @@ class DatagramNetwork:
         self._cut: set[frozenset[Address]] = set()
 
     def bind(self, address: Address, on_datagrams: OnDatagrams) -> MemoryDatagramSocket:
-        """Bind an address; `on_datagrams` gets its datagrams."""
         wire = self._sockets[address] = MemoryDatagramSocket(self, address, on_datagrams)
         return wire
 
@@ -91,7 +88,6 @@ class DatagramNetwork:
         self._cut.add(frozenset((one, other)))
 
     def heal(self) -> None:
-        """Undo all cuts."""
         self._cut.clear()
 
     def send_datagram(self, datagram: bytes, source: Address, target: Address) -> None:

@@ -40,7 +40,6 @@ class FragileDisk(Disk):
         self._durable: dict[Path, _File] = {}
         self._durable_folders: set[Path] = {Path("/")}
         self.step_count = 0
-        """Steps so far."""
         self.crash_step: int | None = None
         """The first step that fails."""
         self.free_bytes: int | None = None

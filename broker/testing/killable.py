@@ -27,8 +27,6 @@ class KillableClock:
         return float(self._clock.seconds())
 
     def callLater(self, delay: float, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """See `IReactorTime`."""
-
         return KillableCall(self, self._clock.callLater(delay, self._call, call, args, named))
 
     def kill(self) -> None:
@@ -48,7 +46,6 @@ class KillableCall:
         self.call = call
 
     def cancel(self) -> None:
-        """See `IDelayedCall`."""
         if self._process_clock.is_alive or self.call.active():
             self.call.cancel()
 
@@ -102,11 +99,9 @@ class DelayedThreads:
         return self._run("writer", call, args)
 
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.node.threads.Threads`."""
         return self._run("reader", call, args)
 
     def elsewhere(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.node.threads.Threads`."""
         return self._run("others", call, args)
 
     def start(self) -> None:

@@ -102,12 +102,10 @@ class MemoryChannel:
         self._clock.callLater(self._draw_delay(), self._other._finish, reset)
 
     def pause(self) -> None:
-        """Stop reading."""
         self._is_reading = False
         self._cancel_delivery()
 
     def resume(self) -> None:
-        """Continue reading."""
         self._is_reading = True
         self._schedule()
 

@@ -96,11 +96,9 @@ class MemoryNetwork:
         self._refused.add(address)
 
     def heal(self, address: str) -> None:
-        """Undo `refuse`."""
         self._refused.discard(address)
 
     def connections(self, address: str) -> int:
-        """Return the number of connections to `address`."""
         return len(self._connections.get(address, ()))
 
     def _draw_delay(self, address: str) -> float:

@@ -34,8 +34,6 @@ ConnectionAcceptor = Callable[[Node], Callable[[Any], None]]
 
 @attrs.define
 class SimulatedDisk:
-    """Disk of a simulated log."""
-
     is_full: bool = False
     """If true, writes fail."""
 
@@ -90,7 +88,6 @@ class NodeProcess:
 
     @property
     def node(self) -> Node:
-        """The running node."""
         assert self._node is not None, "the node is down"
         return self._node
 
@@ -132,7 +129,6 @@ class NodeProcess:
         node.event_log.crash()
 
     def stop(self) -> None:
-        """Stop the process in good order."""
         node = self.node
         self._stop_service()
         self.is_stopping = True

@@ -58,10 +58,8 @@ class SimulatedArchive:
         self._archivers: dict[NodeProcess, _Archiver] = {}
         self.maintenance = SimulatedMaintenance(self.uri, wall_clock)
         self.requests: list[ReplayRequest] = []
-        """All replay requests so far."""
 
     def open(self, disk: Disk | None = None) -> Archive:
-        """Open the archive for one more process."""
         if self.is_broken:
             raise ArchiveUnavailable("the archive is broken")
         return Archive.open(self.uri, wall_clock=self._wall_clock, disk=disk)
@@ -166,14 +164,12 @@ class _Archiver:
         return texts
 
     def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
-        """See `ArchiveAccess`."""
         try:
             return succeed(self._open_archive().read_dtd(reference))
         except BrokerError:
             return succeed(None)
 
     def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
-        """See `ArchiveAccess`."""
         try:
             state = self._open_archive().state()
         except BrokerError:
@@ -189,7 +185,6 @@ class _Archiver:
         return succeed(Coverage(found, healing, others, ends, is_known=True))
 
     def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
-        """See `ArchiveAccess`."""
         try:
             found = self._open_archive().read_durables().get((client_id, name))
         except BrokerError:
@@ -200,7 +195,6 @@ class _Archiver:
         return succeed(None if found is None else ArchivedDurable(*found[:2]))
 
     def _open_archive(self) -> Archive:
-        """Return the archive of this process."""
         if self._archive.is_broken or self._is_down:
             raise ArchiveUnavailable("the archiver does not run")
         if self._opened is None:
@@ -268,7 +262,6 @@ class _Replays:
         self._opened: Archive | None = None
 
     def start_replay(self, request: ReplayRequest) -> _Replay:
-        """See `Replays`."""
         return _Replay(self, request, self._clock)
 
     def run(self, request: ReplayRequest) -> tuple[Spool, Report]:

@@ -48,8 +48,6 @@ class SimulatedLoop:
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> None:
-        """Connect to an address of the memory network."""
-
         def refused(failure: Failure) -> None:
             error: Any = failure.value
             failed(error if isinstance(error, BrokerError) else NotConnected(str(error)))

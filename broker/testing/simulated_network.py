@@ -53,7 +53,6 @@ class SimulatedDialler:
         return channel
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
-        """See `broker.cluster.membership.Dialler`."""
         return self.dial(Endpoint(endpoint.split(":")[1], PORT), "tcp")
 
 
@@ -116,11 +115,9 @@ class NetworkWorld(VirtualTime):
         return [name for name, each in self._processes.items() if each.is_running]
 
     def __getitem__(self, name: str) -> Node:
-        """The running node of this name."""
         return self._processes[name].node
 
     def network_of(self, name: str) -> Network:
-        """Return a node's network component."""
         network = self[name].network
         assert network is not None
         return network
@@ -173,7 +170,6 @@ class NetworkWorld(VirtualTime):
             process.start()
 
     def cluster_of(self, name: str) -> str:
-        """Return the cluster in a node's settings."""
         return self._processes[name].settings.network.cluster
 
     def rename(self, name: str, configured_name: str) -> None:
@@ -193,12 +189,10 @@ class NetworkWorld(VirtualTime):
         return self._processes[name].start()
 
     def kill(self, name: str) -> None:
-        """End a node's process, as by `kill -9`."""
         self._processes[name].kill()
         self._cut_dialled(name)
 
     def stop(self, name: str) -> None:
-        """Stop a node in good order."""
         self._processes[name].stop()
         self._cut_dialled(name)
 
@@ -311,7 +305,6 @@ class NetworkWorld(VirtualTime):
             self.network.cut(self.client_address(node, client_id))
 
     def kill_client(self, client: Client) -> None:
-        """End a client's process."""
         self._clients.kill(client)
         self.cut_client(client.client_id)
 

@@ -70,7 +70,6 @@ class World(VirtualTime):
 
     @property
     def node(self) -> Node:
-        """The running node."""
         return self._processes.node
 
     @property
@@ -79,7 +78,6 @@ class World(VirtualTime):
 
     @property
     def disk(self) -> SimulatedDisk:
-        """The disk of the node's log."""
         return self._processes.disk
 
     def start_node(self, settings: Settings | None = None) -> Node:
@@ -93,7 +91,6 @@ class World(VirtualTime):
         self._processes.kill()
 
     def stop_node(self) -> None:
-        """Stop the node in good order."""
         self._processes.stop()
 
     def check_outcomes(self) -> None:

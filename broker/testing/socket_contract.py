@@ -76,11 +76,9 @@ class SocketChannelContract(_Base):
         """Called after each recorded call, so that `until` can check again."""
 
     def attach_receiver(self, channel: ISocketChannel) -> RecordingReceiver:
-        """Attach a new receiver to `channel`."""
         return RecordingReceiver(channel, self.changed)
 
     async def make_ends(self) -> tuple[RecordingReceiver, RecordingReceiver]:
-        """Return two connected channels with receivers."""
         here, there = await self.make_pair()
         return self.attach_receiver(here), self.attach_receiver(there)
 
@@ -91,7 +89,6 @@ class SocketChannelContract(_Base):
             assert channel.max_frame == self.max_frame
 
     async def test_packets_arrive_whole_and_in_order_both_ways(self) -> None:
-        """Small and large packets, in batches and alone."""
         here, there = await self.make_ends()
         sent = [b"%d" % number for number in range(500)] + [bytes(300_000), b"last"]
         here.channel.send(sent)

@@ -60,8 +60,6 @@ class StackEnd:
 
 
 class StackLink:
-    """Two ends and the network between them."""
-
     def __init__(self, stack: IProtocolStack, options: Mapping[str, object], seed: int = 0) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, seed, latency=0.005, jitter=0.005)
@@ -84,7 +82,6 @@ class StackLink:
         self.run(0.1)
 
     def run(self, seconds: float) -> None:
-        """Let virtual time pass."""
         for _ in range(round(seconds / TICK)):
             self.clock.advance(TICK)
 
@@ -117,7 +114,6 @@ class StackContract(_Base):
             self.stack.check(StackSettings(incarnation=1, options=options))
 
     def test_messages_of_any_size_arrive_as_they_were_sent(self) -> None:
-        """Both ways, in order."""
         link = self._link()
         sent = [b"", b"a", bytes(100_000), *(b"%d" % number for number in range(500))]
         link.one.driver.send(sent)

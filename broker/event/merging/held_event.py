@@ -28,9 +28,7 @@ class LinkedEvent(NamedTuple, Generic[T]):
     event_id: EventId
     linkage: EventLinkage
     size: int
-    """Bytes that count while it is held."""
     origin: str = ""
-    """The origin log of the event."""
 
 
 @attrs.define(eq=False)

@@ -39,8 +39,6 @@ MAX_UNKNOWN_WORDS: Final = 100
 
 @attrs.define
 class Counts:
-    """Counters of one merge since its start."""
-
     given: int = 0
     late: int = 0
     missing: int = 0
@@ -108,7 +106,6 @@ class Merger(Generic[T]):
         return self._deadlines[0][0] if self._deadlines else None
 
     def handle_timeout(self, now: float) -> list[MergeOutput[T]]:
-        """Release the events whose deadline has passed."""
         while (deadline := self.next_timeout()) is not None and deadline <= now:
             self.counts.overdue += 1
             self._release_through(self._held[self._deadlines[0][1]])

@@ -35,8 +35,6 @@ class PublisherTime:
 
 
 class PublisherTimes:
-    """Known publishers, and the stream times of their origins."""
-
     def __init__(self, delay: float = 0.0) -> None:
         """`delay`: longest time in seconds from a TimeStamp to the event's commit."""
         self._publishers: OrderedDict[str, PublisherTime] = OrderedDict()

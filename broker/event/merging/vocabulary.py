@@ -38,8 +38,6 @@ class Scheme(enum.Enum):
 
 
 class ConstraintKind(enum.Enum):
-    """Forms of a TimeConstraint."""
-
     NONE = "none"
     WITHIN = "within"
     WINDOW = "window"

@@ -56,5 +56,4 @@ class Observations:
         return made
 
     def record_fault(self, line: str) -> None:
-        """Record an injected fault."""
         self.faults.append(line)

@@ -29,8 +29,6 @@ class Guarantee(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """Kinds of subscription."""
-
     TRANSIENT = "transient"
     DURABLE = "durable"
     POSITIONS = "positions at the client"
@@ -39,8 +37,6 @@ class Kind(enum.Enum):
 
 
 class End(enum.Enum):
-    """Ends of a client process."""
-
     RUNNING = "running"
     CLOSED = "closed"
     KILLED = "killed"
@@ -55,7 +51,6 @@ class EventKey(NamedTuple):
 
     @classmethod
     def of(cls, event_id: EventId) -> EventKey:
-        """Return the key of an EventId."""
         return cls(event_id.client_id, event_id.incarnation, event_id.sequence_number)
 
     def __str__(self) -> str:
@@ -63,7 +58,6 @@ class EventKey(NamedTuple):
 
 
 def digest_of(document: bytes) -> str:
-    """Return a short digest of an event's bytes."""
     return hashlib.blake2b(document, digest_size=8).hexdigest()
 
 
@@ -86,8 +80,6 @@ class Published:
 
 @attrs.frozen
 class Acknowledged:
-    """The receipt of one event."""
-
     durability: str
     """`node` or `neighbour`."""
     at: float = 0.0
@@ -121,14 +113,11 @@ class ReportedGap:
     at: float = 0.0
 
     def contains(self, place: Place) -> bool:
-        """True if the place lies within the bounds."""
         return place.origin == self.origin and self.first <= place.mark <= self.last
 
 
 @attrs.frozen
 class Violation:
-    """One broken guarantee."""
-
     guarantee: Guarantee
     subscriber: str
     text: str

@@ -12,13 +12,10 @@ from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Pu
 
 @attrs.define(eq=False)
 class Process:
-    """One process of a subscription's client."""
-
     number: int
     first_cut: Mapping[str, Mark] | None = None
     """The first cut: later places of these origins must come. None if not observed."""
     flowing_at: float | None = None
-    """Time at which the flow was first observed."""
     end: End = End.RUNNING
     items: list[Delivered | ReportedGap] = attrs.field(factory=list)
     """Deliveries and gaps in the order of the user's view."""
@@ -34,12 +31,10 @@ class Process:
 
     @property
     def deliveries(self) -> Iterator[Delivered]:
-        """Events in order."""
         return (item for item in self.items if isinstance(item, Delivered))
 
     @property
     def gaps(self) -> Iterator[ReportedGap]:
-        """Gaps in order."""
         return (item for item in self.items if isinstance(item, ReportedGap))
 
 
@@ -57,14 +52,12 @@ class Subscriber:
     processes: list[Process] = attrs.field(factory=list)
 
     def add_process(self) -> Process:
-        """Add a new process of the client."""
         made = Process(len(self.processes) + 1)
         self.processes.append(made)
         return made
 
     @property
     def first_flow(self) -> Process | None:
-        """The first process with a flow."""
         return next((each for each in self.processes if each.flowing_at is not None), None)
 
     def may_read(self, event: Published) -> bool:
@@ -73,12 +66,10 @@ class Subscriber:
 
     @property
     def deliveries(self) -> Iterator[Delivered]:
-        """Events of all processes, in order."""
         return (each for process in self.processes for each in process.deliveries)
 
     @property
     def gaps(self) -> Iterator[ReportedGap]:
-        """Gaps of all processes, in order."""
         return (each for process in self.processes for each in process.gaps)
 
     @property

@@ -24,7 +24,6 @@ class UnrecordedPlaces:
 
     @cached_property
     def _left(self) -> list[int]:
-        """Number of places by gap."""
         known = {place for places in self._seen.places.values() for place in places}
         return [gap.count - sum(map(gap.contains, known)) for gap in self._gaps]
 
