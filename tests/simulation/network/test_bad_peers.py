@@ -123,7 +123,7 @@ HARMLESS: dict[str, Callable[[], bytes | messages.Message]] = {
         to_alice(),
         level_runs=[(0, 1)],
         mark_runs=[(1, 1, 1)],
-        recipient_recipient_runs=[(1, (0,))],
+        recipient_runs=[(1, (0,))],
         encoding=1,
         record_lengths=[1],
         document_lengths=[10],
