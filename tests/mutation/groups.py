@@ -78,10 +78,9 @@ GROUPS: Final = (
     Group(
         "clearance",
         """
-        broker: answers
         broker/subscriptions: subscribing durable_answers
         broker/ingest: judging
-        broker/node: type_answers
+        broker/node: answers type_answers
         broker/delivery: link catching_up
         broker/ingest: late_judgement
         broker/cluster: link_policy network node_messenger dtd_exchange network_factory
