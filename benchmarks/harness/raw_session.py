@@ -68,11 +68,9 @@ class RawSession:
         return self._driver.writable
 
     def send(self, data: bytes) -> None:
-        """Send one encoded message."""
         self._driver.send([data])
 
     def send_message(self, message: Message) -> None:
-        """Send one control message."""
         self.send(messages.encode(message))
 
     def close(self) -> None:
