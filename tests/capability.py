@@ -27,8 +27,11 @@ from broker.replay.engine.spark_session import check_java
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Real events made by others; the folder lies beside the checkout and is never part of it.
 SHARED_DATA: Final = ROOT.parent / "shared" / "data"
-#: The last commit whose nodes speak version 1 of the protocol between nodes alone.
-PREVIOUS: Final = "55c726e"
+#: The release before this one.
+PREVIOUS: Final = "a50ae8f"
+#: The last commit whose nodes speak version 1 of the protocol between nodes alone, and that writes
+#: logs of format 3.
+VERSION_1: Final = "55c726e"
 _OLDEST_SETUPTOOLS: Final = 75
 _DEFAULT_PORT: Final = 8765
 _MANY_FILES: Final = 2_200
@@ -138,7 +141,7 @@ CAPABILITIES: Final = {
     "many-files": Capability(_many_files, "ulimit -Hn 4096"),
     "loopback-multicast": Capability(_loopback_multicast, "let the interface lo take groups"),
     "previous-version": Capability(
-        lambda: _runs("git", "-C", str(ROOT), "cat-file", "-e", f"{PREVIOUS}^{{commit}}"),
+        lambda: _runs("git", "-C", str(ROOT), "cat-file", "-e", f"{VERSION_1}^{{commit}}"),
         "make a clone with the whole history",
     ),
     "default-port": Capability(_default_port, f"end the program on port {_DEFAULT_PORT}"),

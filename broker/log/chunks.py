@@ -31,6 +31,7 @@ _EPOCH = struct.Struct(">I")
 _ARRIVAL = struct.Struct(">Q")
 _OFFSET = struct.Struct(">Q")
 _origin = attrgetter("origin")
+_stored = attrgetter("epoch", "arrival", "offset", "level", "record", "document")
 
 
 def encode_key(serial: int) -> bytes:
@@ -46,6 +47,9 @@ def decode_key(key: Buffer) -> int:
 
 def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
     """(start, end) of neighbours that are about `most` bytes together; a single one may be more."""
+    if len(events) == 1:
+        yield 0, 1
+        return
     start = sent = before = 0
     sizes = [len(event.record) + len(event.document) + OVERHEAD for event in events]
     for i, size in enumerate(accumulate(sizes)):
@@ -59,6 +63,9 @@ def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, in
 
 def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
     """Neighbouring events in groups that each make a chunk."""
+    if len(events) == 1:
+        yield events
+        return
     if len(set(map(_origin, events))) == 1:
         runs: Iterator[Sequence[LoggedEvent]] = iter((events,))
     else:
@@ -70,17 +77,11 @@ def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
 
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
     """The value under which events of one origin with neighbouring serials are stored."""
-    records = [event.record for event in events]
-    documents = [event.document for event in events]
+    epochs, arrivals, offsets, levels, records, documents = zip(*map(_stored, events), strict=True)
     columns = _columns(len(events)).pack(
-        *[event.epoch for event in events],
-        *[event.arrival for event in events],
-        *[event.offset for event in events],
-        *map(len, records),
-        *map(len, documents),
-        *[event.level for event in events],
+        *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
     )
-    return encode_columns(events[0].origin, len(events), [columns], [*records, *documents])
+    return encode_columns(events[0].origin, len(events), [columns], (*records, *documents))
 
 
 def encode_columns(

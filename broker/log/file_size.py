@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from broker.errors import LogCorrupt
@@ -14,14 +15,14 @@ class FileSize:
     behind its end is killed by the kernel (SIGBUS)."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
-        self._least = self._path.stat().st_size
+        self._path = str(folder / FILE)
+        self._least = os.stat(self._path).st_size
 
     def check(self) -> None:
         """To be called before each transaction. Raises `LogCorrupt`."""
         # In this order: another thread may write meanwhile.
         least = self._least
-        size = self._path.stat().st_size
+        size = os.stat(self._path).st_size
         if size < least:
             raise LogCorrupt(
                 f"{self._path} was cut short while it was open: it has {size} bytes, and had "

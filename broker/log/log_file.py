@@ -75,7 +75,8 @@ class LogFile(FileReading):
         self._guard = threading.RLock()
         self._arrival = 0
         self._oldest = (0, 0)
-        """Serial and arrival time of the newest event of the oldest chunk, when it was read."""
+        """First serial of the oldest chunk, and the arrival time of its newest event; (0, 0) where
+        the table must be asked."""
         self.mended = Mended()
         """Damage that was found when the log was opened."""
         self.origin = ""
@@ -201,12 +202,16 @@ class LogFile(FileReading):
         try:
             with self._env.begin(write=True, buffers=True) as txn:
                 yield txn
-        except lmdb.MapFullError:
-            raise LogUnavailable("the event log has reached its size limit") from None
-        except (OSError, lmdb.Error) as error:
-            # LMDB calls a write that did not fit an input/output error.
-            reason = "its disk is full" if disk_is_full(self._folder) else str(error)
-            raise LogUnavailable(f"the event log can not be written: {reason}") from None
+        except Exception as error:
+            # A transaction that failed may have deleted the oldest chunk in vain.
+            self._oldest = (0, 0)
+            if isinstance(error, lmdb.MapFullError):
+                raise LogUnavailable("the event log has reached its size limit") from None
+            if isinstance(error, (OSError, lmdb.Error)):
+                # LMDB calls a write that did not fit an input/output error.
+                reason = "its disk is full" if disk_is_full(self._folder) else str(error)
+                raise LogUnavailable(f"the event log can not be written: {reason}") from None
+            raise
 
     # ------------------------------------------------------------------ writing
 
@@ -251,11 +256,13 @@ class LogFile(FileReading):
                 kept = self._tables.kept.keep(
                     txn, kept, commit.keeping, self._retention.max_bytes // 2, self.hold
                 )
-            since = further(commit.since, self._trim(txn, now_ms))
+            since, used = self._trim(txn, now_ms)
+            if commit.since:
+                since = further(commit.since, since)
             last = commit.events[-1].serial if commit.events else self._bounds.last
-            first = self._oldest_serial(txn, last)
+            first = self._oldest[0] or self._oldest_serial(txn, last)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
-            bounds = Bounds(epoch, first, last, self._used(txn), offset)
+            bounds = Bounds(epoch, first, last, used, offset)
             if epoch != self._bounds.epoch or commit.losses:
                 self.chain = tables.histories.chain(txn)
         self.kept = kept
@@ -264,19 +271,27 @@ class LogFile(FileReading):
         self._bounds = bounds
         return bounds
 
-    def _trim(self, txn: lmdb.Transaction, now_ms: int) -> dict[str, Mark]:
-        """Delete what is too old or too much; behind which mark that leaves the origins."""
-        since: dict[str, Mark] = {}
+    def _trim(self, txn: lmdb.Transaction, now_ms: int) -> tuple[dict[str, Mark], int]:
+        """Delete chunks that are too old or too many. Return behind which mark that leaves the
+        origins concerned, and how many bytes the table of events has."""
         oldest_arrival = now_ms - self._retention.max_age_ms
-        over = self._used(txn) - self._retention.max_bytes
+        used = self._used(txn)
+        over = used - self._retention.max_bytes
+        known, newest = self._oldest
+        if over <= 0 and known and newest >= oldest_arrival:
+            return {}, used
+        since = self._delete_oldest(txn, oldest_arrival, over)
+        return since, self._used(txn)
+
+    def _delete_oldest(
+        self, txn: lmdb.Transaction, oldest_arrival: int, over: int
+    ) -> dict[str, Mark]:
+        since: dict[str, Mark] = {}
         chunks = self._tables.chunks
         with chunks.cursor(txn) as cursor:
             if not cursor.first():
                 return since
             for _ in range(TRIM_AT_MOST):
-                known, newest = self._oldest
-                if over <= 0 and known == decode_key(cursor.key()) and newest >= oldest_arrival:
-                    return since
                 chunk = chunks.under(txn, cursor)
                 last = chunk.last
                 self._oldest = (chunk.first, chunk.arrival(last))
@@ -291,6 +306,7 @@ class LogFile(FileReading):
                 # Pages hold whole values, so the true saving is a little larger: the next
                 # commit measures again.
                 over -= len(cursor.value())
+                self._oldest = (0, 0)
                 if not cursor.delete() or not cursor.key():
                     # The last serial must outlive its event, or it would be given twice.
                     self._tables.meta.put(txn, b"last", encode_key(last))
@@ -324,6 +340,7 @@ class LogFile(FileReading):
         the damage that is left; None if there is none."""
         with self._writing() as txn:
             left = rewrite(txn, self._tables, damage, events)
+        self._oldest = (0, 0)
         self._tables.chunks.forget_places()
         return left
 

@@ -53,7 +53,8 @@ class Origins:
 
     def add(self, txn: lmdb.Transaction, chunk: Sequence[LoggedEvent]) -> None:
         """A chunk was written."""
-        key = places_key(chunk[0].origin, chunk[0].mark)
+        first = chunk[0]
+        key = places_key(first.origin, (first.epoch, first.offset))
         txn.put(key, encode_places(key, chunk), db=self._table)
 
     def remove(self, txn: lmdb.Transaction, chunk: AnyChunk) -> dict[str, Mark]:

@@ -89,7 +89,7 @@ def places_prefix(origin: str) -> bytes:
 
 def places_key(origin: str, mark: Mark) -> bytes:
     """The key of a chunk that begins with a place."""
-    return places_prefix(origin) + _MARK.pack(*mark)
+    return b"".join((PLACES, origin.encode(), b"\0", _MARK.pack(*mark)))
 
 
 def split_key(key: bytes) -> tuple[str, Mark]:

@@ -34,7 +34,9 @@ def encode_stored(
 ) -> bytes:
     """The value to store under `key`. `failing` are the checksums, by index, of events that stay
     damaged."""
-    checksums = [checksum_of(event.document, checksum_of(event.record)) for event in events]
+    checksums = []
+    for event in events:
+        checksums.append(checksum_of(event.document, checksum_of(event.record)))
     for index, checksum in (failing or {}).items():
         checksums[index] = checksum
     chunk = encode_chunk(events)

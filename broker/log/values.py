@@ -36,9 +36,11 @@ class Values:
 
     def put(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
         """Store a value and its copy."""
-        stored = add_checksum(self._name + key, value)
+        named = self._name + key
+        stored = add_checksum(named, value)
         txn.put(key, stored, db=self._table)
-        txn.put(self._copy_key(key), stored, db=self._copies)
+        copy = named if len(named) < _LONGEST_KEY else self._copy_key(key)
+        txn.put(copy, stored, db=self._copies)
 
     def delete(self, txn: lmdb.Transaction, key: bytes) -> None:
         """Delete a value and its copy."""

@@ -22,28 +22,31 @@ class Alarm:
         self._clock = clock
         self._ring = ring
         self._call: IDelayed | None = None
-        self._at = 0.0
+        self.at: float | None = None
+        """The time at which it rings; None while it is not set."""
         self._deferred = False
 
     def set(self, deadline: float | None) -> None:
         """Ring at `deadline` (absolute) at the latest; with None there is no timer any more."""
         if self._call is not None:
-            if deadline is not None and deadline >= self._at:
+            if deadline is not None and self.at is not None and deadline >= self.at:
                 return
             self._call.cancel()
             self._call = None
+        self.at = deadline
         if deadline is not None:
-            self._at = deadline
             self._deferred = False
             delay = max(0.0, deadline - self._clock.seconds())
             self._call = self._clock.callLater(delay, self._fire)
 
     def _fire(self) -> None:
         self._call = None
-        if not self._deferred and self._clock.seconds() > self._at + _LATE:
+        assert self.at is not None
+        if not self._deferred and self._clock.seconds() > self.at + _LATE:
             # Reactors call what is due before they read: nobody is silent whose words wait there.
             self._deferred = True
             self._call = self._clock.callLater(0.0, self._fire)
             return
         self._deferred = False
+        self.at = None
         self._ring()

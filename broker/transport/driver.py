@@ -67,7 +67,8 @@ class StackDriver:
         # Where a layer bounds what is under way, how full the socket is says nothing to the user.
         self._heeds_socket = not any(Property.BACKPRESSURE in layer.provides for layer in layers)
         self._inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
-        self._effects: deque[tuple[int, Effect]] = deque()
+        self._top = len(self.cores) - 1
+        self._effects: deque[tuple[int, list[Effect]]] = deque()
         self._turning = False
         self._attachment: Attachment | None = None
         self._blocked: set[int] = set()  # heights of what is not writable; -1 is the socket
@@ -85,7 +86,8 @@ class StackDriver:
 
         Raises `Closed` if the stack has failed, `StackError` if it has no receiver.
         """
-        self._require_usable()
+        if self.failure is not None:
+            raise self._unusable()
         if self.receiver is None:
             raise StackError("a stack needs a receiver before it gets a channel")
         attachment = Attachment(
@@ -102,19 +104,22 @@ class StackDriver:
         Raises `Overloaded` if the top layer has no room (nothing was taken), `Closed` if the
         stack has failed.
         """
-        self._require_usable()
+        if self.failure is not None:
+            raise self._unusable()
         if not messages:
             return
         if self.cores:
-            top = len(self.cores) - 1
-            effects = self.cores[top].submit(messages, self._clock.seconds())
-            if WritableChanged(False) in effects:
-                # The effect waits for its place in the queue; who sends in a loop must see it now.
-                self.writable = False
-            self._queue(top, effects)
+            effects = self.cores[-1].submit(messages, self._clock.seconds())
+            for effect in effects:
+                if isinstance(effect, WritableChanged) and not effect.writable:
+                    # The effect waits for its place in the queue; a caller that sends in a loop
+                    # must see it now.
+                    self.writable = False
         else:
-            self._queue(0, [SendDown(messages)])
-        self._turn()
+            effects = [SendDown(messages)]
+        self._effects.append((self._top, effects))
+        if not self._turning:
+            self._turn()
 
     def consumed(self, count: int) -> None:
         """The user has done with `count` delivered messages: their credit returns to the peer.
@@ -122,9 +127,10 @@ class StackDriver:
         Raises ValueError if that is more than was delivered (by a layer that counts).
         """
         if self.cores and count:
-            top = len(self.cores) - 1
-            self._queue(top, self.cores[top].consumed(count, self._clock.seconds()))
-            self._turn()
+            effects = self.cores[-1].consumed(count, self._clock.seconds())
+            self._effects.append((self._top, effects))
+            if not self._turning:
+                self._turn()
 
     def close(self) -> None:
         """Let the present channel flush what it was given and close. Layers keep their buffers.
@@ -157,11 +163,11 @@ class StackDriver:
 
     def _enqueue(self, function: Callable[..., None], *args: object) -> None:
         self._inputs.append((function, args))
-        self._turn()
+        if not self._turning:
+            self._turn()
 
-    def _require_usable(self) -> None:
-        if self.failure is not None:
-            raise Closed(f"the stack is not usable any more: {self.failure}")
+    def _unusable(self) -> Closed:
+        return Closed(f"the stack is not usable any more: {self.failure}")
 
     def _begin(self, attachment: Attachment) -> None:
         if self.failure is not None:
@@ -216,12 +222,22 @@ class StackDriver:
         if self._turning:
             return
         self._turning = True
+        effects, inputs = self._effects, self._inputs
         try:
             while True:
-                if self._effects:
-                    self._apply(*self._effects.popleft())
-                elif self._inputs:
-                    function, args = self._inputs.popleft()
+                if effects:
+                    height, several = effects.popleft()
+                    for effect in several:
+                        if isinstance(effect, DeliverUp):
+                            self._up(height + 1, effect.messages, effect.peer)
+                        elif isinstance(effect, SendDown):
+                            self._down(height, effect.packets)
+                        else:
+                            self._apply(height, effect)
+                        if self.failure is not None:
+                            break
+                elif inputs:
+                    function, args = inputs.popleft()
                     function(*args)
                 else:
                     break
@@ -231,10 +247,6 @@ class StackDriver:
 
     def _apply(self, height: int, effect: Effect) -> None:
         match effect:
-            case DeliverUp(messages, peer):
-                self._up(height + 1, messages, peer)
-            case SendDown(packets):
-                self._down(height, packets)
             case Consumed(count):
                 if height > 0:
                     self._step(height - 1, self.cores[height - 1].consumed, count)
@@ -257,10 +269,13 @@ class StackDriver:
             self.dropped += len(packets)
 
     def _up(self, height: int, messages: Sequence[bytes], peer: object) -> None:
-        if height < len(self.cores):
+        if height <= self._top:
             self._step(height, self.cores[height].receive, messages, peer)
         elif messages and self.receiver is not None:
-            self._tell(self.receiver.messages_received, messages)
+            try:
+                self.receiver.messages_received(messages)
+            except Exception as error:
+                self.fail(error, "the receiver of the stack failed")
 
     def _view(self, view: View, height: int = 0) -> None:
         if height < len(self.cores):
@@ -283,9 +298,11 @@ class StackDriver:
         if self.failure is not None:
             return
         try:
-            self._queue(height, operation(*args, self._clock.seconds()))
+            effects = operation(*args, self._clock.seconds())
         except Exception as error:
             self.fail(error, f"layer {height} of the stack failed")
+        else:
+            self._effects.append((height, effects))
 
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:
@@ -293,10 +310,12 @@ class StackDriver:
         except Exception as error:
             self.fail(error, "the receiver of the stack failed")
 
-    def _queue(self, height: int, effects: list[Effect]) -> None:
-        self._effects.extend((height, effect) for effect in effects)
-
     def _arm(self) -> None:
-        cores = self.cores if self.failure is None else ()
-        deadlines = [due for core in cores if (due := core.next_timeout()) is not None]
-        self._alarm.set(min(deadlines, default=None))
+        deadline = None
+        for core in self.cores if self.failure is None else ():
+            due = core.next_timeout()
+            if due is not None and (deadline is None or due < deadline):
+                deadline = due
+        # An alarm that rings early costs less than to set it with every packet.
+        if deadline is None or self._alarm.at is None or deadline < self._alarm.at:
+            self._alarm.set(deadline)

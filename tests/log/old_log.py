@@ -6,9 +6,15 @@ import inspect
 import sys
 from pathlib import Path
 
-from broker.log.commit import Commit, Keeping, Retention
-from broker.log.log_file import LogFile
-from broker.log.records import LoggedEvent
+try:
+    from broker.log.commit import Commit, Keeping, Retention
+    from broker.log.log_file import LogFile
+    from broker.log.records import LoggedEvent
+except ModuleNotFoundError:
+    # The package's name in older trees.
+    from broker.store.commit import Commit, Keeping, Retention
+    from broker.store.log_file import LogFile
+    from broker.store.records import LoggedEvent
 
 
 def made(origin: str, first: int, count: int, serial: int) -> list[LoggedEvent]:

@@ -19,13 +19,11 @@ from broker.log.kept import KeptSpan
 from broker.log.log_file import LogFile
 from broker.log.opening import LogTooNew
 from broker.log.tables import MAX_TABLES
-from tests.capability import skip
+from tests.capability import VERSION_1, skip
 from tests.log.damaging import damage_folder, flipped, read_past_damage
 from tests.log.old_log import made
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The last commit that wrote format 3.
-BEFORE = "55c726e"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def old_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("code")
     archive = folder / "code.tar"
     packed = subprocess.run(
-        ["git", "archive", "-o", archive, BEFORE, "broker"], cwd=ROOT, capture_output=True
+        ["git", "archive", "-o", archive, VERSION_1, "broker"], cwd=ROOT, capture_output=True
     )
     if packed.returncode:
         skip("previous-version", packed.stderr.decode()[:200])
@@ -44,7 +42,7 @@ def old_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(old_code: Path, folder: Path, *how: str) -> None:
     subprocess.run(
-        [sys.executable, ROOT / "tests" / "store" / "old_log.py", folder, old_code, *how],
+        [sys.executable, ROOT / "tests" / "log" / "old_log.py", folder, old_code, *how],
         check=True,
         env={**os.environ, "PYTHONPATH": str(old_code)},
     )

@@ -1,4 +1,4 @@
-"""The tree of the commit before issue 18, for nodes of two versions in one network."""
+"""Trees of earlier versions, for nodes of two versions in one network."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.capability import PREVIOUS, skip
+from tests.capability import skip
 from tests.system.node_process import ROOT
 
 _FORMAT = re.compile(r'^FORMAT(?:_NAME)? = b"([^"]+)"', re.MULTILINE)
 
 
-def previous_tree(folder: Path) -> Path:
-    """Unpack the commit into `folder`; skips the test where the clone does not have it."""
+def previous_tree(folder: Path, revision: str) -> Path:
+    """Unpack a commit into `folder`; skips the test where the clone does not have it."""
     found = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", PREVIOUS, "broker", "twisted", "dtd"],
+        ["git", "-C", str(ROOT), "archive", revision, "broker", "twisted", "dtd"],
         capture_output=True,
         check=False,
     )
@@ -30,7 +30,8 @@ def previous_tree(folder: Path) -> Path:
 
 def log_format(tree: Path) -> str:
     """The format of the event log that a tree writes."""
-    files = (tree / "broker/store" / name for name in ("tables.py", "log_file.py"))
+    names = ("log/tables.py", "store/tables.py", "store/log_file.py")
+    files = (tree / "broker" / name for name in names)
     found = _FORMAT.search("".join(file.read_text() for file in files if file.exists()))
     assert found is not None, f"no format in {tree}"
     return found[1]

@@ -68,7 +68,7 @@ class RawSession:
         welcome = messages.decode(await read_frame(reader))
         assert isinstance(welcome, Welcome), welcome
         session = cls(reader, writer)
-        theirs = wire.read_resume(await read_frame(reader))
+        theirs = wire.resume_of(wire.read(await read_frame(reader))[1])
         assert theirs.known == 0
         writer.write(
             frame(wire.resume(wire.Resume(said.incarnation, theirs.incarnation, 0, WINDOW, WINDOW)))
@@ -100,9 +100,9 @@ class RawSession:
         """The next message: decoded, or the bytes of a delivery."""
         while True:
             packet = await read_frame(self._reader)
-            if wire.kind_of(packet) == wire.DATA:
-                sequence, _, __, message = wire.read_data(packet)
-                self._received = sequence
+            kind, fields, message = wire.read(packet)
+            if kind == wire.DATA:
+                self._received = fields[0]
                 return message if message[0] == messages.DELIVER else messages.decode(message)
 
     async def refusal(self) -> BrokerError:

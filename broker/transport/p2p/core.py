@@ -62,11 +62,12 @@ class P2PCore:
         self._greeting = b""  # the peer's RESUME of this connection, as it came
         self._heard = 0.0
         self._ping_at = 0.0
+        self._told_writable = True
 
     # ----------------------------------------------------------------- ILayerCore
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Buffer messages, and send what the credit allows. Raises `Overloaded`."""
+        """Buffer messages and send as many as the credit allows. Raises `Overloaded`."""
         self.sender.submit(messages)
         return self._flush(now)
 
@@ -78,15 +79,27 @@ class P2PCore:
         effects: list[Effect] = []
         messages: list[bytes] = []
         trouble: BrokerError | None = None
+        sender, receiver = self.sender, self.receiver
         try:
             for packet in packets:
-                kind = wire.kind_of(packet)
-                if kind == wire.DATA:
-                    self._take_data(packet, messages, now)
-                elif kind == wire.RESUME:
-                    effects += self._take_resume(packet, now)
-                else:
-                    self._take_control(kind, packet, now)
+                kind, fields, message = wire.read(packet)
+                if kind == wire.RESUME:
+                    effects += self._receive_resume(packet, fields, now)
+                    continue
+                if self.connection is not Connection.OPEN:
+                    raise ProtocolError(f"{wire.NAMES[kind]} came before RESUME")
+                # Only an end that has our RESUME sends anything but its own.
+                self._proven = True
+                if kind == wire.PING:
+                    self._receive_ping(fields[0], now)
+                    continue
+                received, limit = fields[-2:]
+                if received > sender.acked:
+                    sender.acknowledge(received)
+                if limit > sender.limit:
+                    sender.limit = limit
+                if kind == wire.DATA and receiver.accept(fields[0], len(message), now):
+                    messages.append(message)
         except (ProtocolError, VersionMismatch) as error:
             trouble = error
         if messages:
@@ -149,46 +162,20 @@ class P2PCore:
 
     # ----------------------------------------------------------------- packets
 
-    def _take_data(self, packet: bytes, messages: list[bytes], now: float) -> None:
-        self._require_open("DATA")
-        sequence, received, limit, message = wire.read_data(packet)
-        self._take_ack(received, limit)
-        if self.receiver.accept(sequence, len(message), now):
-            messages.append(message)
+    def _receive_ping(self, highest: int, now: float) -> None:
+        if highest > self.receiver.received:
+            raise ProtocolError(
+                f"the peer has sent message {highest}, and {self.receiver.received} "
+                "is the last one received: some are missing"
+            )
+        self.receiver.ack_at = now
 
-    def _take_control(self, kind: int, packet: bytes, now: float) -> None:
-        if kind == wire.ACK:
-            self._require_open("ACK")
-            self._take_ack(*wire.read_ack(packet))
-        elif kind == wire.PING:
-            self._require_open("PING")
-            highest = wire.read_ping(packet)
-            if highest > self.receiver.received:
-                raise ProtocolError(
-                    f"the peer has sent message {highest}, and {self.receiver.received} "
-                    "is the last one received: some are missing"
-                )
-            self._proven = True
-            self.receiver.ack_at = now
-        else:
-            raise ProtocolError(f"a packet of the unknown kind {kind}")
-
-    def _require_open(self, name: str) -> None:
-        if self.connection is not Connection.OPEN:
-            raise ProtocolError(f"{name} came before RESUME")
-
-    def _take_ack(self, received: int, limit: int) -> None:
-        self.sender.acknowledge(received)
-        self.sender.limit = max(self.sender.limit, limit)
-        # Only an end that has our RESUME sends anything but its own.
-        self._proven = True
-
-    def _take_resume(self, packet: bytes, now: float) -> list[Effect]:
+    def _receive_resume(self, packet: bytes, fields: tuple[int, ...], now: float) -> list[Effect]:
         if self.connection is Connection.OPEN:
             if packet == self._greeting:
                 return []
             raise ProtocolError("a second RESUME on one connection")
-        said = wire.read_resume(packet)
+        said = wire.resume_of(fields)
         if said.version != wire.VERSION:
             raise VersionMismatch(
                 f"the peer speaks version {said.version} of p2p, this end {wire.VERSION}"
@@ -230,15 +217,16 @@ class P2PCore:
 
     def _flush(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
+        sender, receiver = self.sender, self.receiver
         if self.connection is Connection.OPEN:
-            first, messages = self.sender.take()
+            first, messages = sender.take_affordable() if sender.waiting else (0, [])
             if messages:
-                received, limit = self.receiver.announce()
+                received, limit = receiver.announce()
                 effects.append(SendDown(wire.data(first, received, limit, messages)))
                 self._ping_at = now + self._keepalive
-            elif self.receiver.ack_at is not None and self.receiver.ack_at <= now:
-                effects.append(SendDown([wire.ack(*self.receiver.announce())]))
-        writable = self.sender.writable_edge()
-        if writable is not None:
-            effects.append(WritableChanged(writable))
+            elif receiver.ack_at is not None and receiver.ack_at <= now:
+                effects.append(SendDown([wire.ack(*receiver.announce())]))
+        if sender.is_writable is not self._told_writable:
+            self._told_writable = sender.is_writable
+            effects.append(WritableChanged(self._told_writable))
         return effects

@@ -33,11 +33,6 @@ class Receiver:
         """Messages that were delivered and have not been consumed."""
         return len(self._unconsumed)
 
-    @property
-    def limit(self) -> int:
-        """The credit limit as it is now, which the peer may not know yet."""
-        return max(0, self._consumed_cost + self.window_bytes)
-
     def accept(self, sequence: int, length: int, now: float) -> bool:
         """Whether the message is the next one; False for a duplicate.
 
@@ -76,7 +71,7 @@ class Receiver:
             )
         for _ in range(count):
             self._consumed_cost += self._unconsumed.popleft()
-        freed = self.limit - self._announced
+        freed = max(0, self._consumed_cost + self.window_bytes) - self._announced
         if freed >= self.window_bytes // 4:
             self.ack_at = now
         elif freed > 0 and not self._unconsumed and self.ack_at is None:
@@ -87,8 +82,8 @@ class Receiver:
         """What to tell the peer, which is told with this: received, and the limit."""
         self._unacked = 0
         self.ack_at = None
-        self._announced = self.limit
-        return self.received, self._announced
+        limit = self._announced = max(0, self._consumed_cost + self.window_bytes)
+        return self.received, limit
 
     def reset(self, now: float) -> None:
         """A new incarnation of the peer: its messages start at 1. It must learn its limit."""

@@ -12,7 +12,7 @@ from broker.transport.p2p.wire import MESSAGE_COST
 class Sender:
     """Messages from their submission to their acknowledgement.
 
-    They stand in two queues: `unacked` have been sent on this connection, `waiting` have not.
+    Two queues hold them: `unacked` have been sent on this connection, `waiting` have not.
     Sequence numbers follow from the place in them. Sizes are costs in bytes: a message's length
     and `MESSAGE_COST`.
     """
@@ -26,14 +26,15 @@ class Sender:
         self.window = 0  # of the peer
         self._buffer_bytes = buffer_bytes
         self._unacked: deque[bytes] = deque()
-        self._waiting: deque[bytes] = deque()
+        self.waiting: deque[bytes] = deque()
         self._waiting_cost = 0
         self._sent_cost = 0  # of messages 1 to `sent`: what is compared with `limit`
         self._ever_sent = 0  # highest sequence number sent before a rewind
-        self._writable = True
+        self.is_writable = True
+        """False while more than half of the buffer is full, until only a quarter is."""
 
     def __len__(self) -> int:
-        return len(self._unacked) + len(self._waiting)
+        return len(self._unacked) + len(self.waiting)
 
     def submit(self, messages: Sequence[bytes]) -> None:
         """Take messages. Raises `Overloaded` and takes none if there is no room for all."""
@@ -43,9 +44,11 @@ class Sender:
                 f"{self.buffered} of {self._buffer_bytes} bytes wait to be acknowledged; "
                 f"there is no room for {cost} more"
             )
-        self._waiting.extend(messages)
+        self.waiting.extend(messages)
         self._waiting_cost += cost
         self.buffered += cost
+        if self.buffered > self._buffer_bytes // 2:
+            self.is_writable = False
 
     def acknowledge(self, received: int) -> None:
         """The peer has everything up to `received`. An acknowledgement that is old says nothing.
@@ -63,22 +66,25 @@ class Sender:
             freed += len(self._unacked.popleft()) + MESSAGE_COST
         self.buffered -= freed
         self.acked = received
+        if self.buffered < self._buffer_bytes // 4:
+            self.is_writable = True
 
-    def take(self) -> tuple[int, list[bytes]]:
-        """The messages that may be sent now, and the sequence number of the first of them."""
+    def take_affordable(self) -> tuple[int, list[bytes]]:
+        """Take the messages that may be sent now; the sequence number of the first, and these."""
         first = self.sent + 1
-        if not self._waiting:
+        if not self.waiting:
             return first, []
         if self._sent_cost + self._waiting_cost <= self.limit:
-            batch = list(self._waiting)
-            self._waiting.clear()
+            batch = list(self.waiting)
+            self.waiting.clear()
             cost = self._waiting_cost
         else:
             batch, cost = self._affordable()
         self._waiting_cost -= cost
         self._sent_cost += cost
         self._unacked.extend(batch)
-        self.resent += max(0, min(self._ever_sent, self.sent + len(batch)) - self.sent)
+        if self._ever_sent > self.sent:
+            self.resent += min(self._ever_sent - self.sent, len(batch))
         self.sent += len(batch)
         return first, batch
 
@@ -88,13 +94,13 @@ class Sender:
         spent = 0
         # A message that is larger than the whole window goes when the peer has consumed all else.
         if self._sent_cost <= self.limit - self.window:
-            batch.append(self._waiting.popleft())
+            batch.append(self.waiting.popleft())
             spent = len(batch[0]) + MESSAGE_COST
-        while self._waiting:
-            cost = len(self._waiting[0]) + MESSAGE_COST
+        while self.waiting:
+            cost = len(self.waiting[0]) + MESSAGE_COST
             if spent + cost > credit:
                 break
-            batch.append(self._waiting.popleft())
+            batch.append(self.waiting.popleft())
             spent += cost
         return batch, spent
 
@@ -110,7 +116,7 @@ class Sender:
             )
         self.acknowledge(received)
         again = sum(map(len, self._unacked)) + MESSAGE_COST * len(self._unacked)
-        self._waiting.extendleft(reversed(self._unacked))
+        self.waiting.extendleft(reversed(self._unacked))
         self._unacked.clear()
         self._waiting_cost += again
         self._sent_cost -= again
@@ -120,18 +126,9 @@ class Sender:
     def reset(self) -> int:
         """The peer starts from nothing: drop everything, and say how many messages that was."""
         dropped = len(self)
+        self.is_writable = True
         self._unacked.clear()
-        self._waiting.clear()
+        self.waiting.clear()
         self.buffered = self._waiting_cost = self._sent_cost = 0
         self.acked = self.sent = self._ever_sent = 0
         return dropped
-
-    def writable_edge(self) -> bool | None:
-        """True or False when submitting should go on or stop from now on, None for no change."""
-        if self._writable and self.buffered > self._buffer_bytes // 2:
-            self._writable = False
-            return False
-        if not self._writable and self.buffered < self._buffer_bytes // 4:
-            self._writable = True
-            return True
-        return None

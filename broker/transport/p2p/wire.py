@@ -66,6 +66,10 @@ _DATA = struct.Struct(">QQQ")
 _ACK = struct.Struct(">QQ")
 _PING = struct.Struct(">Q")
 
+_FORMS = {RESUME: _RESUME, DATA: _DATA, ACK: _ACK, PING: _PING}
+_check = struct.Struct(">xI").unpack_from
+
+NAMES = {RESUME: "RESUME", DATA: "DATA", ACK: "ACK", PING: "PING"}
 DATA_HEADER = _START.size + _DATA.size
 
 
@@ -114,53 +118,39 @@ def ping(highest: int) -> bytes:
     return _START.pack(PING, crc32(body, PING)) + body
 
 
-def kind_of(packet: bytes) -> int:
-    """The kind of a packet, after its check. Raises `ProtocolError` if that does not hold."""
-    if len(packet) < _START.size:
-        raise ProtocolError(f"a packet of {len(packet)} bytes")
+def read(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
+    """The kind, the numbers behind the check, and the message (of DATA) of a packet.
+
+    Of a RESUME of another version only the version is read, so that an end can name it. Raises
+    `ProtocolError` for a packet of another length or kind, or one that fails its check.
+    """
+    size = len(packet)
+    if size >= DATA_HEADER and packet[0] == DATA:
+        message = packet[DATA_HEADER:]
+        if crc32(packet[_START.size : DATA_HEADER], crc32(message, DATA)) != _check(packet)[0]:
+            raise ProtocolError(f"a packet of {size} bytes fails its check")
+        return DATA, _DATA.unpack_from(packet, _START.size), message
+    if size < _START.size:
+        raise ProtocolError(f"a packet of {size} bytes is too short")
     kind, check = _START.unpack_from(packet)
-    body = memoryview(packet)[_START.size :]
-    start = kind
-    if kind == DATA:
-        start = crc32(body[_DATA.size :], start)
-        body = body[: _DATA.size]
-    if crc32(body, start) != check:
-        raise ProtocolError(f"a packet of {len(packet)} bytes whose check does not hold")
-    return int(kind)
+    body = packet[_START.size :]
+    if crc32(body, kind) != check:
+        raise ProtocolError(f"a packet of {size} bytes fails its check")
+    form = _FORMS.get(kind)
+    if form is None:
+        raise ProtocolError(f"a packet has the unknown kind {kind}")
+    if kind == RESUME and body and body[0] != VERSION:
+        return kind, (body[0],), b""
+    if len(body) != form.size:
+        raise ProtocolError(f"{NAMES[kind]} has {size} bytes")
+    return kind, form.unpack(body), b""
 
 
-def read_resume(packet: bytes) -> Resume:
-    """The contents of a checked RESUME packet. Raises `ProtocolError`."""
-    # The version comes first, so that an end can say what is wrong with a longer RESUME to come.
-    if len(packet) > _START.size and packet[_START.size] != VERSION:
-        return Resume(0, 0, 0, 0, 0, version=packet[_START.size])
-    version, incarnation, known, received, limit, window = _unpack(_RESUME, packet, "RESUME")
+def resume_of(fields: tuple[int, ...]) -> Resume:
+    """The RESUME with these numbers. Raises `ProtocolError`."""
+    if len(fields) == 1:
+        return Resume(0, 0, 0, 0, 0, version=fields[0])
+    version, incarnation, known, received, limit, window = fields
     if incarnation == 0:
-        raise ProtocolError("RESUME with the incarnation 0")
+        raise ProtocolError("RESUME has the incarnation 0")
     return Resume(incarnation, known, received, limit, window, version)
-
-
-def read_data(packet: bytes) -> tuple[int, int, int, bytes]:
-    """Sequence number, received, limit and message of a checked DATA packet."""
-    if len(packet) < DATA_HEADER:
-        raise ProtocolError(f"DATA of {len(packet)} bytes")
-    sequence, received, limit = _DATA.unpack_from(packet, _START.size)
-    return sequence, received, limit, packet[DATA_HEADER:]
-
-
-def read_ack(packet: bytes) -> tuple[int, int]:
-    """Received and limit of a checked ACK packet."""
-    received, limit = _unpack(_ACK, packet, "ACK")
-    return received, limit
-
-
-def read_ping(packet: bytes) -> int:
-    """The highest sequence number that a checked PING packet tells of."""
-    (highest,) = _unpack(_PING, packet, "PING")
-    return highest
-
-
-def _unpack(form: struct.Struct, packet: bytes, name: str) -> tuple[int, ...]:
-    if len(packet) != _START.size + form.size:
-        raise ProtocolError(f"{name} of {len(packet)} bytes")
-    return form.unpack_from(packet, _START.size)

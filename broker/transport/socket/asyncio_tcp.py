@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.socket.stream import StreamChannel
@@ -25,17 +26,15 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the socket up and announce the channel. asyncio itself sets TCP_NODELAY."""
         # A TLS transport is one in all but name: asyncio derives it from its private classes.
-        self._transport = transport  # type: ignore[assignment]
+        stream = self._transport = cast(asyncio.Transport, transport)
         self.secure = transport.get_extra_info("ssl_object") is not None
         self.peer_description = _describe(transport.get_extra_info("peername"))
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._connected()
+        self._connected(stream.writelines)
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes have arrived."""
-        self._received(data)
+    data_received = StreamChannel._received
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
@@ -49,10 +48,6 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
     def resume_writing(self) -> None:
         """The transport's buffer has drained."""
         self._writable(True)
-
-    def _write(self, pieces: list[bytes]) -> None:
-        if self._transport is not None:
-            self._transport.writelines(pieces)
 
     def _close_transport(self) -> None:
         if self._transport is not None:

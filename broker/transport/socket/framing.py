@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NoReturn
 
 from broker.errors import BrokerError, FrameTooLarge, ProtocolError
 
@@ -25,10 +26,10 @@ _GATHERED = 64 * 1024
 def encode(packets: Sequence[bytes]) -> list[bytes]:
     """The bytes that carry `packets`, in pieces: who writes them joins them with what else there
     is. Raises ValueError for an empty packet."""
-    if not all(packets):
-        raise ValueError("an empty packet can not be sent")
     pieces: list[bytes] = []
     for packet in packets:
+        if not packet:
+            raise ValueError("an empty packet can not be sent")
         pieces.append(_pack_length(len(packet)))
         pieces.append(packet)
     return pieces
@@ -80,7 +81,9 @@ class FrameDecoder:
             self._length += data[:start]
             if len(self._length) < _LENGTH.size:
                 return frames
-            self._missing = self._checked(_unpack_length(self._length)[0])
+            self._missing = _unpack_length(self._length)[0]
+            if not 0 < self._missing <= self.max_frame:
+                self._refuse(self._missing)
             self._length = b""
         if self._missing:
             here = size - start
@@ -92,7 +95,9 @@ class FrameDecoder:
             frames.append(self._finish(data[start:end]))
             start = end
         while size - start >= _LENGTH.size:
-            length = self._checked(_unpack_length(data, start)[0])
+            length = _unpack_length(data, start)[0]
+            if not 0 < length <= self.max_frame:
+                self._refuse(length)
             start += _LENGTH.size
             end = start + length
             if end > size:
@@ -114,16 +119,14 @@ class FrameDecoder:
         self._gathering.clear()
         return half
 
-    def _checked(self, length: int) -> int:
+    def _refuse(self, length: int) -> NoReturn:
         if length == 0:
             self._error = ProtocolError("a frame of length 0")
-        elif length > self.max_frame:
+        else:
             self._error = FrameTooLarge(
                 f"a frame announces {length} bytes, and {self.max_frame} are accepted"
                 + _looks_like(length)
             )
-        else:
-            return length
         self.close()
         raise self._error
 

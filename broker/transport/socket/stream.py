@@ -30,6 +30,7 @@ class StreamChannel(ABC):
         self._lost = False
         self._told = False
         self._error: BrokerError | None = None
+        self._write: Callable[[list[bytes]], object] = _not_connected
 
     # ----------------------------------------------------------------- ISocketChannel
 
@@ -88,14 +89,17 @@ class StreamChannel(ABC):
         self._reading = True
         self._apply_reading()
 
-    # ----------------------------------------------------------------- told by the adapter
+    # ----------------------------------------------------------------- called by the adapter
 
-    def _connected(self) -> None:
+    def _connected(self, write: Callable[[list[bytes]], object]) -> None:
+        """The connection is made; `write` is the transport's way to send pieces of bytes."""
+        self._write = write
         self._open = True
         self._apply_reading()
         self._on_connect(self)
 
     def _received(self, data: bytes) -> None:
+        """Bytes have arrived."""
         if not self._open:
             return
         try:
@@ -136,9 +140,6 @@ class StreamChannel(ABC):
     # ----------------------------------------------------------------- done by the adapter
 
     @abstractmethod
-    def _write(self, pieces: list[bytes]) -> None: ...
-
-    @abstractmethod
     def _close_transport(self) -> None: ...
 
     @abstractmethod
@@ -146,3 +147,8 @@ class StreamChannel(ABC):
 
     @abstractmethod
     def _set_reading(self, reading: bool) -> None: ...
+
+
+def _not_connected(_: list[bytes]) -> None:
+    """A channel is open only between `_connected` and its end, so nothing is ever lost here."""
+    raise NotConnected("the connection is not made yet")

@@ -79,11 +79,9 @@ class TcpSocketChannel(StreamChannel, Protocol):
             self._wire.setTcpNoDelay(True)
             self._wire.setTcpKeepAlive(True)
         self._wire.registerProducer(self, True)
-        self._connected()
+        self._connected(self._wire.writeSequence)
 
-    def dataReceived(self, data: bytes) -> None:
-        """Bytes have arrived."""
-        self._received(data)
+    dataReceived = StreamChannel._received
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The transport is gone."""
@@ -100,9 +98,6 @@ class TcpSocketChannel(StreamChannel, Protocol):
 
     def stopProducing(self) -> None:
         """The transport is going away; `connectionLost` says the rest."""
-
-    def _write(self, pieces: list[bytes]) -> None:
-        self._wire.writeSequence(pieces)
 
     def _close_transport(self) -> None:
         # With a producer registered the transport would wait for it to finish.

@@ -57,8 +57,8 @@ def sent_data(effects: list[Effect]) -> list[tuple[int, bytes]]:
         if isinstance(effect, SendDown):
             for packet in effect.packets:
                 if packet[0] == wire.DATA:
-                    sequence, _, _, message = wire.read_data(packet)
-                    found.append((sequence, message))
+                    _, fields, message = wire.read(packet)
+                    found.append((fields[0], message))
     return found
 
 

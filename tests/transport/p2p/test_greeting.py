@@ -32,12 +32,12 @@ from tests.transport.p2p.one_end import (
 
 def test_a_new_connection_is_greeted_with_all_that_we_know() -> None:
     core = new_core()
-    greeting = wire.read_resume(only(core.view_changed(UP, 0.0), SendDown).packets[0])
+    greeting = wire.resume_of(wire.read(only(core.view_changed(UP, 0.0), SendDown).packets[0])[1])
     assert greeting == Resume(US, known=0, received=0, limit=WINDOW, window=WINDOW)
     core.receive([said(), *wire.data(1, 0, WINDOW, [b"a" * 36, b"b" * 36])], None, 0.0)
     core.consumed(1, 0.0)
     core.view_changed(DOWN, 1.0)
-    greeting = wire.read_resume(only(core.view_changed(UP, 2.0), SendDown).packets[0])
+    greeting = wire.resume_of(wire.read(only(core.view_changed(UP, 2.0), SendDown).packets[0])[1])
     assert greeting == Resume(US, known=PEER, received=2, limit=WINDOW + 100, window=WINDOW)
 
 
@@ -122,10 +122,10 @@ def test_a_restarted_peer_learns_its_limit_at_once_less_what_is_unconsumed() -> 
     core.view_changed(DOWN, 1.0)
     effects = open_core(core, said(incarnation=PEER + 1))
     (packet,) = only(effects, SendDown).packets
-    assert wire.read_ack(packet) == (0, WINDOW - 3000)
+    assert wire.read(packet)[1] == (0, WINDOW - 3000)
     # The old messages are consumed first, and give their room back.
     core.consumed(3, 1.0)
-    assert core.receiver.limit == WINDOW
+    assert core.receiver.announce()[1] == WINDOW
 
 
 def test_a_limit_that_was_meant_for_another_incarnation_of_ours_is_not_used() -> None:

@@ -57,7 +57,6 @@ def test_over_datagrams_at_100_kb_a_second() -> None:
 class Stream(StreamChannel):
     """A TCP connection without a transport."""
 
-    def _write(self, pieces: list[bytes]) -> None: ...
     def _close_transport(self) -> None: ...
     def _abort_transport(self) -> None:
         self._disconnected(None)
@@ -68,7 +67,7 @@ class Stream(StreamChannel):
 def test_over_a_stream_at_100_kb_a_second() -> None:
     clock, end = Clock(), End()
     channel = Stream(lambda _: None, 16 * 1024 * 1024)
-    channel._connected()
+    channel._connected(lambda _: None)
     driver = StackDriver([layer(1)], clock, end)  # type: ignore[arg-type]
     driver.attach(channel)
     greeting = wire.resume(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from zlib import crc32
 
 import pytest
@@ -62,14 +63,15 @@ def test_a_packet_with_a_changed_byte_is_refused(message: bytes, data: st.DataOb
     # Another kind may make of it what it likes: the kind is the start value of the check.
     packet[data.draw(st.integers(1, len(packet) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(ProtocolError):
-        wire.kind_of(bytes(packet))
+        wire.read(bytes(packet))
 
 
 @given(st.integers(1, 2**64 - 1), u64, u64, u64, u64)
 def test_a_resume_is_read_as_it_was_written(a: int, b: int, c: int, d: int, e: int) -> None:
     packet = wire.resume(Resume(a, b, c, d, e))
-    assert wire.kind_of(packet) == wire.RESUME
-    assert wire.read_resume(packet) == Resume(a, b, c, d, e)
+    kind, fields, rest = wire.read(packet)
+    assert (kind, rest) == (wire.RESUME, b"")
+    assert wire.resume_of(fields) == Resume(a, b, c, d, e)
 
 
 @given(st.integers(1, 2**64 - 10), u64, u64, st.lists(st.binary(max_size=99), max_size=5))
@@ -77,9 +79,9 @@ def test_data_is_read_as_it_was_written(
     first: int, received: int, limit: int, messages: list[bytes]
 ) -> None:
     packets = wire.data(first, received, limit, messages)
-    assert all(wire.kind_of(packet) == wire.DATA for packet in packets)
-    assert [wire.read_data(packet) for packet in packets] == [
-        (first + place, received, limit, message) for place, message in enumerate(messages)
+    assert [wire.read(packet) for packet in packets] == [
+        (wire.DATA, (first + place, received, limit), message)
+        for place, message in enumerate(messages)
     ]
 
 
@@ -89,28 +91,36 @@ def test_a_flipped_bit_anywhere_is_noticed(message: bytes, place: int) -> None:
     place %= 8 * len(packet)
     packet[place // 8] ^= 1 << (place % 8)
     with pytest.raises(ProtocolError):
-        wire.kind_of(bytes(packet))
+        wire.read(bytes(packet))
 
 
 @pytest.mark.parametrize("size", range(5))
 def test_a_packet_without_a_whole_start_is_refused(size: int) -> None:
     with pytest.raises(ProtocolError, match=f"a packet of {size} bytes"):
-        wire.kind_of(bytes(size))
+        wire.read(bytes(size))
 
 
-def test_a_packet_that_is_too_short_or_too_long_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="RESUME of 45 bytes"):
-        wire.read_resume(wire.resume(Resume(1, 2, 3, 4, 5))[:-1])
-    with pytest.raises(ProtocolError, match="RESUME of 5 bytes"):
-        wire.read_resume(bytes(5))
-    with pytest.raises(ProtocolError, match="DATA of 28 bytes"):
-        wire.read_data(wire.data(1, 2, 3, [b""])[0][:-1])
-    with pytest.raises(ProtocolError, match="ACK of 22 bytes"):
-        wire.read_ack(wire.ack(1, 2) + b"x")
-    with pytest.raises(ProtocolError, match="PING of 12 bytes"):
-        wire.read_ping(wire.ping(1)[:-1])
+def _checked(kind: int, body: bytes) -> bytes:
+    return struct.pack(">BI", kind, crc32(body, kind)) + body
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "refused"),
+    [
+        (wire.RESUME, 40, "RESUME has 45 bytes"),
+        (wire.RESUME, 0, "RESUME has 5 bytes"),
+        (wire.DATA, 23, "DATA has 28 bytes"),
+        (wire.ACK, 17, "ACK has 22 bytes"),
+        (wire.PING, 7, "PING has 12 bytes"),
+        (5, 8, "the unknown kind 5"),
+    ],
+)
+def test_a_packet_of_another_length_or_kind_is_refused(kind: int, size: int, refused: str) -> None:
+    body = bytes([wire.VERSION] * min(size, 1)) + bytes(max(size - 1, 0))
+    with pytest.raises(ProtocolError, match=refused):
+        wire.read(_checked(kind, body))
 
 
 def test_a_greeting_without_an_incarnation_is_refused() -> None:
     with pytest.raises(ProtocolError, match="incarnation 0"):
-        wire.read_resume(wire.resume(Resume(0, 2, 3, 4, 5)))
+        wire.resume_of(wire.read(wire.resume(Resume(0, 2, 3, 4, 5)))[1])
