@@ -10,7 +10,8 @@ from broker.client.following import Following
 from broker.client.leaving import ASK_AGAIN, Leaving
 from broker.event.place import Position
 from broker.wire import messages
-from broker.wire.messages import Acknowledge, Answer, Goodbye, Message
+from broker.wire.codec import Message
+from broker.wire.messages import Acknowledge, Answer, Goodbye
 
 #: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS: Final = 1000
@@ -62,7 +63,7 @@ class Acknowledging:
             if subscription.wish.durable and subscription.processed != subscription.acknowledged:
                 subscription.acknowledged = subscription.processed
                 rows.append((subscription.number, subscription.processed.to_wire()))
-        return [_send(Acknowledge(rows))] if rows else []
+        return [_send(Acknowledge(tuple(rows)))] if rows else []
 
     def keep(self) -> list[Effect]:
         """Say what the next process of this client is to know of durable subscriptions."""

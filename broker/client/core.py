@@ -38,6 +38,7 @@ from broker.event.identity import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
 from broker.wire.batches import Delivered, decode_delivery
+from broker.wire.codec import Message
 from broker.wire.messages import (
     DELIVER,
     Acknowledge,
@@ -46,7 +47,6 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Flowing,
-    Message,
     NotPublished,
     Progress,
     Published,
@@ -120,7 +120,7 @@ class ClientCore:
         effects = self._drop_held(following)
         name = following.wish.durable
         if name and following.processed != following.acknowledged:
-            effects += self._say(Acknowledge([(number, following.processed.to_wire())]))
+            effects += self._say(Acknowledge(((number, following.processed.to_wire()),)))
         if name:
             leaving = self.positions.leaving
             leaving.leave(following)
@@ -232,7 +232,7 @@ class ClientCore:
                 # Only a session that has it can have it forgotten, or move its position.
                 effects.append(self._send(subscription.subscribe()))
                 if owed:
-                    moved = [(number, subscription.processed.to_wire())]
+                    moved = ((number, subscription.processed.to_wire()),)
                     effects.append(_send(Acknowledge(moved)))
                 effects.append(_send(Unsubscribe(number, forget)))
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+import msgspec
 
 from broker.client.effects import Answered
 from broker.client.outbox import too_large
@@ -19,7 +19,7 @@ class Questions:
     def add(self, ask: Ask) -> None:
         """Keep a question; raises `TooLarge` or `BadName` for one that no message can hold."""
         try:
-            length = len(encode(attrs.evolve(ask, document=b"")))
+            length = len(encode(msgspec.structs.replace(ask, document=b"")))
         except UnicodeEncodeError as error:
             raise BadName(f"the question can not be written: {error.reason}") from None
         if length > MAX_CONTROL:

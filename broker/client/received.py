@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import attrs
+import msgspec
 
 from broker.event.envelope import Event, Header, Liveness
 from broker.event.identity import EventId
@@ -96,7 +97,7 @@ class TypeChanged:
     @classmethod
     def of(cls, message: messages.TypeChanged) -> TypeChanged:
         """What a message says to the subscription with its number."""
-        said = attrs.asdict(message, recurse=False)
+        said = msgspec.structs.asdict(message)
         del said["number"]
         return cls(**said)
 

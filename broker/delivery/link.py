@@ -37,7 +37,7 @@ from broker.log.records import LoggedEvent
 from broker.subscriptions.beginning import serial_behind
 from broker.transport.clock import IClock
 from broker.wire.batches import encode_events
-from broker.wire.fields import WirePosition, WireTimes
+from broker.wire.codec import WirePosition, WireTimes
 from broker.wire.messages import Gap, Progress
 
 
@@ -168,7 +168,7 @@ class Link:
         )
         feed.told.update(joins)
         if moved:
-            self._outlet.send_message(Progress([(feed.number, moved)]))
+            self._outlet.send_message(Progress(((feed.number, moved),)))
         self._lacking.tell_meanwhile(feed)
         if feed.pace is Pace.CATCHING_UP:
             self._catching_up.begin(feed)
@@ -344,12 +344,12 @@ class Link:
             (feed.number, moved) for feed in self._feeds.values() if (moved := self._moved(feed))
         ]
         if rows:
-            self._outlet.send_message(Progress(rows))
+            self._outlet.send_message(Progress(tuple(rows)))
         if times:
             # One message each: a message is bounded, and so are the times of one subscription.
             for feed in self._feeds.values():
                 if _is_up(feed):
-                    self._outlet.send_message(Progress([], [(feed.number, times)]))
+                    self._outlet.send_message(Progress((), ((feed.number, times),)))
 
     def _moved(self, feed: Feed) -> WirePosition:
         """How far a subscription has got where its client does not know it yet."""

@@ -11,7 +11,7 @@ from broker.delivery.outgoing import Encodings
 from broker.event.place import Mark
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.records import LoggedEvent
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 
 
 class Output:

@@ -9,7 +9,7 @@ from broker.delivery.outgoing import Run
 from broker.event.envelope import Liveness
 from broker.log.records import LoggedEvent
 from broker.wire.batches import EncodedEvents, encode_delivery
-from broker.wire.messages import Message
+from broker.wire.codec import Message
 
 
 class Outlet(Protocol):

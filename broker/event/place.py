@@ -71,9 +71,11 @@ class Position:
             marks[origin] = max(marks.get(origin, (0, 0)), mark)
         return Position(marks)
 
-    def to_wire(self) -> list[tuple[str, int, int]]:
-        """A list that any codec can carry."""
-        return [(origin, epoch, offset) for origin, (epoch, offset) in sorted(self.marks.items())]
+    def to_wire(self) -> tuple[tuple[str, int, int], ...]:
+        """Return (origin, epoch, offset) of each origin, by origin."""
+        return tuple(
+            [(origin, epoch, offset) for origin, (epoch, offset) in sorted(self.marks.items())]
+        )
 
     @classmethod
     def from_wire(cls, rows: Iterable[tuple[str, int, int]]) -> Position:

@@ -71,9 +71,9 @@ class Submission:
             batch=self.batch.number,
             first=() if self._first is None else ((origin, *self._first),),
             accepted=self._accepted,
-            duplicates=self._duplicates,
-            refused=self._refused,
-            later=self._later,
+            duplicates=tuple(self._duplicates),
+            refused=tuple(self._refused),
+            later=tuple(self._later),
         )
 
 

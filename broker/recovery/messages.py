@@ -21,7 +21,7 @@ from broker.event.place import Mark
 from broker.log.chunks import Chunk, encode_chunk
 from broker.log.records import LoggedEvent
 from broker.wire import fields
-from broker.wire.fields import WirePosition
+from broker.wire.codec import WirePosition
 from broker.wire.messages import NO_ERROR
 
 #: A page holds one event at least, however large: no longer than a frame of a link may be.

@@ -27,6 +27,7 @@ from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.view import LinkState, View
 from broker.wire import messages
 from broker.wire.batches import decode_batch
+from broker.wire.codec import Message
 from broker.wire.messages import (
     INITIAL_CREDIT,
     NO_ERROR,
@@ -37,7 +38,6 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Goodbye,
-    Message,
     NotPublished,
     Published,
     Refuse,

@@ -37,7 +37,7 @@ class Closing:
             subscription: Any = []
             self.client.subscribe(durable="d").addCallback(subscription.append)  # type: ignore[attr-defined]
             self.net.run(0.1)
-            self.node.say(Subscribed(1, None, ()), Flowing(1, [("n", 1, 10)]), delivery(11))
+            self.node.say(Subscribed(1, None, ()), Flowing(1, (("n", 1, 10),)), delivery(11))
             self.subscription = subscription[0]
             assert len(self.subscription.take_ready()) == 1
             # With the next look it counts as processed.
@@ -108,7 +108,7 @@ def test_who_is_connected_no_more_has_closed() -> None:
 def test_the_session_ends_when_the_node_has_committed_the_positions() -> None:
     it = Closing(durable=True)
     it.close()
-    assert it.node.heard[-2:] == [Acknowledge([(1, (("n", 1, 11),))]), it.asked[-1]]
+    assert it.node.heard[-2:] == [Acknowledge(((1, (("n", 1, 11),)),)), it.asked[-1]]
     it.answer(11)
     assert it.node.heard[-1] == Goodbye() and it.results == []
     it.node.driver.close()

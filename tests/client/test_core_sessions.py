@@ -18,6 +18,7 @@ from broker.client.received import ALL
 from broker.client.wish import Wish
 from broker.errors import BadQuery, ProtocolError, ShuttingDown
 from broker.event.place import Position
+from broker.wire.codec import Message
 from broker.wire.messages import (
     NO_ERROR,
     Acknowledge,
@@ -26,7 +27,6 @@ from broker.wire.messages import (
     Ended,
     Flowing,
     Goodbye,
-    Message,
     NotPublished,
     Progress,
     Published,
@@ -82,7 +82,7 @@ def test_a_new_session_hears_everything_from_where_it_has_arrived_not_been_proce
     assert (first.start, first.position) == ("position", (("n", 1, 12),))
     assert (first.processed, second.processed) == ((("n", 1, 10),), None)
     assert (second.start, second.position) == ("all", ())
-    assert acknowledged == Acknowledge([(1, (("n", 1, 10),))])
+    assert acknowledged == Acknowledge(((1, (("n", 1, 10),)),))
     assert len(core.flush()) == 1
 
 
@@ -109,14 +109,14 @@ def test_forgetting_lost_with_its_session_is_said_again() -> None:
     again = sent(core.session_up(False))
     assert [type(message) for message in again] == [Subscribe, Unsubscribe]
     assert again[1] == Unsubscribe(1, True)
-    assert arrived(tell(core, Flowing(1, []), Ended(1, NO_ERROR))) == [Over(None, at(10))]
+    assert arrived(tell(core, Flowing(1, ()), Ended(1, NO_ERROR))) == [Over(None, at(10))]
 
 
 def test_an_unsubscribed_durable_one_acknowledges_first() -> None:
     core = flowing(durable="d")
     take(core, tell(core, delivery(11)))
     assert sent(core.unsubscribe(1)) == [
-        Acknowledge([(1, (("n", 1, 11),))]),
+        Acknowledge(((1, (("n", 1, 11),)),)),
         Unsubscribe(1, False),
     ]
 
@@ -166,15 +166,15 @@ def test_stream_times_are_asked_for_in_a_session_of_version_2(version: int) -> N
         assert isinstance(said, Subscribe) and said.times is (version == 2)
     position = (("n", 1, 3),)
     tell(core, Subscribed(number, None, ()), Flowing(number, position))
-    told = tell(core, Progress([], [(number, (("n", 5),)), (99, (("n", 5),))]))
+    told = tell(core, Progress((), ((number, (("n", 5),)), (99, (("n", 5),)))))
     assert arrived(told, number) == [Moved(Position(), (("n", 5),))]
-    told = tell(core, Progress([(number, (("n", 1, 4),))], [(number, (("n", 6),))]))
+    told = tell(core, Progress(((number, (("n", 1, 4),)),), ((number, (("n", 6),)),)))
     assert arrived(told, number) == [Moved(Position({"n": (1, 4)}), (("n", 6),))]
 
 
 NOT_FOR_A_CLIENT = [
     Goodbye(),
-    Acknowledge([]),
+    Acknowledge(()),
     Ask(1, "status", {}),
     Unsubscribe(1, False),
     Subscribe(1, "a", "b", {}, "", "new", (), 0),

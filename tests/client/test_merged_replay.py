@@ -25,7 +25,7 @@ def test_a_replay_can_be_merged_and_ends_with_what_it_held() -> None:
 
     end = Deferred.fromCoroutine(read())
     net.run(0.1)
-    node.say(Subscribed(1, None, ()), Flowing(1, [("n", 1, 99)]), delivery(4, 8))
+    node.say(Subscribed(1, None, ()), Flowing(1, (("n", 1, 99),)), delivery(4, 8))
     net.run(1.0)
     assert (got, end.called) == ([], False)
     node.say(Ended(1, NO_ERROR))

@@ -42,7 +42,7 @@ def iterate(subscription: Subscription) -> tuple[list[int], Deferred[None]]:
 
 def begin(node: FakeNode, *offsets: int, cut: int = 99) -> None:
     """The node takes subscription 1, and sends some."""
-    node.say(Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]), delivery(*offsets))
+    node.say(Subscribed(1, None, ()), Flowing(1, (("n", 1, cut),)), delivery(*offsets))
 
 
 def test_a_replay_ends_when_the_node_has_said_all(net: FakeNet) -> None:

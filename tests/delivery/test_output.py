@@ -9,7 +9,7 @@ from broker.delivery.feed import Feed
 from broker.delivery.outgoing import Encodings, Share
 from broker.delivery.output import Output
 from broker.log.records import LoggedEvent
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 
 
 class FakeLink:

@@ -17,6 +17,7 @@ from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN
 from broker.wire import messages
 from broker.wire.batches import encode_batch
+from broker.wire.codec import Message
 from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 
 #: What each thing takes in these tests.
@@ -31,7 +32,7 @@ class FakeDriver:
         self.receiver: Any = None
         self.failure: BrokerError | None = None
         self.writable = True
-        self.sent: list[messages.Message] = []
+        self.sent: list[Message] = []
         self.consumed_messages = 0
         self.closed = False
         self.from_within: list[bytes] = []
@@ -107,7 +108,7 @@ class Setting:
             anonymous("alice"), 1, b"", cast(Any, self.driver), services, lambda _: cast(Any, None)
         )
 
-    def receive(self, *wanted: messages.Message | bytes) -> None:
+    def receive(self, *wanted: Message | bytes) -> None:
         self.session.messages_received(
             [each if isinstance(each, bytes) else messages.encode(each) for each in wanted]
         )
@@ -257,6 +258,6 @@ def test_a_mistake_of_ours_in_a_later_turn_ends_the_session_and_is_logged() -> N
 
 def test_acknowledgements_cost_nothing_and_need_one_turn() -> None:
     setting = Setting()
-    setting.receive(*[Acknowledge([(1, ())])] * 500)
+    setting.receive(*[Acknowledge(((1, ()),))] * 500)
     assert setting.node.done == ["acknowledged"] * 500
     assert not setting.clock.calls

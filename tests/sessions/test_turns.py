@@ -17,6 +17,7 @@ from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import LONGEST_TURN, SECONDS_A_TURN, Turns
 from broker.wire import messages
 from broker.wire.batches import encode_batch
+from broker.wire.codec import Message
 from broker.wire.messages import Ended, NotPublished, Published, Subscribe
 from tests.ingest.input_fakes import ODD, FakeMatcher
 from tests.ingest.input_fakes import Setting as InputSetting
@@ -53,7 +54,7 @@ class FakeDriver:
         self.receiver: Any = None
         self.failure = None
         self.writable = True
-        self.sent: list[messages.Message] = []
+        self.sent: list[Message] = []
         self.consumed_messages = 0
 
     def send(self, batch: Sequence[bytes]) -> None:
