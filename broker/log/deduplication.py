@@ -87,8 +87,10 @@ class SequenceWindow:
 
     def encode(self) -> bytes:
         """The window as it is stored."""
-        runs = b"".join([_RUN.pack(*run) for run in self.missing])
-        return _HEAD.pack(self.high, self.used, self.floor) + runs
+        head = _HEAD.pack(self.high, self.used, self.floor)
+        for run in self.missing:
+            head += _RUN.pack(*run)
+        return head
 
     @classmethod
     def decode(cls, stored: bytes, width: int) -> SequenceWindow:
@@ -167,12 +169,13 @@ class Deduplication:
 
     def changed(self) -> list[tuple[Publisher, bytes]]:
         """The windows that changed, encoded; then bring the cache back to its bound."""
-        rows = [(publisher, self._windows[publisher].encode()) for publisher in self._changed]
+        rows = []
         for publisher in self._changed:
+            rows.append((publisher, self._windows[publisher].encode()))
             self._windows.move_to_end(publisher)
         self._committing, self._changed = self._changed, set()
-        while len(self._windows) > self._cached and next(iter(self._windows)) not in (
-            self._committing
+        while len(self._windows) > self._cached and (
+            next(iter(self._windows)) not in self._committing
         ):
             self._windows.popitem(last=False)
         return rows
