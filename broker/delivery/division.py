@@ -29,6 +29,8 @@ def divide(
     subscribers: Mapping[int, tuple[_Link, Feed]],
 ) -> dict[_Link, Share]:
     """The share of each link that wants some; matches of subscriptions that are over are not."""
+    if matches and matches.count(matches[0]) == len(matches):
+        return _undivided(events, matches[0], subscribers)
     groups = _groups(matches)
     parts: dict[_Link, list[_Part]] = {}
     for index, numbers in enumerate(groups):
@@ -54,10 +56,29 @@ def divide(
     return shares
 
 
+def _undivided(
+    events: list[LoggedEvent],
+    numbers: Sequence[int],
+    subscribers: Mapping[int, tuple[_Link, Feed]],
+) -> dict[_Link, Share]:
+    """The shares where all events match the same subscriptions."""
+    shares: dict[_Link, Share] = {}
+    count = len(events)
+    for number in numbers:
+        found = subscribers.get(number)
+        if found is None:
+            continue
+        link, feed = found
+        share = shares.get(link)
+        if share is None:
+            shares[link] = Share(events, deque(((count, [feed]),)))
+        else:
+            share.runs[0][1].append(feed)
+    return shares
+
+
 def _groups(matches: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Sequence[int]]:
     """The places of each set of matches, in the order in which they first come."""
-    if matches and matches.count(matches[0]) == len(matches):
-        return {matches[0]: range(len(matches))}
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, numbers in enumerate(matches):
         if numbers:

@@ -75,6 +75,7 @@ class Link:
             select=select,
             overtaken=self._lacking.overtaken,
             failed=failed,
+            wait=lambda: self.on_wait(self),
             late=late,
         )
         self._recovering = RecoveringFeeds(
@@ -86,6 +87,8 @@ class Link:
             failed=failed,
         )
         self.closed = False
+        self.on_wait: Callable[[Link], object] = lambda _: None
+        """Called when a subscription waits for the next commit: `committed` is to be called."""
 
     # ------------------------------------------------------------------ subscriptions
 
@@ -200,7 +203,7 @@ class Link:
     def deliver(self, share: Share, shared: Encodings) -> None:
         """Events of a commit, in order; other links may get the same."""
         events, runs = share.events, share.runs
-        if self._backlog or self._backlog.untold:
+        if self._backlog.is_owed:
             self._enqueue(events, runs)
             return
         done = 0
@@ -213,9 +216,15 @@ class Link:
 
     def _send_live(self, portion: Portion, runs: list[Run], shared: Encodings) -> None:
         events = portion.events
-        live = [(count, self._live(feeds, count)) for count, feeds in runs]
-        if portion.level <= self._clearance and all(feeds for _, feeds in live):
-            self._sending.send(shared.whole(portion), events, live, Liveness.LIVE)
+        live: list[Run] = []
+        whole = portion.level <= self._clearance
+        for count, feeds in runs:
+            feeds = self._live(feeds, count)
+            live.append((count, feeds))
+            whole = whole and bool(feeds)
+        if whole:
+            encoded = portion.encoded or shared.whole(portion)
+            self._sending.send(encoded, events, live, Liveness.LIVE)
             return
         picked = []
         concerned = []
@@ -232,10 +241,12 @@ class Link:
             self._sending.send(shared.picked(picked), picked, runs_of(concerned), Liveness.LIVE)
 
     def _live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
-        """Those that get `count` events live, which are none of their filtered ones."""
-        live = [feed for feed in feeds if feed.pace is Pace.LIVE]
-        for feed in live:
-            feed.matched_live(count)
+        """Return the feeds that get `count` events live, and count these as not filtered."""
+        live = []
+        for feed in feeds:
+            if feed.pace is Pace.LIVE:
+                feed.outcomes.filtered -= count
+                live.append(feed)
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[Run]) -> None:
@@ -338,7 +349,7 @@ class Link:
 
         `times` are the stream times of all origins, for subscriptions that asked for them.
         """
-        if self._backlog or self._backlog.untold or not self._outlet.writable:
+        if self._backlog.is_owed or not self._outlet.writable:
             return
         rows = [
             (feed.number, moved) for feed in self._feeds.values() if (moved := self._moved(feed))

@@ -138,7 +138,7 @@ class EventLog(LogHistories):
         new epoch has begun, no place in it is given."""
         if self._disowned is not None:
             raise Cloned(str(self._disowned))
-        if not self.is_writable:
+        if self._epoch != self._bounds.epoch:
             raise LogUnavailable("the event log can not be written at the moment; retry later")
 
     # ------------------------------------------------------------------ writing
@@ -150,8 +150,7 @@ class EventLog(LogHistories):
         thread, in the order of the appends, also where there is no entry: a batch of duplicates
         is durable when the commits before it are. Raises `LogUnavailable` while the log rests.
         """
-        if self._disowned is not None or self._epoch != self._bounds.epoch:
-            self.check_available()
+        self.check_available()
         arrival = self._arrival = max(self._arrival, self._wall_clock())
         epoch, offset, serial = self._epoch, self._next_offset, self._next
         origin = self._file.origin
