@@ -29,8 +29,21 @@ def divide(
     subscribers: Mapping[int, tuple[_Link, Feed]],
 ) -> dict[_Link, Share]:
     """The share of each link that wants some; matches of subscriptions that are over are not."""
-    if matches and matches.count(matches[0]) == len(matches):
-        return _undivided(events, matches[0], subscribers)
+    if not matches:
+        return {}
+    if matches.count(matches[0]) == len(matches):
+        shares: dict[_Link, Share] = {}
+        for number in matches[0]:
+            found = subscribers.get(number)
+            if found is None:
+                continue
+            link, feed = found
+            share = shares.get(link)
+            if share is None:
+                shares[link] = Share(events, deque(((len(events), [feed]),)))
+            else:
+                share.runs[0][1].append(feed)
+        return shares
     groups = _groups(matches)
     parts: dict[_Link, list[_Part]] = {}
     for index, numbers in enumerate(groups):
@@ -53,27 +66,6 @@ def divide(
         if found_merged is None:
             found_merged = merged[key] = _merge(events, [places[index] for index in key])
         shares[link] = _share(found_merged, mine)
-    return shares
-
-
-def _undivided(
-    events: list[LoggedEvent],
-    numbers: Sequence[int],
-    subscribers: Mapping[int, tuple[_Link, Feed]],
-) -> dict[_Link, Share]:
-    """The shares where all events match the same subscriptions."""
-    shares: dict[_Link, Share] = {}
-    count = len(events)
-    for number in numbers:
-        found = subscribers.get(number)
-        if found is None:
-            continue
-        link, feed = found
-        share = shares.get(link)
-        if share is None:
-            shares[link] = Share(events, deque(((count, [feed]),)))
-        else:
-            share.runs[0][1].append(feed)
     return shares
 
 

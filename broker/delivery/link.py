@@ -211,8 +211,10 @@ class Link:
             if not self._outlet.writable:
                 self._enqueue(events[done:], runs)
                 return
-            self._send_live(portion, take_runs(runs, len(portion.events)), shared)
-            done += len(portion.events)
+            count = len(portion.events)
+            mine = list(runs) if count == len(events) else take_runs(runs, count)
+            self._send_live(portion, mine, shared)
+            done += count
 
     def _send_live(self, portion: Portion, runs: list[Run], shared: Encodings) -> None:
         events = portion.events

@@ -81,7 +81,9 @@ def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
     columns = _columns(len(events)).pack(
         *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
     )
-    return encode_columns(events[0].origin, len(events), [columns], (*records, *documents))
+    named = events[0].origin.encode()
+    head = _HEAD.pack(len(events), len(named))
+    return b"".join((head, named, columns, *records, *documents))
 
 
 def encode_columns(
@@ -179,11 +181,6 @@ class Chunk:
 def column_length(count: int) -> int:
     """Bytes of the columns of so many events."""
     return _columns(count).size
-
-
-def head_length(origin: str, count: int) -> int:
-    """Bytes of a chunk before its records."""
-    return _HEAD.size + len(origin.encode()) + _columns(count).size
 
 
 @lru_cache(maxsize=1024)

@@ -124,12 +124,15 @@ class Session:
         self._delivered += len(data)
         self._send(data)
 
-    def _send(self, data: bytes) -> None:
-        """Send one encoded message. A client that takes nothing at all loses its session."""
+    def _send(self, data: bytes, consumed: int = 0) -> None:
+        """Send one encoded message, which answers as many messages as it has `consumed`.
+
+        A client that reads nothing at all loses its session.
+        """
         if self.over:
             return
         try:
-            self.driver.send([data])
+            self.driver.send([data], consumed)
         except Overloaded as error:
             # Deliveries stop at `writable`; what still grows are answers that are never read.
             self.end(error)
@@ -294,11 +297,7 @@ class Session:
         self.send_message(Answer(message.request, error.to_wire(), None))
 
     def _answer_publisher(self, answer: Published | NotPublished) -> None:
-        if self.over:
-            return
-        self.send_message(answer)
-        if not self.over:
-            self.driver.consumed(1)
+        self._send(messages.encode(answer, self.version), consumed=1)
 
     # ------------------------------------------------------------------ the end
 

@@ -313,6 +313,7 @@ CODEC: Final = Codec[Message](
     *(Hello, Welcome, Refuse, Goodbye, Published, NotPublished, Subscribe, Subscribed, Flowing),
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
 )
+_encode = CODEC.encode
 #: Messages that have a field more since version 2.
 _LONGER_SINCE_2: Final = (Subscribe, Progress)
 
@@ -321,7 +322,7 @@ def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
     """Return the bytes of a control message, with the fields that `version` has."""
     if version == 1 and isinstance(message, _LONGER_SINCE_2):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
-    return CODEC.encode(message)
+    return _encode(message)
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"

@@ -37,8 +37,10 @@ class FakeDriver:
         self.closed = False
         self.from_within: list[bytes] = []
 
-    def send(self, batch: Sequence[bytes]) -> None:
+    def send(self, batch: Sequence[bytes], consumed: int = 0) -> None:
         self.sent += map(messages.decode, batch)
+        if consumed:
+            self.consumed(consumed)
 
     def consumed(self, count: int) -> None:
         self.consumed_messages += count

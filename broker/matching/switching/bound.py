@@ -209,7 +209,11 @@ class Bound:
     def find_alone(self, batch: Batch, found: Matching, undecided: Undecided) -> None:
         """Add to each row what is found without questions."""
         for binding in self._alone.values():
-            _sort(binding.rows(batch), binding.decided, found, undecided)
+            if binding.decided and batch.size == 1 and isinstance(binding, Always):
+                members = found[0]
+                found[0] = [*(members or ()), *binding.family.members]
+            else:
+                _sort(binding.rows(batch), binding.decided, found, undecided)
 
     def _questions_of(self, binding: Indexed) -> list[Question]:
         nobody = _Audience({})
