@@ -274,6 +274,8 @@ class Input:
         self._log.append(entries, done)
 
     def _settle(self, publisher: Publisher, judged: Judged, first: LoggedEvent | None) -> None:
+        """Count a durable part. Answer its batch if it was the last part, when the batch is safe
+        and the batches before it are answered."""
         outcomes = self.outcomes
         outcomes.received += judged.part.count
         outcomes.accepted += len(judged.entries)
@@ -282,18 +284,14 @@ class Input:
             outcomes.refused[error.code] += 1
         submission = judged.part.of
         submission.settle(judged, first)
-        if submission.is_durable and not submission.answered:
-            submission.answered = True
-            self._answer(publisher, submission)
-
-    def _answer(self, publisher: Publisher, submission: Submission) -> None:
-        """Answer a batch when it is safe, and behind those before it."""
+        if not submission.is_durable or submission.answered:
+            return
+        submission.answered = True
         answer = submission.answer(self._log.origin)
         if not submission.guarded and not publisher.unsafe:
             publisher.answer(answer)
             return
         publisher.unsafe.append(answer)
-
         self._safety.when_safe(lambda: publisher.answer(publisher.unsafe.popleft()))
 
 

@@ -61,7 +61,7 @@ class Publisher:
         for submission in self.waiting:
             if most <= 0:
                 break
-            count = min(submission.left, most)
+            count = min(len(submission.batch.documents) - submission.taken, most)
             parts.append(Part(submission, submission.taken, submission.taken + count))
             most -= max(count, 1)
         return parts

@@ -125,18 +125,24 @@ class Deduplication:
 
     def following(self, publisher: Publisher) -> int:
         """The number after the highest that was accepted: it and all above it are new."""
-        return self._window(publisher).high + 1
+        window = self._windows.get(publisher)
+        if window is None:
+            window = self._windows[publisher] = self._loaded(publisher)
+        return window.high + 1
 
     def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
         """Record the numbers from `following` to `last`, all of them new."""
-        window = self._window(publisher)
+        if publisher not in self._windows:
+            self.following(publisher)
+        window = self._windows[publisher]
         window.high = last
         window.used = now_ms
         self._changed.add(publisher)
 
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
         """Check-and-record one sequence number."""
-        window = self._window(publisher)
+        self.following(publisher)
+        window = self._windows[publisher]
         freshness = window.record(number)
         if freshness is Freshness.NEW:
             window.used = now_ms
@@ -149,12 +155,6 @@ class Deduplication:
         if window is None:
             window = self._loaded(publisher)
         return window.known(number)
-
-    def _window(self, publisher: Publisher) -> SequenceWindow:
-        window = self._windows.get(publisher)
-        if window is None:
-            window = self._windows[publisher] = self._loaded(publisher)
-        return window
 
     def _loaded(self, publisher: Publisher) -> SequenceWindow:
         try:
