@@ -1,1 +1,1 @@
-"""How fast and how large: `python -m benchmarks`, or `./dev bench`; see `docs/benchmarks.md`."""
+"""Benchmarks: `python -m benchmarks`, or `./dev bench`; see `docs/benchmarks.md`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME...]`: runs them one after another, prints tables, writes files."""
+"""`python -m benchmarks [NAME...]`: run benchmarks, print tables, write files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rich.live import Live
 from rich.text import Text
 
 from benchmarks.harness.children import Children
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.interruption import end_on_signals
-from benchmarks.harness.lab import Lab
-from benchmarks.harness.machine import machine
-from benchmarks.harness.quiet import QUIET, wait_until_quiet
-from benchmarks.harness.report import WIDTH, Report, save, show
-from benchmarks.harness.speed import parse_microseconds
+from benchmarks.harness.idle_machine import MAX_OTHER_CORES, wait_until_idle
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.report import WIDTH, Report, print_report, write_report
+from benchmarks.harness.signals import end_on_signals
+from benchmarks.harness.speed import measure_parse
 from broker.errors import BrokerError
 
-#: In the order in which they run; each is a module of this package with `DESCRIPTION` and `run`.
+#: In order of execution; each is a module of this package with `DESCRIPTION` and `run`.
 NAMES: Final = (
     "node",
     "latency",
@@ -38,22 +38,22 @@ NAMES: Final = (
     "recover",
     "jetstream",
 )
-#: How long (seconds) to wait for a quiet machine before each.
-PATIENCE: Final = 60.0
+#: Seconds to wait for an idle machine before each benchmark.
+IDLE_TIMEOUT: Final = 60.0
 RESULTS: Final = Path(__file__).parent / "results"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1, type=click.Choice(NAMES), metavar="[NAME]...")
-@click.option("--list", "listing", is_flag=True, help="Say what there is, and do nothing.")
-@click.option("--quick", is_flag=True, help="Little of everything: shows that it works.")
+@click.option("--list", "listing", is_flag=True, help="List the benchmarks, and do nothing.")
+@click.option("--quick", is_flag=True, help="A short run that only shows that it works.")
 @click.option(
     "--events",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="So many events in `archive`, `replay`, `recover`, `jetstream` and a run of `ingest`; "
-    "0: as many as each takes.",
+    help="Number of events in `archive`, `replay`, `recover`, `jetstream` and a run of `ingest`; "
+    "0: each benchmark's own number.",
 )
 @click.option(
     "--results",
@@ -67,7 +67,7 @@ RESULTS: Final = Path(__file__).parent / "results"
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=tempfile.gettempdir(),
     show_default=True,
-    help="Where nodes keep their logs meanwhile: a folder on the disk to be measured.",
+    help="Folder of the nodes' logs, on the disk to be measured.",
 )
 def main(
     names: tuple[str, ...], listing: bool, quick: bool, events: int, results: Path, data: Path
@@ -82,15 +82,15 @@ def main(
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
     end_on_signals()
-    here = machine(data)
+    here = describe_machine(data)
     console.print(_headline(here))
     if here["file_system"] == "tmpfs":
         console.print(f"{data} is in memory: nothing is durable there; see --data")
     try:
         for name, module in modules.items():
-            report = _measured(module.run, data, quick, events, name)
-            show(report, console, quick=quick)
-            written = save(report, results, here, quick=quick)
+            report = _run_benchmark(module.run, data, quick, events, name)
+            print_report(report, console, quick=quick)
+            written = write_report(report, results, here, quick=quick)
             console.print(f"- written: {', '.join(map(str, written))}")
             if len(written) == 1:
                 console.print("- no plot: matplotlib is not installed (`./dev bench` does it)")
@@ -98,8 +98,8 @@ def main(
         raise click.ClickException(f"{name}: {error}") from None
 
 
-def _measured(
-    run: Callable[[Lab], Report], data: Path, quick: bool, events: int, name: str
+def _run_benchmark(
+    run: Callable[[BenchmarkContext], Report], data: Path, quick: bool, events: int, name: str
 ) -> Report:
     progress = Console(stderr=True)
     # Refreshed by hand: no thread may run while children are started.
@@ -109,18 +109,18 @@ def _measured(
             if progress.is_terminal:
                 live.update(Text(f"{name}: {text}"), refresh=True)
 
-        lab = Lab(children, data, quick, say, events)
-        others = 0.0 if quick else wait_until_quiet(PATIENCE, lab.say)
-        before = parse_microseconds()
-        report = run(lab)
-        after = parse_microseconds()
+        context = BenchmarkContext(children, data, quick, say, events)
+        others = 0.0 if quick else wait_until_idle(IDLE_TIMEOUT, context.report_progress)
+        before = measure_parse()
+        report = run(context)
+        after = measure_parse()
     report.figures["parse_microseconds"] = {"before": before, "after": after}
     report.notes.append(
         f"lxml parsed one event in {before:.1f} us before this and in {after:.1f} us after it"
     )
-    if others > QUIET:
+    if others > MAX_OTHER_CORES:
         report.notes.append(
-            f"the machine was not quiet when this began: other processes used {others:.1f} cores"
+            f"the machine was not idle at the start: other processes used {others:.1f} cores"
         )
     return report
 

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.against REVISION [NAME...]`: what an event costs now, and cost then.
+"""`python -m benchmarks.against REVISION [NAME...]`: compare the cost of an event.
 
-The benchmarks of the earlier revision and those of this tree run in turns on one machine, with the
-same packages. A second round begins with the other one. A cost is processor time for an event,
-which other processes disturb least.
+The benchmarks of an earlier revision and of this tree run in turn on one machine, with the same
+packages. The order alternates between rounds. A cost is processor time for an event, the figure
+least disturbed by other processes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rich.console import Console
 from benchmarks.costs import READERS, costs, ratio
 from benchmarks.harness.actor import ROOT
 from benchmarks.harness.children import Children
-from benchmarks.harness.interruption import end_on_signals
-from benchmarks.harness.machine import machine
-from benchmarks.harness.report import WIDTH, Floor, Report, Sheet, save, show
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.report import WIDTH, Floor, Report, Sheet, print_report, write_report
+from benchmarks.harness.signals import end_on_signals
 
-#: An event may cost so many times what it cost at the earlier revision.
-MOST: Final = 1.08
-#: The costs of each work of one revision, in microseconds for an event.
+#: Greatest allowed ratio of the present to the earlier cost.
+MAX_RATIO: Final = 1.08
+#: Costs of each work of one revision, in microseconds for an event.
 Costs = dict[str, list[float]]
 
 
@@ -38,7 +38,7 @@ Costs = dict[str, list[float]]
 @click.argument("names", nargs=-1, type=click.Choice(tuple(READERS)), metavar="[NAME]...")
 @click.option("--rounds", default=1, show_default=True, help="Runs of each benchmark and revision.")
 @click.option("--events", default=0, help="Events in `archive` and a run of `ingest`.")
-@click.option("--quick", is_flag=True, help="Little of everything: shows that it works.")
+@click.option("--quick", is_flag=True, help="A short run that only shows that it works.")
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
@@ -79,14 +79,14 @@ def main(
             found[benchmark] = (then, now)
     report = compare(revision, found)
     console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
-    show(report, console, quick=quick)
-    save(report, results, machine(data), quick=quick)
-    if not quick and not all(floor.held for floor in report.floors):
+    print_report(report, console, quick=quick)
+    write_report(report, results, describe_machine(data), quick=quick)
+    if not quick and not all(floor.is_met for floor in report.floors):
         sys.exit(1)
 
 
 def compare(revision: str, found: dict[str, tuple[Costs, Costs]]) -> Report:
-    """Return the table of all works that both revisions have; a floor for each benchmark."""
+    """Return the table of all works of both revisions, with a floor for each benchmark."""
     rows, floors, figures = [], [], {}
     for benchmark, (then, now) in found.items():
         works = {work: ratio(then[work], now[work]) for work in then if work in now}
@@ -97,7 +97,7 @@ def compare(revision: str, found: dict[str, tuple[Costs, Costs]]) -> Report:
             figures[label] = {"earlier": then[work], "present": now[work], "ratio": value}
         middle = statistics.median(works.values())
         what = f"{benchmark}: cost of an event, median of its works"
-        floors.append(Floor(what, middle, MOST, "times", at_least=False))
+        floors.append(Floor(what, middle, MAX_RATIO, "times", at_least=False))
     return Report(
         name="against",
         sheets=[
@@ -117,7 +117,7 @@ def compare(revision: str, found: dict[str, tuple[Costs, Costs]]) -> Report:
 def _draw(rows: list[list[str]], figure: object) -> None:
     axes = figure.subplots()  # type: ignore[attr-defined]
     axes.barh([row[0] for row in rows], [float(row[3]) for row in rows])
-    axes.axvline(MOST, color="tab:red", linestyle="--", label="most")
+    axes.axvline(MAX_RATIO, color="tab:red", linestyle="--", label="most")
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=6)
     axes.set_xlabel("processor time for an event, present / earlier")

@@ -1,4 +1,4 @@
-"""The report of the benchmark `archive`."""
+"""Report of the benchmark `archive`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from broker.archive.parquet import COMPRESSION_LEVEL
 
-#: Most of the processor's microseconds that archiving one flight event may take.
-MOST_MICROSECONDS: Final = 6.0
-#: Most seconds to open an archive of a million events and to list what it has.
-MOST_SECONDS_TO_OPEN: Final = 1.0
+#: Bound: processor microseconds for archiving one flight event.
+MAX_MICROSECONDS: Final = 6.0
+#: Bound: seconds to open an archive of a million events and to list its content.
+MAX_SECONDS_TO_OPEN: Final = 1.0
 
 
 @attrs.define
@@ -28,21 +28,21 @@ class Measured:
     archived: int = 0
     """Bytes of the files."""
     gzip: int = 0
-    """Bytes of the documents, one behind the other, by gzip."""
+    """Bytes of the concatenated documents, by gzip."""
     cpu: float = 0.0
-    """Seconds of the processor in `ArchiveWriter.write`."""
+    """Processor seconds in `ArchiveWriter.write`."""
     seconds: float = 0.0
-    """Seconds in it by the clock."""
+    """Wall-clock seconds in it."""
 
     @property
     def micros(self) -> float:
-        """Microseconds of the processor for one event."""
+        """Processor microseconds for one event."""
         return 1e6 * self.cpu / self.events
 
 
 @attrs.frozen
 class Cold:
-    """Something done with a whole archive by somebody who opens it."""
+    """An operation on a whole archive by a process that opens it."""
 
     workload: str
     what: str
@@ -53,9 +53,9 @@ class Cold:
 
 
 def report(measured: Sequence[Measured], cold: Sequence[Cold], missing: list[str]) -> Report:
-    """Tables, floors and plot."""
+    """Return tables, floors and plot."""
     floors = [
-        Floor("flights, an event", each.micros, MOST_MICROSECONDS, "us", at_least=False)
+        Floor("flights, an event", each.micros, MAX_MICROSECONDS, "us", at_least=False)
         for each in measured
         if each.workload == "flights" and each.level == COMPRESSION_LEVEL
     ]
@@ -65,7 +65,7 @@ def report(measured: Sequence[Measured], cold: Sequence[Cold], missing: list[str
         if each.level == COMPRESSION_LEVEL
     ]
     floors += [
-        Floor(f"{each.workload}, {each.what}", each.seconds, MOST_SECONDS_TO_OPEN, "s", False)
+        Floor(f"{each.workload}, {each.what}", each.seconds, MAX_SECONDS_TO_OPEN, "s", False)
         for each in cold
         if each.what.startswith("open")
     ]
@@ -102,11 +102,11 @@ def _written(measured: Sequence[Measured]) -> Sheet:
         ],
         [
             [
-                *(each.workload, str(each.level), number(each.events)),
-                *(number(each.raw / each.events), f"{each.micros:.2f}"),
-                *(number(each.events / each.seconds), number(each.raw / 1e6)),
-                *(number(each.archived / 1e6), f"{100 * each.archived / each.raw:.1f}%"),
-                *(number(each.gzip / 1e6), f"{100 * each.archived / each.gzip:.0f}%"),
+                *(each.workload, str(each.level), format_number(each.events)),
+                *(format_number(each.raw / each.events), f"{each.micros:.2f}"),
+                *(format_number(each.events / each.seconds), format_number(each.raw / 1e6)),
+                *(format_number(each.archived / 1e6), f"{100 * each.archived / each.raw:.1f}%"),
+                *(format_number(each.gzip / 1e6), f"{100 * each.archived / each.gzip:.0f}%"),
             ]
             for each in measured
         ],
@@ -119,8 +119,13 @@ def _done(cold: Sequence[Cold]) -> Sheet:
         ["workload", "what", "files", "MB", "seconds", "us/event"],
         [
             [
-                *(each.workload, each.what, number(each.files), number(each.bytes / 1e6)),
-                *(number(each.seconds), number(1e6 * each.seconds / each.events)),
+                *(
+                    each.workload,
+                    each.what,
+                    format_number(each.files),
+                    format_number(each.bytes / 1e6),
+                ),
+                *(format_number(each.seconds), format_number(1e6 * each.seconds / each.events)),
             ]
             for each in cold
         ],
@@ -133,6 +138,6 @@ def _draw(measured: Sequence[Measured], figure: Any) -> None:
         axes = figure.add_subplot(1, len(shown), column)
         sizes = [size / each.events for size in (each.raw, each.gzip, each.archived)]
         bars = axes.bar(["raw XML", "gzip -6", "archive"], sizes)
-        axes.bar_label(bars, [number(size) for size in sizes])
+        axes.bar_label(bars, [format_number(size) for size in sizes])
         axes.set_title(each.workload)
         axes.set_ylabel("bytes an event")

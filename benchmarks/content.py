@@ -1,15 +1,15 @@
-"""What content routing costs an event, against nothing but parsing it."""
+"""Cost of content routing for an event, against a bare parse."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from benchmarks.content_report import report
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.report import Report
+from benchmarks.routing.content_measurement import measure_content
 from benchmarks.routing.engine import ENGINE
 from benchmarks.routing.findings import Plan
-from benchmarks.routing.measuring import measured
 
 DESCRIPTION: Final = "an event against up to 100,000 queries, compared with parsing it once"
 
@@ -39,6 +39,6 @@ QUICK: Final = Plan(
 )
 
 
-def run(lab: Lab) -> Report:
-    """All workloads; the report says which were left out, and why."""
-    return report(measured(lab, QUICK if lab.quick else FULL))
+def run(context: BenchmarkContext) -> Report:
+    """Measure all workloads; the report names omitted ones."""
+    return report(measure_content(context, QUICK if context.quick else FULL))

@@ -1,4 +1,4 @@
-"""The report of the benchmark `content`: what came of each workload, against the floors."""
+"""Report of the benchmark `content`: results of each workload, against the floors."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.harness.report import Floor, Report, Sheet, number
-from benchmarks.routing.changes import shares
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
+from benchmarks.routing.changes import summarise
 from benchmarks.routing.findings import Findings
 from benchmarks.routing.rounds import BARE, Cost
 
-#: Most of a bare parse that an event may cost, with the queries that are also run one by one and
-#: with the most queries.
-MOST_PARSES: Final = 1.5
-MOST_PARSES_OF_MANY: Final = 6.0
-LEAST_BELOW_ONE_BY_ONE: Final = 500.0
-MOST_MS_OF_A_CHANGE: Final = 1.0
-MOST_BYTES_OF_A_QUERY: Final = 2_000.0
+#: Bounds in bare parses of an event: with the queries that also run one by one, and with the most
+#: queries.
+MAX_PARSES: Final = 1.5
+MAX_PARSES_OF_MANY: Final = 6.0
+MIN_TIMES_ONE_BY_ONE: Final = 500.0
+MAX_MS_OF_A_CHANGE: Final = 1.0
+MAX_BYTES_OF_A_QUERY: Final = 2_000.0
 
 
 def report(findings: Findings) -> Report:
-    """Tables, floors and plot."""
+    """Return tables, floors and plot."""
     sheets = [_costs(findings), _alone(findings), _changes(findings)]
-    if findings.held is not None:
-        sheets.append(_held(findings.held))
+    if findings.memory_report is not None:
+        sheets.append(_held(findings.memory_report))
     return Report(
         name="content",
         sheets=sheets,
@@ -39,7 +39,7 @@ def report(findings: Findings) -> Report:
                 for each in findings.one_by_one
             ],
             "changes": [each.as_json() for each in findings.changes],
-            "held": findings.held,
+            "held": findings.memory_report,
             "agreed": findings.agreed,
         },
         draw=lambda figure: _draw(findings, figure),
@@ -47,31 +47,31 @@ def report(findings: Findings) -> Report:
 
 
 def bytes_of_a_query(held: dict[str, Any]) -> float:
-    """Memory that a query takes once events of all shapes have been seen."""
+    """Return the memory of a query after events of all shapes."""
     return float(held["after_all_shapes"] - held["before"]) / float(held["queries"])
 
 
 def _floors(findings: Findings) -> list[Floor]:
     plan = findings.plan
     floors = []
-    for queries, most in ((plan.compared, MOST_PARSES), (plan.queries[-1], MOST_PARSES_OF_MANY)):
+    for queries, most in ((plan.compared, MAX_PARSES), (plan.queries[-1], MAX_PARSES_OF_MANY)):
         for workload in findings.sizes:
-            # NITF is reported without a bound: nothing of it is known before it is parsed.
+            # NITF has no bound: nothing of it is known before a parse.
             if workload != "NITF" and (cost := findings.cost(workload, queries)) is not None:
                 what = f"{workload}, {queries:,} queries, an event"
                 floors.append(Floor(what, cost.ratio, most, "parses", at_least=False))
     for each in findings.one_by_one:
         what = f"{each.engine.workload}, {plan.compared:,} queries, below one by one"
-        floors.append(Floor(what, each.ratio, LEAST_BELOW_ONE_BY_ONE, "times"))
+        floors.append(Floor(what, each.ratio, MIN_TIMES_ONE_BY_ONE, "times"))
     for changes in findings.changes:
         for what, figures in changes.rows():
             label = f"{changes.workload}, {what}, among {changes.queries:,} (p99)"
-            p99 = shares(figures)["p99"]
-            floors.append(Floor(label, p99, MOST_MS_OF_A_CHANGE, "ms", at_least=False))
-    if findings.held is not None:
-        label = f"VOEvents, memory of one of {findings.held['queries']:,} queries"
-        weight = bytes_of_a_query(findings.held)
-        floors.append(Floor(label, weight, MOST_BYTES_OF_A_QUERY, "bytes", at_least=False))
+            p99 = summarise(figures)["p99"]
+            floors.append(Floor(label, p99, MAX_MS_OF_A_CHANGE, "ms", at_least=False))
+    if findings.memory_report is not None:
+        label = f"VOEvents, memory of one of {findings.memory_report['queries']:,} queries"
+        weight = bytes_of_a_query(findings.memory_report)
+        floors.append(Floor(label, weight, MAX_BYTES_OF_A_QUERY, "bytes", at_least=False))
     return floors
 
 
@@ -86,13 +86,13 @@ def _costs(findings: Findings) -> Sheet:
             [
                 cost.workload,
                 cost.label,
-                number(cost.median),
-                f"{number(min(cost.micros))}-{number(max(cost.micros))}",
-                number(cost.ratio),
-                f"{number(min(cost.ratios))}-{number(max(cost.ratios))}",
-                number(cost.mean_ratio),
-                "" if cost.queries is None else number(cost.matches / cost.events),
-                "" if cost.queries is None else number(cost.evaluations / cost.events),
+                format_number(cost.median),
+                f"{format_number(min(cost.micros))}-{format_number(max(cost.micros))}",
+                format_number(cost.ratio),
+                f"{format_number(min(cost.ratios))}-{format_number(max(cost.ratios))}",
+                format_number(cost.mean_ratio),
+                "" if cost.queries is None else format_number(cost.matches / cost.events),
+                "" if cost.queries is None else format_number(cost.evaluations / cost.events),
                 f"{100 * cost.parsed / cost.events:.3g}%",
             ]
             for cost in findings.costs
@@ -107,10 +107,10 @@ def _alone(findings: Findings) -> Sheet:
         [
             [
                 each.engine.workload,
-                number(each.alone.median / 1e3),
-                number(each.alone.events),
-                number(each.engine.median),
-                number(each.ratio),
+                format_number(each.alone.median / 1e3),
+                format_number(each.alone.events),
+                format_number(each.engine.median),
+                format_number(each.ratio),
             ]
             for each in findings.one_by_one
         ],
@@ -122,7 +122,7 @@ def _changes(findings: Findings) -> Sheet:
         f"Milliseconds of processor time for one query among {findings.plan.queries[-1]:,}",
         ["workload", "what", "median", "p99", "max"],
         [
-            [changes.workload, what, *(number(each) for each in shares(figures).values())]
+            [changes.workload, what, *(format_number(each) for each in summarise(figures).values())]
             for changes in findings.changes
             for what, figures in [*changes.rows(), ("(reading it, part of adding)", changes.read)]
         ],
@@ -136,12 +136,15 @@ def _held(held: dict[str, Any]) -> Sheet:
         f"{held['queries']:,} queries on {held['events']:,} VOEvents, in a process of its own",
         ["what", "figure"],
         [
-            ["bytes a query, before the first event", number(subscribed)],
-            ["bytes a query, when all events have been seen", number(bytes_of_a_query(held))],
-            ["anonymous memory of the process, MB", number(held["after_all_shapes"] / 1e6)],
-            ["one match of one event, median, ms", number(took["median"])],
-            ["p99, ms", number(took["p99"])],
-            ["the longest, ms (a new shape among them)", number(took["max"])],
+            ["bytes a query, before the first event", format_number(subscribed)],
+            [
+                "bytes a query, when all events have been seen",
+                format_number(bytes_of_a_query(held)),
+            ],
+            ["anonymous memory of the process, MB", format_number(held["after_all_shapes"] / 1e6)],
+            ["one match of one event, median, ms", format_number(took["median"])],
+            ["p99, ms", format_number(took["p99"])],
+            ["the longest, ms (a new shape among them)", format_number(took["max"])],
         ],
     )
 
@@ -185,11 +188,11 @@ def _draw(findings: Findings, figure: Any) -> None:
             if cost.workload == name and cost.label not in (BARE.label, "one by one")
         ]
         bars = axes.bar([cost.label.replace(" ", "\n") for cost in shown], [c.ratio for c in shown])
-        axes.bar_label(bars, [number(cost.ratio) for cost in shown], fontsize=7)
+        axes.bar_label(bars, [format_number(cost.ratio) for cost in shown], fontsize=7)
         if name != "NITF":
             for most, queries in (
-                (MOST_PARSES, findings.plan.compared),
-                (MOST_PARSES_OF_MANY, findings.plan.queries[-1]),
+                (MAX_PARSES, findings.plan.compared),
+                (MAX_PARSES_OF_MANY, findings.plan.queries[-1]),
             ):
                 label = f"bound of {queries:,}"
                 axes.axhline(most, color="tab:red", linestyle="--", linewidth=0.8, label=label)

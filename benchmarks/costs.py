@@ -1,4 +1,4 @@
-"""Processor time for an event, read from the figures that a benchmark writes as JSON."""
+"""Processor time for an event, read from a benchmark's JSON file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _archive(figures: Any) -> Iterator[Cost]:
         yield f"{each['workload']}, zstd {each['level']}", each["micros"]
 
 
-#: Benchmarks that measure such a cost, in the order in which they are compared.
+#: Benchmarks with such a cost, in the order of comparison.
 READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
     "node": _node,
     "latency": _latency,

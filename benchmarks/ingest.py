@@ -1,4 +1,4 @@
-"""Live events a second without an archive and with one that is written beside them."""
+"""Live events a second with and without an archive."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.flow import PATIENCE, Course
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.flow import TIMEOUT, FlowRunner
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Report
-from benchmarks.harness.speed import parse_microseconds
+from benchmarks.harness.speed import measure_parse
 from benchmarks.harness.usage import cpu_seconds
 from benchmarks.ingest_report import Archived, Run, report
 from broker.archive.archive import Archive
@@ -23,27 +23,27 @@ DESCRIPTION: Final = "live events a second with the archive off and on, and how 
 #: Events in a PUBLISH message of the publisher.
 BATCH: Final = 500
 ROUNDS: Final = 5
-#: Subscribers, and events of a run: some seconds, so that there are several flushes in each.
+#: Subscribers, and events of a run: long enough for several flushes.
 WORKS: Final = ((1, 300_000), (10, 100_000))
 WARM_UP: Final = 2_000
-#: Seconds between two flushes: less than the default, so that none falls behind a run's end alone.
+#: Seconds between two flushes; less than the default, so that a run has several of them.
 EVERY: Final = 1.0
 _GLANCE: Final = 0.02
 _ARCHIVER: Final = b"broker.archiver"
 
 
-def run(lab: Lab) -> Report:
-    """All rounds: off and on take turns, for a machine has better and worse minutes."""
-    rounds = 1 if lab.quick else ROUNDS
+def run(context: BenchmarkContext) -> Report:
+    """Run all rounds; archive off and on alternate, since the machine's speed varies."""
+    rounds = 1 if context.quick else ROUNDS
     runs = []
     for number in range(1, rounds + 1):
         for subscribers, events in WORKS:
-            portions = [500, 2_000] if lab.quick else [WARM_UP, lab.events or events]
-            # Who is first in a round is second in the next one.
+            portions = [500, 2_000] if context.quick else [WARM_UP, context.events or events]
+            # The first of a round is the second of the next one.
             for on in (False, True) if number % 2 else (True, False):
                 what = f"1->{subscribers}, archive {'on' if on else 'off'}"
-                lab.say(f"round {number} of {rounds}: {what}")
-                runs.append(_measured(lab, subscribers, portions, on))
+                context.report_progress(f"round {number} of {rounds}: {what}")
+                runs.append(_measure_run(context, subscribers, portions, on))
     return report(runs, _notes())
 
 
@@ -61,65 +61,65 @@ def _notes() -> list[str]:
     ]
 
 
-def _measured(lab: Lab, subscribers: int, portions: list[int], on: bool) -> Run:
-    with lab.empty_folder() as folder:
+def _measure_run(context: BenchmarkContext, subscribers: int, portions: list[int], on: bool) -> Run:
+    with context.empty_folder() as folder:
         settings = f"[archive]\nenabled = {str(on).lower()}\nevery = {EVERY}\n"
-        node = NodeProcess(lab.children, folder, settings)
+        node = NodeProcess(context.children, folder, settings)
         task: dict[str, Any] = {"endpoint": node.endpoint, "portions": portions}
-        publisher = Actor(lab.children, "publish_prebuilt", {**task, "batch": BATCH})
-        subscriber = Actor(lab.children, "subscribe", {**task, "subscribers": subscribers})
-        course = Course(node.pid, publisher, subscriber, subscribers)
+        publisher = Actor(context.children, "publish_prebuilt", {**task, "batch": BATCH})
+        subscriber = Actor(context.children, "subscribe", {**task, "subscribers": subscribers})
+        runner = FlowRunner(node.pid, publisher, subscriber, subscribers)
         try:
             for events in portions[:-1]:
-                course.run(events)
-            archive = _Watched(folder, node.pid) if on else None
+                runner.run(events)
+            archive = _ArchiverMonitor(folder, node.pid) if on else None
             if archive is not None:
-                archive.wait()
-            flow = course.run(portions[-1])
-            archived = None if archive is None else archive.rest(portions[-1], flow.seconds)
+                archive.start()
+            flow = runner.run(portions[-1])
+            archived = None if archive is None else archive.finish(portions[-1], flow.seconds)
         finally:
-            course.end()
+            runner.stop()
         node.stop()
-    return Run(subscribers, flow, parse_microseconds(), archived)
+    return Run(subscribers, flow, measure_parse(), archived)
 
 
-class _Watched:
-    """The archive of a node, and what its archiver uses."""
+class _ArchiverMonitor:
+    """Observes the archive and the archiver of a node."""
 
     def __init__(self, folder: Path, node: int) -> None:
         self._log = LogAlong(folder / "data" / "log")
         self._archive = Archive.open(str(folder / "data" / "archive"))
-        self._archiver = archiver_of(node)
+        self._archiver = find_archiver(node)
         self._cpu = 0.0
 
-    def wait(self) -> None:
-        """Until all that is in the log is archived, and from here on what it uses counts."""
-        self._until_caught_up()
+    def start(self) -> None:
+        """Wait until the log is archived; count the archiver's processor time from then on."""
+        self._wait_until_archived()
         self._cpu = cpu_seconds(self._archiver)
 
-    def rest(self, events: int, seconds: float) -> Archived:
-        """What a run came to that took so many seconds; waits for the rest of it."""
-        behind = self._behind()
-        late = self._until_caught_up()
+    def finish(self, events: int, seconds: float) -> Archived:
+        """Return the results of a run of so many seconds, after waiting for its rest."""
+        behind = self._count_unarchived()
+        late = self._wait_until_archived()
         cpu = cpu_seconds(self._archiver) - self._cpu
         self._log.close()
         return Archived(events, behind, late, seconds + late, cpu)
 
-    def _behind(self) -> int:
+    def _count_unarchived(self) -> int:
         since, upto = self._log.extent()
-        return upto[1] - self._archive.state().upto(self._log.origin, since)[1]
+        return upto[1] - self._archive.state().covered_upto(self._log.origin, since)[1]
 
-    def _until_caught_up(self) -> float:
+    def _wait_until_archived(self) -> float:
         began = time.monotonic()
-        while self._behind():
-            if time.monotonic() - began > PATIENCE:
-                raise BenchmarkFailed(f"after {PATIENCE:g} s the archive is still behind")
+        while self._count_unarchived():
+            if time.monotonic() - began > TIMEOUT:
+                raise BenchmarkFailed(f"after {TIMEOUT:g} s the archive is still behind")
             time.sleep(_GLANCE)
         return time.monotonic() - began
 
 
-def archiver_of(node: int) -> int:
-    """The process of a node's archiver."""
+def find_archiver(node: int) -> int:
+    """Return the process id of a node's archiver."""
     children = Path(f"/proc/{node}/task/{node}/children").read_text().split()
     for pid in map(int, children):
         if _ARCHIVER in Path(f"/proc/{pid}/cmdline").read_bytes():

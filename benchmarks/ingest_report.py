@@ -1,4 +1,4 @@
-"""The report of the benchmark `ingest`: what archiving takes from live traffic."""
+"""Report of the benchmark `ingest`: effect of archiving on live traffic."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Final
 import attrs
 
 from benchmarks.harness.flow import Flow, as_json
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
-#: With the archive on live throughput falls by less than this part of it.
+#: Bound: share of live throughput lost with the archive on.
 FLOOR: Final = 0.1
 
 
 @attrs.frozen
 class Archived:
-    """What the archiver did beside one run."""
+    """Archiver's results of one run."""
 
     events: int
     behind: int
-    """Events that were not archived when the last one was delivered."""
+    """Events not archived yet when the last one was delivered."""
     late: float
-    """Seconds from then until they were."""
+    """Seconds from then until they were archived."""
     seconds: float
     """From the first send until all were archived."""
     cpu: float
@@ -37,22 +37,22 @@ class Archived:
 
 @attrs.frozen
 class Run:
-    """One run, with an archive if `archived` says what it did."""
+    """One run; with the archive on it has `archived`."""
 
     subscribers: int
     flow: Flow
     parse: float
-    """Microseconds that lxml took to parse one event, right after it."""
+    """Microseconds that lxml took to parse one event, right after the run."""
     archived: Archived | None
 
     @property
     def label(self) -> str:
-        """As tables name it."""
+        """Name in tables."""
         return f"1->{self.subscribers}, archive {'off' if self.archived is None else 'on'}"
 
 
 def report(runs: Sequence[Run], notes: list[str]) -> Report:
-    """Tables, floors and plot of all rounds."""
+    """Return tables, floors and plot of all rounds."""
     works: dict[str, list[Run]] = {}
     for run in runs:
         works.setdefault(run.label, []).append(run)
@@ -92,7 +92,7 @@ def report(runs: Sequence[Run], notes: list[str]) -> Report:
 
 
 def fall(runs: Sequence[Run], subscribers: int) -> float:
-    """The part of live throughput that the archive takes, of the medians; below 0: none."""
+    """Return the share of median live throughput lost with the archive; below 0: none."""
     of = [run for run in runs if run.subscribers == subscribers]
     off = [run.flow.published for run in of if run.archived is None]
     on = [run.flow.published for run in of if run.archived is not None]
@@ -107,9 +107,9 @@ def _rates(works: dict[str, list[Run]]) -> Sheet:
             [
                 label,
                 str(len(runs)),
-                number(statistics.median(rates)),
-                f"{number(min(rates))}-{number(max(rates))}",
-                number(_median(runs, lambda run: run.flow.delivered)),
+                format_number(statistics.median(rates)),
+                f"{format_number(min(rates))}-{format_number(max(rates))}",
+                format_number(_median(runs, lambda run: run.flow.delivered)),
                 f"{_median(runs, lambda run: run.flow.microseconds):.1f}",
                 f"{_median(runs, lambda run: run.parse):.1f}",
                 f"{_median(runs, lambda run: run.flow.cores):.2f}",
@@ -136,10 +136,10 @@ def _archived(works: dict[str, list[Run]]) -> Sheet:
         rows.append(
             [
                 label,
-                number(statistics.median([each.rate for each in done])),
+                format_number(statistics.median([each.rate for each in done])),
                 f"{statistics.median([1e6 * each.cpu / each.events for each in done]):.1f}",
-                number(statistics.median(behind)),
-                number(max(behind)),
+                format_number(statistics.median(behind)),
+                format_number(max(behind)),
                 f"{statistics.median(late):.1f}",
                 f"{max(late):.1f}",
             ]
@@ -172,7 +172,7 @@ def _draw(works: dict[str, list[Run]], figure: Any) -> None:
         ],
         color=["tab:grey" if label.endswith("off") else "tab:blue" for label in labels],
     )
-    axes.bar_label(bars, [number(middle) for middle in middles], padding=3)
+    axes.bar_label(bars, [format_number(middle) for middle in middles], padding=3)
     axes.margins(x=0.2)
     axes.invert_yaxis()
     axes.set_xlabel("live events a second")

@@ -1,9 +1,9 @@
-"""NATS JetStream beside ours: everybody gets again what was kept, timed at the clients.
+"""Recovery compared with NATS JetStream, timed at the clients.
 
-Here a thousand clients have queries of their own, which the archive is searched for; there a
-hundred consumers filter by subject, all that JetStream can, and publishers have set it. Each event
-goes to one client or consumer, so there are as many deliveries either way. JetStream has them
-twice: as the whole documents that ours are, and as their payloads alone.
+In xmlbroker a thousand clients have queries of their own, and the archive is searched for them.
+JetStream filters only by subject, set by publishers, so a hundred consumers read one subject each.
+Each event goes to one client or consumer, so both deliver the same number. JetStream stores two
+streams: whole documents, and payloads alone.
 """
 
 from __future__ import annotations
@@ -14,16 +14,24 @@ from typing import Any, Final
 import attrs
 
 from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.debian import Unavailable
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.lab import Lab
 from benchmarks.harness.nats_process import NatsProcess, executable, version
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Report
 from benchmarks.harness.usage import cpu_seconds
 from benchmarks.jetstream_report import Round, Turn, report
 from benchmarks.recover import EVENTS as _EVENTS
-from benchmarks.recover import LONGEST, archived, check, come_back, jobs, returning, without_spark
+from benchmarks.recover import (
+    RECOVERY_TIMEOUT,
+    archive_settings,
+    check_nothing_lost,
+    count_jobs,
+    run_recovery,
+    spark_problem,
+    start_clients,
+)
 from benchmarks.workloads.archived_flights import ORIGIN, write_flights
 
 DESCRIPTION: Final = "1,000 clients with queries recover, against 100 consumers of NATS JetStream"
@@ -37,99 +45,112 @@ ROUNDS: Final = 4
 
 
 @attrs.frozen
-class Kept:
-    """A stream of the peer: what it keeps of each event."""
+class StreamContent:
+    """A JetStream stream, with its form of each event."""
 
     stream: str
-    letter: str
-    """With which its subjects begin: no two streams have one in common."""
-    bare: bool
-    """Whether it keeps payloads alone, without an envelope."""
+    subject_prefix: str
+    """Prefix of its subjects; unique among the streams."""
+    is_bare: bool
+    """True for payloads alone, without an envelope."""
     ending: str
-    """How each message ends, and nothing in it."""
+    """End of each message, which occurs nowhere else."""
 
     @property
     def subjects(self) -> list[str]:
-        """They take turns."""
-        return [f"{self.letter}.{number}" for number in range(CONSUMERS)]
+        """Subjects, used in turn."""
+        return [f"{self.subject_prefix}.{number}" for number in range(CONSUMERS)]
 
 
-DOCUMENTS: Final = Kept("documents", "d", bare=False, ending="</Mspaces:Event>")
-PAYLOADS: Final = Kept("payloads", "p", bare=True, ending="</flight>")
+DOCUMENTS: Final = StreamContent("documents", "d", is_bare=False, ending="</Mspaces:Event>")
+PAYLOADS: Final = StreamContent("payloads", "p", is_bare=True, ending="</flight>")
 
 
-def run(lab: Lab) -> Report:
-    """Both are filled; then they take turns."""
-    count = lab.events or (QUICK_EVENTS if lab.quick else EVENTS)
+def run(context: BenchmarkContext) -> Report:
+    """Fill both systems, then measure them in turn."""
+    count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
     missing = ""
-    with lab.empty_folder() as folder:
+    with context.empty_folder() as folder:
         try:
             program = executable()
         except Unavailable as reason:
             raise BenchmarkFailed(f"there is no peer: {reason}") from None
         for name in ("nats", "node"):
             (folder / name).mkdir()
-        server = NatsProcess(lab.children, program, folder / "nats")
-        kept = {each.stream: _publish(lab, server, each, count) for each in (DOCUMENTS, PAYLOADS)}
+        server = NatsProcess(context.children, program, folder / "nats")
+        kept = {
+            each.stream: _publish_all(context, server, each, count)
+            for each in (DOCUMENTS, PAYLOADS)
+        }
         archive = folder / "archive"
-        write_flights(str(archive), count, lambda done: lab.say(f"{done} events archived"))
-        missing = without_spark()
+        write_flights(
+            str(archive), count, lambda done: context.report_progress(f"{done} events archived")
+        )
+        missing = spark_problem()
         engines = ["local"] if missing else ["local", "spark"]
         rounds: list[Round] = []
         for engine in engines:
-            rounds += _engine(lab, engine, folder, server, count)
+            rounds += _run_engine(context, engine, folder, server, count)
         server.stop()
         size = sum(file.stat().st_size for file in archive.rglob("*") if file.is_file())
     return report(count, rounds, version(program), {"archive": size, **kept}, missing)
 
 
-def _publish(lab: Lab, server: NatsProcess, what: Kept, count: int) -> int:
-    lab.say(f"{count} {what.stream} are published to JetStream")
+def _publish_all(
+    context: BenchmarkContext, server: NatsProcess, what: StreamContent, count: int
+) -> int:
+    context.report_progress(f"{count} {what.stream} are published to JetStream")
     task = {
         "port": server.port,
         "stream": what.stream,
-        "bare": what.bare,
+        "bare": what.is_bare,
         "events": count,
         "subjects": what.subjects,
     }
-    publisher = Actor(lab.children, "nats_publish", task)
-    publisher.hear("ready", LONGEST)
-    publisher.go()
-    done = publisher.hear("done", LONGEST)
-    publisher.end()
+    publisher = Actor(context.children, "nats_publish", task)
+    publisher.wait_for("ready", RECOVERY_TIMEOUT)
+    publisher.start_run()
+    done = publisher.wait_for("done", RECOVERY_TIMEOUT)
+    publisher.stop()
     kept: int = done["bytes"]
     return kept
 
 
-def _engine(lab: Lab, engine: str, folder: Path, server: NatsProcess, count: int) -> list[Round]:
-    """Rounds with one engine: the peer's turn comes soon after ours."""
+def _run_engine(
+    context: BenchmarkContext, engine: str, folder: Path, server: NatsProcess, count: int
+) -> list[Round]:
+    """Run the rounds of one engine; JetStream follows right after each."""
     place = folder / "node" / engine
     place.mkdir()
-    node = NodeProcess(lab.children, place, archived(folder / "archive", engine))
+    node = NodeProcess(context.children, place, archive_settings(folder / "archive", engine))
     found = []
-    for number in range(1 if lab.quick else ROUNDS):
-        lab.say(f"{engine}: {CLIENTS} clients, round {number}")
-        ours = _ours(lab, node, engine, number, count)
-        lab.say(f"JetStream: {CONSUMERS} consumers, round {number}")
-        documents, payloads = (_theirs(lab, server, each, count) for each in (DOCUMENTS, PAYLOADS))
+    for number in range(1 if context.quick else ROUNDS):
+        context.report_progress(f"{engine}: {CLIENTS} clients, round {number}")
+        ours = _run_clients(context, node, engine, number, count)
+        context.report_progress(f"JetStream: {CONSUMERS} consumers, round {number}")
+        documents, payloads = (
+            _run_consumers(context, server, each, count) for each in (DOCUMENTS, PAYLOADS)
+        )
         found.append(Round(engine, number, *ours, documents, payloads))
-    check(node)
+    check_nothing_lost(node)
     node.stop()
-    return found if lab.quick else found[1:]
+    return found if context.quick else found[1:]
 
 
-def _ours(
-    lab: Lab, node: NodeProcess, engine: str, number: int, count: int
+def _run_clients(
+    context: BenchmarkContext, node: NodeProcess, engine: str, number: int, count: int
 ) -> tuple[float, float, int, float]:
-    before = jobs(node)
+    before = count_jobs(node)
     task = {"clients": CLIENTS, "events": count, "name": f"{engine}-{number}"}
-    came = come_back(returning(lab, task), node, (ORIGIN, 1, 0))
-    _complete(came, count)
+    came = run_recovery(start_clients(context, task), node, (ORIGIN, 1, 0))
+    _check_count(came, count)
     seconds = came["ended"] - came["asked"]
-    return seconds, came["first"] - came["asked"], jobs(node) - before, came["cpu"]
+    return seconds, came["first"] - came["asked"], count_jobs(node) - before, came["cpu"]
 
 
-def _theirs(lab: Lab, server: NatsProcess, what: Kept, count: int) -> Turn:
+def _run_consumers(
+    context: BenchmarkContext, server: NatsProcess, what: StreamContent, count: int
+) -> Turn:
     share, more = divmod(count, CONSUMERS)
     wanted = {each: share + (turn < more) for turn, each in enumerate(what.subjects)}
     task = {
@@ -138,17 +159,17 @@ def _theirs(lab: Lab, server: NatsProcess, what: Kept, count: int) -> Turn:
         "subjects": wanted,
         "ending": what.ending,
     }
-    reader = Actor(lab.children, "nats_read", task)
-    reader.hear("ready", LONGEST)
+    reader = Actor(context.children, "nats_read", task)
+    reader.wait_for("ready", RECOVERY_TIMEOUT)
     cpu = cpu_seconds(server.pid)
-    reader.go()
-    came = reader.hear("done", LONGEST)
+    reader.start_run()
+    came = reader.wait_for("done", RECOVERY_TIMEOUT)
     cpu = cpu_seconds(server.pid) - cpu
-    reader.end()
-    _complete(came, count)
+    reader.stop()
+    _check_count(came, count)
     return Turn(came["ended"] - came["asked"], came["first"] - came["asked"], cpu, came["cpu"])
 
 
-def _complete(came: dict[str, Any], count: int) -> None:
+def _check_count(came: dict[str, Any], count: int) -> None:
     if came["events"] != count:
         raise BenchmarkFailed(f"{came['events']} of {count} events were delivered")

@@ -1,4 +1,4 @@
-"""The report of the benchmark `jetstream`."""
+"""Report of the benchmark `jetstream`."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
-#: Our time against its.
-MOST_TIMES: Final = 2.0
+#: Bound: time of xmlbroker in times of JetStream.
+MAX_RATIO: Final = 2.0
 
 
 @attrs.frozen
 class Turn:
-    """The peer's consumers, once. Seconds count at them."""
+    """One run of JetStream's consumers, timed at them."""
 
     seconds: float
-    """From the wish for the first consumer to the last message at the last one."""
+    """Seconds from the first consumer's request to the last message of all."""
     first: float
-    """The same to the first message."""
+    """Seconds from the first consumer's request to the first message."""
     server_cpu: float
-    """Processor seconds of its server."""
+    """Processor seconds of the NATS server."""
     readers_cpu: float
-    """Processor seconds of its readers' process."""
+    """Processor seconds of the readers' process."""
 
 
 @attrs.frozen
 class Round:
-    """Our clients, and soon after them its consumers, of documents and of payloads alone."""
+    """One run of the clients, then of JetStream's consumers of documents and payloads."""
 
     engine: str
     number: int
     ours: float
-    """Seconds from the first client's wish to the last event at the last one."""
+    """Seconds from the first client's request to the last event of all."""
     first: float
-    """The same to the first event."""
+    """Seconds from the first client's request to the first event."""
     jobs: int
-    """Of our replay process."""
+    """Jobs of the replay process."""
     cpu: float
-    """Processor seconds of our clients' process."""
+    """Processor seconds of the clients' process."""
     documents: Turn
     payloads: Turn
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Our time, where its is 1, by what it keeps."""
+        """Time of xmlbroker in times of JetStream, by stream."""
         turns = {"documents": self.documents, "payloads": self.payloads}
         return {name: self.ours / turn.seconds for name, turn in turns.items()}
 
@@ -59,7 +59,7 @@ def report(
     kept: Mapping[str, int],
     missing: str = "",
 ) -> Report:
-    """Tables, floors and plot. `kept`: bytes in our archive, and in its streams."""
+    """Return tables, floors and plot. `kept`: bytes of the archive, and of the streams."""
     engines = list(dict.fromkeys(each.engine for each in rounds))
     ratios = {
         (engine, what): statistics.median(r.ratios[what] for r in rounds if r.engine == engine)
@@ -71,10 +71,10 @@ def report(
         for engine in engines
     }
     floors = [
-        Floor(f"{engine}: JetStream's time with {what}", value, MOST_TIMES, "times", at_least=False)
+        Floor(f"{engine}: JetStream's time with {what}", value, MAX_RATIO, "times", at_least=False)
         for (engine, what), value in ratios.items()
     ]
-    sizes = ", ".join(f"{name} {number(size / 1e6)} MB" for name, size in kept.items())
+    sizes = ", ".join(f"{name} {format_number(size / 1e6)} MB" for name, size in kept.items())
     return Report(
         name="jetstream",
         sheets=[_ours(count, rounds), _theirs(count, rounds)],
@@ -109,7 +109,7 @@ def report(
 
 
 def _told(jobs: dict[str, float]) -> str:
-    return ", ".join(f"{engine} {number(count)}" for engine, count in jobs.items())
+    return ", ".join(f"{engine} {format_number(count)}" for engine, count in jobs.items())
 
 
 def _ours(count: int, rounds: Sequence[Round]) -> Sheet:
@@ -122,7 +122,7 @@ def _ours(count: int, rounds: Sequence[Round]) -> Sheet:
         [
             [
                 *(each.engine, str(each.number), f"{each.ours:.2f}", f"{each.first:.2f}"),
-                *(number(count / each.ours), str(each.jobs), f"{each.cpu:.2f}"),
+                *(format_number(count / each.ours), str(each.jobs), f"{each.cpu:.2f}"),
                 *(f"{ratio:.2f}" for ratio in each.ratios.values()),
             ]
             for each in rounds
@@ -137,7 +137,7 @@ def _theirs(count: int, rounds: Sequence[Round]) -> Sheet:
         [
             [
                 *(each.engine, str(each.number), name, f"{turn.seconds:.2f}", f"{turn.first:.3f}"),
-                number(count / turn.seconds),
+                format_number(count / turn.seconds),
                 *(f"{turn.server_cpu:.2f}", f"{turn.readers_cpu:.2f}"),
             ]
             for each in rounds

@@ -1,4 +1,4 @@
-"""How long an event takes from publisher to subscriber at a steady, moderate rate."""
+"""Latency from publisher to subscriber at a steady, moderate rate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.flights import HIGH, is_high
-from benchmarks.harness.flow import PATIENCE
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.flow import TIMEOUT
 from benchmarks.harness.node_process import NodeProcess
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from benchmarks.harness.usage import busy_seconds, cpu_seconds
 
 DESCRIPTION: Final = "end-to-end latency at 1,000 events a second"
@@ -23,41 +23,41 @@ _COSTS: Final = ("node cores", "CPU us/event", "cores of others")
 _SHARES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 
 
-def run(lab: Lab) -> Report:
-    """Measure it once, after a second of warming up."""
-    counts = [200, 500] if lab.quick else [RATE, RATE * SECONDS]
-    with lab.empty_folder() as folder:
-        node = NodeProcess(lab.children, folder)
+def run(context: BenchmarkContext) -> Report:
+    """Measure once, after a second of warm-up."""
+    counts = [200, 500] if context.quick else [RATE, RATE * SECONDS]
+    with context.empty_folder() as folder:
+        node = NodeProcess(context.children, folder)
         matching = [sum(map(is_high, range(count))) for count in counts]
         subscriber = Actor(
-            lab.children,
+            context.children,
             "subscribe_timed",
             {"endpoint": node.endpoint, "query": HIGH, "portions": matching},
         )
         publisher = Actor(
-            lab.children,
+            context.children,
             "publish_paced",
             {"endpoint": node.endpoint, "rate": RATE, "portions": counts},
         )
         for count in counts:
-            subscriber.hear("ready", PATIENCE)
-            publisher.hear("ready", PATIENCE)
-            lab.say(f"{count:,} events at {RATE:,} a second")
+            subscriber.wait_for("ready", TIMEOUT)
+            publisher.wait_for("ready", TIMEOUT)
+            context.report_progress(f"{count:,} events at {RATE:,} a second")
             cpu, busy = cpu_seconds(node.pid), busy_seconds()
-            subscriber.go()
-            publisher.go()
-            sent = publisher.hear("done", PATIENCE, node.check)
-            came = subscriber.hear("done", PATIENCE, node.check)
+            subscriber.start_run()
+            publisher.start_run()
+            sent = publisher.wait_for("done", TIMEOUT, node.check)
+            came = subscriber.wait_for("done", TIMEOUT, node.check)
             cpu, busy = cpu_seconds(node.pid) - cpu, busy_seconds() - busy
-        subscriber.end()
-        publisher.end()
+        subscriber.stop()
+        publisher.stop()
         node.stop()
     others = max(0.0, busy - cpu - sent["cpu"] - came["cpu"])
     return _report(counts[-1], came["ages"], sent["late"], cpu, others)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of these figures that `share` of them do not exceed (nearest rank)."""
+    """Return the smallest figure that `share` of the figures do not exceed (nearest rank)."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
@@ -77,11 +77,11 @@ def _report(
                 [
                     [
                         HIGH,
-                        number(events),
-                        number(len(ages)),
+                        format_number(events),
+                        format_number(len(ages)),
                         *(f"{value:.2f}" for value in found.values()),
                         f"{cpu / seconds:.2f}",
-                        number(1e6 * cpu / events),
+                        format_number(1e6 * cpu / events),
                         f"{others / seconds:.2f}",
                     ]
                 ],

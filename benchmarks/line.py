@@ -1,7 +1,7 @@
-"""What passing events on costs a node: a line of three against one node alone, in one run.
+"""Cost of relaying events: a line of three nodes against a single one, in one run.
 
-The publisher is at node `a`, and `b` lies between `a` and `c`. All works are done in turn, several
-rounds of them: what disturbs the machine for a while is not taken for a property of one of them.
+The publisher is at node `a`, and `b` lies between `a` and `c`. All works run in turn, in several
+rounds, so that a disturbance of the machine hits all of them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import attrs
 
 from benchmarks.actors.subscribe import EVERYTHING
 from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.flights import LOW, is_low
-from benchmarks.harness.flow import PATIENCE
-from benchmarks.harness.lab import Lab
-from benchmarks.harness.linked_nodes import LineOptions, line_of_nodes
+from benchmarks.harness.flow import TIMEOUT
+from benchmarks.harness.linked_nodes import LineOptions, start_line
 from benchmarks.harness.node_process import NodeProcess
-from benchmarks.harness.node_status import node_status
+from benchmarks.harness.node_status import read_status
 from benchmarks.harness.report import Report
-from benchmarks.harness.speed import parse_microseconds
+from benchmarks.harness.speed import measure_parse
 from benchmarks.harness.usage import busy_seconds, cpu_seconds
 from benchmarks.line_report import (
     ALONE,
@@ -44,18 +44,18 @@ DESCRIPTION: Final = "processor time that passing events on costs a node in a li
 BATCH: Final = 500
 ROUNDS: Final = 3
 EVENTS: Final = 20_000
-#: In the first thousands of events a node learns shapes, and one with links makes itself known.
+#: In the first thousands of events nodes learn shapes, and linked nodes exchange interests.
 WARM_UP: Final = 10_000
-#: Events a second: what a line can carry on the reference machine, with all that share it.
+#: Events a second that a line can carry on the reference machine, with all actors on it.
 RATE: Final = 10_000.0
-#: A subscriber that falls behind because it shares the machine is not to miss anything.
+#: A subscriber delayed by the shared machine must not miss events.
 _QUEUE: Final = "[queue]\nevents = 1000000\n"
 _KEPT: Final = '[streams.">"]\nacknowledge = "neighbour"\n'
 
 
 @attrs.frozen
 class Work:
-    """What is measured: nodes in a line, the publisher at one of them, subscribers at some."""
+    """A measurement: nodes in a line, with the positions of publisher and subscribers."""
 
     name: str
     nodes: int
@@ -63,7 +63,7 @@ class Work:
     subscribers: Sequence[int] = ()
     query: str = EVERYTHING
     rate: float | None = RATE
-    """Events a second; None: as fast as they are taken."""
+    """Events a second; None: at full speed."""
     options: LineOptions = LineOptions()
 
 
@@ -77,20 +77,22 @@ WORKS: Final = (
     Work(COMPRESSED, 3, subscribers=[2], options=LineOptions(compress=True)),
     Work(TWO, 3, subscribers=[1, 2]),
     Work(SELECTIVE, 3, subscribers=[2], query=LOW),
-    Work(EVERY_HOP, 3, subscribers=[2], options=LineOptions(further='validate = "every-hop"\n')),
-    Work(KEPT, 3, subscribers=[2], options=LineOptions(tables=_KEPT)),
+    Work(
+        EVERY_HOP, 3, subscribers=[2], options=LineOptions(network_toml='validate = "every-hop"\n')
+    ),
+    Work(KEPT, 3, subscribers=[2], options=LineOptions(tables_toml=_KEPT)),
 )
 
 
-def run(lab: Lab) -> Report:
-    """All works, in rounds."""
-    rounds = 1 if lab.quick else ROUNDS
-    portions = [500, 1_000] if lab.quick else [WARM_UP, EVENTS]
+def run(context: BenchmarkContext) -> Report:
+    """Run all works, in rounds."""
+    rounds = 1 if context.quick else ROUNDS
+    portions = [500, 1_000] if context.quick else [WARM_UP, EVENTS]
     crossings = []
     for number in range(1, rounds + 1):
         for work in WORKS:
-            lab.say(f"round {number} of {rounds}: {work.name}")
-            crossings.append(_crossed(lab, work, portions))
+            context.report_progress(f"round {number} of {rounds}: {work.name}")
+            crossings.append(_measure_crossing(context, work, portions))
     return report(crossings, _notes(portions[-1]))
 
 
@@ -109,32 +111,34 @@ def _notes(events: int) -> list[str]:
     ]
 
 
-def _crossed(lab: Lab, work: Work, portions: Sequence[int]) -> Crossing:
-    """The last portion is measured; those before it warm up."""
-    with lab.empty_folder() as folder:
-        nodes = line_of_nodes(lab.children, folder, work.nodes, work.options, _QUEUE)
-        # Who subscribes first hears of the cut of everything that comes later.
-        subscribers = [_subscriber(lab, work, nodes[at], portions) for at in work.subscribers]
+def _measure_crossing(context: BenchmarkContext, work: Work, portions: Sequence[int]) -> Crossing:
+    """Make one run: the last portion is measured, earlier ones warm up."""
+    with context.empty_folder() as folder:
+        nodes = start_line(context.children, folder, work.nodes, work.options, _QUEUE)
+        # A subscription that starts first gets the cut of everything later.
+        subscribers = [
+            _start_subscriber(context, work, nodes[at], portions) for at in work.subscribers
+        ]
         for each in subscribers:
-            each.hear("ready", PATIENCE)
+            each.wait_for("ready", TIMEOUT)
         task: dict[str, Any] = {"endpoint": nodes[work.publisher].endpoint, "portions": portions}
         task |= {"batch": BATCH, "rate": work.rate}
-        publisher = Actor(lab.children, "publish_prebuilt", task)
+        publisher = Actor(context.children, "publish_prebuilt", task)
         for index in range(len(portions)):
-            publisher.hear("ready", PATIENCE)
+            publisher.wait_for("ready", TIMEOUT)
             for each in subscribers if index else ():
-                each.hear("ready", PATIENCE)
+                each.wait_for("ready", TIMEOUT)
             before, busy = [cpu_seconds(node.pid) for node in nodes], busy_seconds()
-            told = _counts(nodes, work.publisher)
+            told = _read_counts(nodes, work.publisher)
             for each in (*subscribers, publisher):
-                each.go()
-            sent = publisher.hear("done", PATIENCE)
-            came = [each.hear("done", PATIENCE) for each in subscribers]
+                each.start_run()
+            sent = publisher.wait_for("done", TIMEOUT)
+            came = [each.wait_for("done", TIMEOUT) for each in subscribers]
             used = [cpu_seconds(node.pid) - past for node, past in zip(nodes, before, strict=True)]
             busy = busy_seconds() - busy
         for each in (*subscribers, publisher):
-            each.end()
-        done = _counts(nodes, work.publisher)
+            each.stop()
+        done = _read_counts(nodes, work.publisher)
         for node in nodes:
             node.stop()
     seconds = max([sent["ended"], *(each["ended"] for each in came)]) - sent["began"]
@@ -150,25 +154,28 @@ def _crossed(lab: Lab, work: Work, portions: Sequence[int]) -> Crossing:
         pages=done["pages"] - told["pages"],
         dropped=sum(each["dropped"] for each in came),
         others=max(0.0, busy - sum(used) - actors) / seconds,
-        parse=parse_microseconds(),
+        parse=measure_parse(),
     )
 
 
-def _subscriber(lab: Lab, work: Work, node: NodeProcess, portions: Sequence[int]) -> Actor:
+def _start_subscriber(
+    context: BenchmarkContext, work: Work, node: NodeProcess, portions: Sequence[int]
+) -> Actor:
     wanted, first = [], 0
     for count in portions:
         numbers = range(first, first + count)
         wanted.append(count if work.query == EVERYTHING else sum(map(is_low, numbers)))
         first += count
     task = {"endpoint": node.endpoint, "subscribers": 1, "portions": wanted, "query": work.query}
-    return Actor(lab.children, "subscribe", task)
+    return Actor(context.children, "subscribe", task)
 
 
-def _counts(nodes: Sequence[NodeProcess], publisher: int) -> dict[str, int]:
-    """Frames and bytes of the publisher's node; messages that full links dropped, and pages."""
+def _read_counts(nodes: Sequence[NodeProcess], publisher: int) -> dict[str, int]:
+    """Return frames and bytes of the publisher's node, messages dropped by full links, and
+    pages."""
     if len(nodes) == 1:
         return dict.fromkeys(("frames", "link_bytes", "full", "pages"), 0)
-    said: list[dict[str, Any]] = [node_status(node.endpoint)["network"] for node in nodes]
+    said: list[dict[str, Any]] = [read_status(node.endpoint)["network"] for node in nodes]
     return {
         "frames": said[publisher]["frames"]["begun"],
         "link_bytes": sum(link["sent_bytes"] for link in said[publisher]["links"]),

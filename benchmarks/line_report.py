@@ -1,4 +1,4 @@
-"""The report of the benchmark `line`: each node's processor time, and transit against ingress."""
+"""Report of the benchmark `line`: processor time of each node, and transit against ingress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
 INGRESS: Final = "alone, nobody subscribed"
 ALONE: Final = "alone, subscriber"
@@ -22,15 +22,15 @@ SELECTIVE: Final = "line, a tenth wanted at c"
 EVERY_HOP: Final = 'line, validate = "every-hop", subscriber at c'
 KEPT: Final = 'line, acknowledge = "neighbour", subscriber at c'
 
-#: With events that pass `b`.
+#: Works with events that pass `b`.
 LINES: Final = (PLAIN, PLAIN_FLAT_OUT, COMPRESSED, TWO, SELECTIVE, EVERY_HOP, KEPT)
 
-#: What a hop between trusted nodes costs, as a part of what ingress costs.
+#: Bound: cost of a hop between trusted nodes, in costs of ingress.
 FLOOR: Final = 0.5
-#: Of the nodes of a line, which one events only pass through.
+#: Index of the node that events only pass through.
 _TRANSIT: Final = 1
 _NAMES: Final = "abc"
-#: The nodes of `MIDDLE`: the publisher's is the second one, and the others are idle.
+#: Index of the publisher's node in `MIDDLE`; the others are idle.
 _IN_THE_MIDDLE: Final = 1
 
 
@@ -41,19 +41,19 @@ class Crossing:
     work: str
     events: int
     seconds: float
-    """From the first send until all is acknowledged, and all that is wanted delivered."""
+    """From the first send until the last event is acknowledged and delivered."""
     cpu: Sequence[float]
     """Processor seconds of each node, all threads."""
     frames: int
-    """That began at the publisher's node."""
+    """Frames that began at the publisher's node."""
     link_bytes: int
-    """That the publisher's node sent to others."""
+    """Bytes that the publisher's node sent to others."""
     full: int
     """Messages that a full link dropped."""
     pages: int
-    """Of a log, that were asked for by nodes that missed something."""
+    """Log pages requested by nodes with missing events."""
     dropped: int
-    """Events that subscribers were told they did not get."""
+    """Events reported as dropped to subscribers."""
     others: float
     """Cores that other processes of the machine used meanwhile."""
     parse: float
@@ -65,16 +65,16 @@ class Crossing:
         return self.events / self.seconds
 
     def cost(self, node: int) -> float:
-        """Processor microseconds of a node for an event; 0 where there is no such node."""
+        """Return the processor microseconds of a node for an event; 0 for a missing node."""
         return 1e6 * self.cpu[node] / self.events if node < len(self.cpu) else 0.0
 
 
-#: The runs of each work, by its name.
+#: Runs of each work, by its name.
 Works: TypeAlias = Mapping[str, Sequence[Crossing]]
 
 
 def report(crossings: Sequence[Crossing], notes: list[str]) -> Report:
-    """Tables, floors and plot of all rounds."""
+    """Return tables, floors and plot of all rounds."""
     works: dict[str, list[Crossing]] = {}
     for each in crossings:
         works.setdefault(each.work, []).append(each)
@@ -112,7 +112,7 @@ def report(crossings: Sequence[Crossing], notes: list[str]) -> Report:
 
 
 def _ratio(runs: Sequence[Crossing], to: Sequence[Crossing], node: int) -> float:
-    """What a node costs to what the only one of `to` does: the median of the rounds."""
+    """Return the median cost of a node in costs of the single node of `to`."""
     return statistics.median(
         [run.cost(node) / other.cost(0) for run, other in zip(runs, to, strict=True)]
     )
@@ -133,8 +133,8 @@ def _costs(works: Works) -> Sheet:
         rates = [run.rate for run in runs]
         rows.append(
             [
-                *(name, number(statistics.median(rates))),
-                f"{number(min(rates))}-{number(max(rates))}",
+                *(name, format_number(statistics.median(rates))),
+                f"{format_number(min(rates))}-{format_number(max(rates))}",
                 *(f"{cost:.1f}" for cost in costs),
                 *[""] * (len(_NAMES) - len(costs)),
                 f"{_ratio(runs, works[INGRESS], _TRANSIT):.2f}" if name in LINES else "",
@@ -152,10 +152,10 @@ def _course(works: Works) -> Sheet:
         [
             name,
             str(len(runs)),
-            number(sum(run.events for run in runs) / frames) if frames else "",
-            number(_median(runs, lambda run: run.link_bytes / run.events)),
-            number(sum(run.full for run in runs)),
-            number(sum(run.pages for run in runs)),
+            format_number(sum(run.events for run in runs) / frames) if frames else "",
+            format_number(_median(runs, lambda run: run.link_bytes / run.events)),
+            format_number(sum(run.full for run in runs)),
+            format_number(sum(run.pages for run in runs)),
             f"{_median(runs, lambda run: run.others):.2f}",
             f"{_median(runs, lambda run: run.parse):.1f}",
         ]

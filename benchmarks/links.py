@@ -1,7 +1,7 @@
-"""How many packets a second links carry between two processes, with and without loss.
+"""Packets a second over links between two processes, with and without loss.
 
-All kinds, sizes and losses are measured in turn, several rounds of them: what disturbs the machine
-for a while is not taken for a property of one of them.
+All kinds, sizes and losses run in turn, in several rounds, so that a disturbance of the machine
+hits all of them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from benchmarks.harness.actor import Actor
-from benchmarks.harness.flow import PATIENCE
-from benchmarks.harness.lab import Lab
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.context import BenchmarkContext
+from benchmarks.harness.flow import TIMEOUT
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from examples.free_ports import free_port
 
 DESCRIPTION: Final = "packets a second over tcp, udp and multicast links that lose datagrams"
@@ -24,9 +24,9 @@ DESCRIPTION: Final = "packets a second over tcp, udp and multicast links that lo
 SIZES: Final = (262, 4096)
 LOSSES: Final = (0.0, 0.01, 0.1, 0.2)
 ROUNDS: Final = 3
-#: Bytes that each run carries.
+#: Bytes of each run.
 _BYTES: Final = 10_000_000
-#: TCP's own losses can not be made in the sending process.
+#: TCP's own losses can not be created in the sending process.
 KINDS: Final = (("tcp", LOSSES[:1]), ("udp", LOSSES), ("multicast", LOSSES))
 #: Packets of 262 bytes a second over UDP without loss, on the reference machine.
 FLOOR: Final = 30_000.0
@@ -34,40 +34,42 @@ FLOOR: Final = 30_000.0
 
 @attrs.frozen
 class Run:
-    """One link, measured once."""
+    """One run of one link."""
 
     kind: str
     size: int
     loss: float
     rate: float
-    """Packets a second that arrived."""
+    """Arrived packets a second."""
     sending: float
-    """CPU microseconds of the sender for each packet."""
+    """Processor microseconds of the sender for each packet."""
     receiving: float
     missing: int
-    """Packets told as a gap."""
+    """Packets reported as a gap."""
 
 
 #: By kind, size and loss.
 Works: TypeAlias = Mapping[tuple[str, int, float], Sequence[Run]]
 
 
-def run(lab: Lab) -> Report:
-    """All kinds, sizes and losses, in rounds."""
-    rounds = 1 if lab.quick else ROUNDS
+def run(context: BenchmarkContext) -> Report:
+    """Run all kinds, sizes and losses, in rounds."""
+    rounds = 1 if context.quick else ROUNDS
     works: dict[tuple[str, int, float], list[Run]] = {}
     for round_number in range(1, rounds + 1):
         for kind, losses in KINDS:
             for size in SIZES:
                 for loss in losses:
-                    lab.say(f"round {round_number} of {rounds}: {kind}, {size} B, {loss:.0%} lost")
-                    count = (_BYTES // 10 if lab.quick else _BYTES) // size
-                    measured = _measured(lab, kind, size, loss, count)
+                    context.report_progress(
+                        f"round {round_number} of {rounds}: {kind}, {size} B, {loss:.0%} lost"
+                    )
+                    count = (_BYTES // 10 if context.quick else _BYTES) // size
+                    measured = _measure_run(context, kind, size, loss, count)
                     works.setdefault((kind, size, loss), []).append(measured)
     return report(works)
 
 
-def _measured(lab: Lab, kind: str, size: int, loss: float, count: int) -> Run:
+def _measure_run(context: BenchmarkContext, kind: str, size: int, loss: float, count: int) -> Run:
     task = {
         "kind": kind,
         "size": size,
@@ -75,15 +77,15 @@ def _measured(lab: Lab, kind: str, size: int, loss: float, count: int) -> Run:
         "loss": 0.0,
         "port": free_port(socket.SOCK_DGRAM),
     }
-    receiver = Actor(lab.children, "link_end", {**task, "part": "receive"})
-    task["port"] = receiver.hear("ready", PATIENCE)["port"]
-    sender = Actor(lab.children, "link_end", {**task, "part": "send", "loss": loss})
+    receiver = Actor(context.children, "link_end", {**task, "part": "receive"})
+    task["port"] = receiver.wait_for("ready", TIMEOUT)["port"]
+    sender = Actor(context.children, "link_end", {**task, "part": "send", "loss": loss})
     if kind == "multicast":
-        sender.hear("ready", PATIENCE)
-    sent = sender.hear("sent", PATIENCE)
-    came = receiver.hear("done", PATIENCE)
-    sender.end()
-    receiver.end()
+        sender.wait_for("ready", TIMEOUT)
+    sent = sender.wait_for("sent", TIMEOUT)
+    came = receiver.wait_for("done", TIMEOUT)
+    sender.stop()
+    receiver.stop()
     arrived = count - came["missing"]
     return Run(
         *(kind, size, loss, arrived / (came["ended"] - sent["began"])),
@@ -92,7 +94,7 @@ def _measured(lab: Lab, kind: str, size: int, loss: float, count: int) -> Run:
 
 
 def report(works: Works) -> Report:
-    """Table, floor and plot."""
+    """Return table, floor and plot."""
     columns = ("link", "bytes", "lost", "packets/s", "min-max", "MB/s", "no loss = 1")
     rows = []
     for (kind, size, loss), runs in works.items():
@@ -100,9 +102,9 @@ def report(works: Works) -> Report:
         rate, unspoilt = statistics.median(rates), _median(works[kind, size, 0.0], _rate)
         rows.append(
             (
-                *(kind, str(size), f"{loss:.0%}", number(rate)),
-                f"{number(min(rates))}-{number(max(rates))}",
-                *(number(rate * size / 1e6), f"{rate / unspoilt:.2f}"),
+                *(kind, str(size), f"{loss:.0%}", format_number(rate)),
+                f"{format_number(min(rates))}-{format_number(max(rates))}",
+                *(format_number(rate * size / 1e6), f"{rate / unspoilt:.2f}"),
                 f"{_median(runs, lambda run: run.sending):.1f}",
                 f"{_median(runs, lambda run: run.receiving):.1f}",
                 str(sum(run.missing for run in runs)),

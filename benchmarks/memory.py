@@ -1,4 +1,4 @@
-"""Whether a node's memory stays as it is over a million events, and what an idle node takes."""
+"""Growth of a node's memory over a million events, and memory of an idle node."""
 
 from __future__ import annotations
 
@@ -7,67 +7,68 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.harness.actor import Actor
-from benchmarks.harness.flow import Course
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.context import BenchmarkContext
+from benchmarks.harness.flow import FlowRunner
 from benchmarks.harness.node_process import NodeProcess
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from benchmarks.harness.usage import Memory, memory
 
 DESCRIPTION: Final = "memory over a million events; an idle node's memory and time to start"
 
 FLOOR_IDLE_MB: Final = 100.0
 FLOOR_START: Final = 1.0
-#: What still counts as flat: growth, in MB, over a million events. An event that leaves eight bytes
-#: behind is over it.
+#: Bound: growth in MB over a million events, at most eight bytes an event.
 FLOOR_GROWTH_MB: Final = 8.0
 EVENTS: Final = 1_000_000
 SAMPLES: Final = 100
 STARTS: Final = 5
-#: The share of the samples, at the end, that the slope is taken of.
+#: Share of the samples, at the end, for the slope.
 _SETTLED: Final = 0.8
-#: Small enough that the log has reached its bound before the slope counts.
+#: Small, so that the log is full before the slope counts.
 _CONFIGURATION: Final = '[log]\nmax_bytes = "128 MiB"\n'
 _BATCH: Final = 500
 
 
-def run(lab: Lab) -> Report:
+def run(context: BenchmarkContext) -> Report:
     """Start idle nodes, then send a million events through one."""
-    starts, idle = _idle(lab, 1 if lab.quick else STARTS)
-    events, samples = (20_000, 10) if lab.quick else (EVENTS, SAMPLES)
+    starts, idle = _measure_idle(context, 1 if context.quick else STARTS)
+    events, samples = (20_000, 10) if context.quick else (EVENTS, SAMPLES)
     portions = [events // samples] * samples
-    with lab.empty_folder() as folder:
-        node = NodeProcess(lab.children, folder, _CONFIGURATION)
+    with context.empty_folder() as folder:
+        node = NodeProcess(context.children, folder, _CONFIGURATION)
         task: dict[str, Any] = {"endpoint": node.endpoint, "portions": portions}
-        course = Course(
+        runner = FlowRunner(
             node.pid,
-            Actor(lab.children, "publish_prebuilt", {**task, "batch": _BATCH}),
-            Actor(lab.children, "subscribe", {**task, "subscribers": 1}),
+            Actor(context.children, "publish_prebuilt", {**task, "batch": _BATCH}),
+            Actor(context.children, "subscribe", {**task, "subscribers": 1}),
             subscribers=1,
         )
         sampled: list[tuple[int, Memory]] = []
         most = dropped = sent = 0
         for count in portions:
-            flow = course.run(count)
+            flow = runner.run(count)
             sent += count
             most, dropped = max(most, flow.resident), dropped + flow.dropped
             sampled.append((sent, memory(node.pid)))
-            lab.say(f"{sent:,} of {events:,} events, {number(sampled[-1][1].resident / 1e6)} MB")
-        course.end()
+            context.report_progress(
+                f"{sent:,} of {events:,} events, {format_number(sampled[-1][1].resident / 1e6)} MB"
+            )
+        runner.stop()
         node.stop()
     return _report(starts, idle, sampled, most, dropped)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Of the straight line that fits best (least squares)."""
+    """Return the slope of the best straight line (least squares)."""
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
-def _idle(lab: Lab, count: int) -> tuple[list[float], list[Memory]]:
+def _measure_idle(context: BenchmarkContext, count: int) -> tuple[list[float], list[Memory]]:
     starts, idle = [], []
     for index in range(count):
-        lab.say(f"start {index + 1} of {count}")
-        with lab.empty_folder() as folder:
-            node = NodeProcess(lab.children, folder)
+        context.report_progress(f"start {index + 1} of {count}")
+        with context.empty_folder() as folder:
+            node = NodeProcess(context.children, folder)
             starts.append(node.startup)
             idle.append(memory(node.pid))
             node.stop()
@@ -85,16 +86,16 @@ def _report(
     rows, growths = [], {}
     for name in ("resident", "anonymous"):
         megabytes = [getattr(found, name) / 1e6 for _, found in sampled]
-        # Bytes an event, which are megabytes a million events.
+        # Bytes an event equal megabytes a million events.
         growths[name] = slope([(sent, getattr(found, name)) for sent, found in settled])
         rows.append(
             [
                 {"resident": "RSS", "anonymous": "RssAnon"}[name],
-                number(statistics.median(getattr(found, name) for found in idle) / 1e6),
-                number(megabytes[0]),
-                number(megabytes[-len(settled)]),
-                number(megabytes[-1]),
-                number(max(megabytes)),
+                format_number(statistics.median(getattr(found, name) for found in idle) / 1e6),
+                format_number(megabytes[0]),
+                format_number(megabytes[-len(settled)]),
+                format_number(megabytes[-1]),
+                format_number(max(megabytes)),
                 f"{growths[name]:+.2f}",
             ]
         )
@@ -133,7 +134,7 @@ def _report(
         notes=[
             "distinct 262-byte flights, prebuilt, one subscriber of everything; the log holds "
             f"128 MiB, and its pages that are in memory count as RSS; {len(sampled)} samples, each "
-            f"at rest; most in a run {number(most / 1e6)} MB; {dropped} events dropped",
+            f"at rest; most in a run {format_number(most / 1e6)} MB; {dropped} events dropped",
             f"idle: median of {len(idle)} fresh nodes; start {min(starts):.2f}-{max(starts):.2f} s",
         ],
         figures={

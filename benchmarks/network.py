@@ -1,4 +1,4 @@
-"""A thousand light nodes in virtual time: what an event takes, and what the death of a gateway."""
+"""A thousand core nodes in virtual time: cost of an event, and of a gateway's death."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.node_network import Crossings, NodeNetwork
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
 DESCRIPTION: Final = "1,000 simulated nodes, 100,000 subscriptions: messages, repair, state"
 
@@ -22,19 +22,19 @@ SEED: Final = 4
 WIDTH: Final = 10
 SUBSCRIPTIONS: Final = 100
 EVENTS: Final = 1_000
-#: Seconds (virtual) to wait for something at most, and between two looks.
+#: Virtual seconds: longest wait, and interval of checks.
 LIMIT: Final = 120.0
 LOOK: Final = 0.25
-#: Seconds (virtual) of quiet that are counted.
+#: Virtual seconds without activity, for counting idle messages.
 QUIET: Final = 10.0
-#: Seconds (virtual) after a gateway's death until nobody lacks anything.
+#: Bound: virtual seconds after a gateway's death until all deliveries are complete.
 FLOOR_REPAIR: Final = 5.0
 FLOOR_CROSSINGS: Final = 2
 
 
 @attrs.define
 class Phase:
-    """A part of the course."""
+    """A part of the run."""
 
     name: str
     virtual: float
@@ -43,25 +43,25 @@ class Phase:
     frames: int
 
 
-def run(lab: Lab) -> Report:
-    """Build the network, and let things happen in it."""
-    width, each, events = (3, 10, 50) if lab.quick else (WIDTH, SUBSCRIPTIONS, EVENTS)
-    # A third of the time would go into looking for cycles among what a thousand nodes know.
+def run(context: BenchmarkContext) -> Report:
+    """Build the network, and run all phases."""
+    width, each, events = (3, 10, 50) if context.quick else (WIDTH, SUBSCRIPTIONS, EVENTS)
+    # The search for cycles among the state of a thousand nodes would take a third of the time.
     gc.disable()
     try:
-        return _run(lab, NodeNetwork(SEED, width), each, events)
+        return _run(context, NodeNetwork(SEED, width), each, events)
     finally:
         gc.enable()
 
 
-def _run(lab: Lab, network: NodeNetwork, each: int, events: int) -> Report:
+def _run(context: BenchmarkContext, network: NodeNetwork, each: int, events: int) -> Report:
     phases: list[Phase] = []
 
-    def phase(name: str, course: Callable[[], None]) -> Phase:
-        lab.say(name)
+    def phase(name: str, runner: Callable[[], None]) -> Phase:
+        context.report_progress(name)
         nodes = network.nodes
         before, now, real = nodes.counts.copy(), nodes.now, time.perf_counter()
-        course()
+        runner()
         done = Phase(
             *(name, nodes.now - now, time.perf_counter() - real),
             *(nodes.counts[kind] - before[kind] for kind in ("control", "frames")),
@@ -70,39 +70,42 @@ def _run(lab: Lab, network: NodeNetwork, each: int, events: int) -> Report:
         return done
 
     phase("linking", lambda: (network.build(), network.nodes.run(3.0))[0])
-    phase("subscribing", lambda: (network.subscribe(each), _until(network, network.flowing))[0])
+    phase(
+        "subscribing",
+        lambda: (network.subscribe(each), _run_until(network, network.are_interests_active))[0],
+    )
     quiet = phase("quiet", lambda: network.nodes.run(QUIET))
-    crossings = network.watch()
+    crossings = network.count_crossings()
     phase("publishing", lambda: _publish(network, events))
-    expected = network.expected()
-    network.forget()
-    repairing = network.watch()
-    repair = phase("a gateway dies", lambda: _gateway_dies(network, events // 5))
+    expected = network.count_expected()
+    network.clear_published()
+    repairing = network.count_crossings()
+    repair = phase("a gateway dies", lambda: _kill_gateway(network, events // 5))
     return _report(network, phases, quiet, repair, crossings, repairing, expected, events)
 
 
-def _until(network: NodeNetwork, reached: Callable[[], bool]) -> None:
+def _run_until(network: NodeNetwork, reached: Callable[[], bool]) -> None:
     end = network.nodes.now + LIMIT
     while not reached() and network.nodes.now < end:
         network.nodes.run(LOOK)
 
 
 def _publish(network: NodeNetwork, events: int) -> None:
-    alive = network.alive()
+    alive = network.running_nodes()
     for _ in range(events):
         network.publish(network.random.choice(alive))
         network.nodes.run(0.005)
-    _until(network, lambda: not network.missing())
+    _run_until(network, lambda: not network.count_missing())
 
 
-def _gateway_dies(network: NodeNetwork, events: int) -> None:
-    """A node at which two of the largest units meet; meanwhile others publish."""
-    network.nodes.kill("u1c0n0")
-    alive = network.alive()
+def _kill_gateway(network: NodeNetwork, events: int) -> None:
+    """Kill a node that joins two of the largest units, while others publish."""
+    network.nodes.kill_node("u1c0n0")
+    alive = network.running_nodes()
     for _ in range(events):
         network.publish(network.random.choice(alive))
         network.nodes.run(0.005)
-    _until(network, lambda: not network.missing())
+    _run_until(network, lambda: not network.count_missing())
 
 
 def _report(
@@ -118,7 +121,7 @@ def _report(
     state = _state(network)
     count = len(network.names)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    missing = network.missing()
+    missing = network.count_missing()
     flow = {
         "events": events,
         "deliveries an event": expected / events,
@@ -135,19 +138,28 @@ def _report(
         sheets=[
             Sheet(
                 f"{count:,} nodes, {len(network.nodes.links):,} links, "
-                f"{sum(len(node.wants) for node in network.alive()):,} subscriptions",
+                f"{sum(len(node.interests) for node in network.running_nodes()):,} subscriptions",
                 ["phase", "virtual s", "real s", "control messages", "frames"],
                 [
-                    [p.name, number(p.virtual), number(p.real), *map(number, (p.control, p.frames))]
+                    [
+                        p.name,
+                        format_number(p.virtual),
+                        format_number(p.real),
+                        *map(format_number, (p.control, p.frames)),
+                    ]
                     for p in phases
                 ],
             ),
-            Sheet("Events", ["what", ""], [[name, number(value)] for name, value in flow.items()]),
+            Sheet(
+                "Events",
+                ["what", ""],
+                [[name, format_number(value)] for name, value in flow.items()],
+            ),
             Sheet(
                 "State of a node",
                 ["what", "median", "most"],
                 [
-                    [name, number(statistics.median(values)), number(max(values))]
+                    [name, format_number(statistics.median(values)), format_number(max(values))]
                     for name, values in state.items()
                 ],
             ),
@@ -161,7 +173,7 @@ def _report(
             "virtual time: the cores of what nodes know and send, with stub logs and matchers; "
             "links of up to 10 ms, commits of up to 10 ms; nothing is encoded but to count bytes",
             "an event's document is its number: bytes are what frames add",
-            f"resident memory of the whole simulation, at most: {number(resident)} MB",
+            f"resident memory of the whole simulation, at most: {format_number(resident)} MB",
         ],
         figures={
             "phases": [attrs.asdict(phase) for phase in phases],
@@ -174,18 +186,20 @@ def _report(
 
 
 def _state(network: NodeNetwork) -> dict[str, list[float]]:
-    alive = network.alive()
-    tables = [node.knowledge.tables.figures() for node in alive]
-    maps = [node.knowledge.map.figures() for node in alive]
+    alive = network.running_nodes()
+    tables = [node.knowledge.tables.snapshot() for node in alive]
+    maps = [node.knowledge.map.snapshot() for node in alive]
     return {
         "tables": [each.tables for each in tables],
         "entries of tables": [each.entries for each in tables],
         "bytes of tables": [each.bytes for each in tables],
         "nodes and units of the map": [each.nodes + each.units for each in maps],
         "entries of the map": [each.entries for each in maps],
-        "wants of others": [node.remote_wants for node in alive],
-        "origins by the units that they enter": [node.traffic.figures().entering for node in alive],
-        "ways of events": [node.traffic.figures().ways for node in alive],
+        "wants of others": [node.remote_interest_count for node in alive],
+        "origins by the units that they enter": [
+            node.traffic.snapshot().unit_entries for node in alive
+        ],
+        "ways of events": [node.traffic.snapshot().destinations for node in alive],
     }
 
 

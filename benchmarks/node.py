@@ -1,10 +1,10 @@
-"""Events a second through one node, also with many queries loaded, and through its peers."""
+"""Events a second through one node, also with many queries, and through other brokers."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from benchmarks.actors.stomp_read import expected
+from benchmarks.actors.stomp_read import count_matches
 from benchmarks.harness.activemq import (
     BROKER_OPTIONS,
     JAVA_OPTIONS,
@@ -12,21 +12,21 @@ from benchmarks.harness.activemq import (
     available,
 )
 from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.debian import Unavailable
 from benchmarks.harness.flights import PAYLOAD_BYTES
-from benchmarks.harness.flow import PATIENCE, Course, Flow
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.flow import TIMEOUT, Flow, FlowRunner
 from benchmarks.harness.mosquitto import MosquittoProcess, executable, version
 from benchmarks.harness.node_process import NodeProcess
-from benchmarks.harness.node_status import node_status
+from benchmarks.harness.node_status import read_status
 from benchmarks.harness.report import Report
-from benchmarks.harness.speed import parse_microseconds
-from benchmarks.harness.work import Further, Work
+from benchmarks.harness.speed import measure_parse
+from benchmarks.harness.work import ExtraQueries, Work
 from benchmarks.node_report import (
     ACTIVEMQ,
     CLIENT,
     DOCUMENT,
-    FURTHER,
+    EXTRA_QUERIES,
     PAYLOAD,
     PREBUILT,
     report,
@@ -39,17 +39,17 @@ DESCRIPTION: Final = (
 
 #: Events in a PUBLISH message of the prebuilt publisher.
 BATCH: Final = 500
-#: Events that the client library's user leaves unanswered.
+#: Unanswered events of the client library's user.
 WINDOW: Final = 4_000
 RUNS: Final = 3
-#: Sessions that share the further queries.
+#: Sessions that share the extra queries.
 SESSIONS: Final = 10
-#: Queries and events of each of ActiveMQ's works: about two seconds.
-SELECTORS: Final = ((0, 60_000), (10, 6_000), (100, 800), (FURTHER, 80))
+#: Queries and events of each ActiveMQ work: about two seconds.
+SELECTORS: Final = ((0, 60_000), (10, 6_000), (100, 800), (EXTRA_QUERIES, 80))
 
 
-def run(lab: Lab) -> Report:
-    """Measure everything."""
+def run(context: BenchmarkContext) -> Report:
+    """Run all works."""
     notes = _notes()
     mosquitto = activemq = False
     program = ""
@@ -63,21 +63,21 @@ def run(lab: Lab) -> Report:
     except Unavailable as reason:
         notes.append(f"no peer that forwards by topic: {reason}")
     try:
-        notes += _of_activemq(available())
+        notes += _activemq_notes(available())
         activemq = True
     except Unavailable as reason:
         notes.append(f"no peer that filters on content: {reason}")
     works: list[Work] = []
-    # The peers' turn comes soon after ours: a machine has better and worse minutes.
+    # Peers run right after the node, since the machine's speed varies.
     for subscribers, events, peer_events in ((1, 60_000, 200_000), (10, 40_000, 60_000)):
-        for further in (0, FURTHER):
-            works.append(_node(lab, PREBUILT, subscribers, events, further))
-            works.append(_node(lab, CLIENT, subscribers, events // 2, further))
+        for further in (0, EXTRA_QUERIES):
+            works.append(_measure_node(context, PREBUILT, subscribers, events, further))
+            works.append(_measure_node(context, CLIENT, subscribers, events // 2, further))
         if activemq and subscribers == 1:
-            works += _activemq(lab)
+            works += _measure_activemq(context)
         if mosquitto:
-            works.append(_mosquitto(lab, program, DOCUMENT, subscribers, peer_events))
-            works.append(_mosquitto(lab, program, PAYLOAD, subscribers, peer_events))
+            works.append(_measure_mosquitto(context, program, DOCUMENT, subscribers, peer_events))
+            works.append(_measure_mosquitto(context, program, PAYLOAD, subscribers, peer_events))
     return report(works, notes)
 
 
@@ -86,7 +86,7 @@ def _notes() -> list[str]:
         f"payload {PAYLOAD_BYTES} bytes, in its envelope about 1,036; every event distinct, "
         "validated, and committed to the node's log (sync) before it is delivered",
         "a query `true()` a subscriber: every event matches every subscriber",
-        f"with {FURTHER:,} queries: distinct ones besides, in {SESSIONS} sessions of another "
+        f"with {EXTRA_QUERIES:,} queries: distinct ones besides, in {SESSIONS} sessions of another "
         "process that count what they get: single aircraft (some only when high), ranges of flight "
         "numbers, boxes of height and speed",
         f"prebuilt: PUBLISH messages of {BATCH} events, written before the clock starts, over a "
@@ -100,7 +100,7 @@ def _notes() -> list[str]:
     ]
 
 
-def _of_activemq(version: str) -> list[str]:
+def _activemq_notes(version: str) -> list[str]:
     return [
         f"ActiveMQ {version}: STOMP, not persistent, `java {' '.join(JAVA_OPTIONS)}`, "
         f"{BROKER_OPTIONS}; the same queries as `XPATH` selectors, each a subscription of its own "
@@ -110,78 +110,87 @@ def _of_activemq(version: str) -> list[str]:
     ]
 
 
-def _portions(lab: Lab, events: int) -> list[int]:
-    """How many events each run sends; the first run only warms up."""
-    return [500, 2_000] if lab.quick else [2_000] + [events] * RUNS
+def _portions(context: BenchmarkContext, events: int) -> list[int]:
+    """Return the number of events of each run; the first run only warms up."""
+    return [500, 2_000] if context.quick else [2_000] + [events] * RUNS
 
 
-def _node(lab: Lab, name: str, subscribers: int, events: int, further: int) -> Work:
-    portions = _portions(lab, events)
-    with lab.empty_folder() as folder:
-        node = NodeProcess(lab.children, folder)
+def _measure_node(
+    context: BenchmarkContext, name: str, subscribers: int, events: int, further: int
+) -> Work:
+    portions = _portions(context, events)
+    with context.empty_folder() as folder:
+        node = NodeProcess(context.children, folder)
         task: dict[str, Any] = {"endpoint": node.endpoint, "portions": portions}
         publisher = (
-            Actor(lab.children, "publish_prebuilt", {**task, "batch": BATCH})
+            Actor(context.children, "publish_prebuilt", {**task, "batch": BATCH})
             if name == PREBUILT
-            else Actor(lab.children, "publish_client", {**task, "window": WINDOW})
+            else Actor(context.children, "publish_client", {**task, "window": WINDOW})
         )
-        subscriber = Actor(lab.children, "subscribe", {**task, "subscribers": subscribers})
-        beside = [_further(lab, node, further)] if further else []
-        course = Course(node.pid, publisher, subscriber, subscribers, beside)
-        flows, parses = _flows(lab, course, _label(name, further), portions)
-        log = node_status(node.endpoint)["log"]
+        subscriber = Actor(context.children, "subscribe", {**task, "subscribers": subscribers})
+        beside = [_start_extra_queries(context, node, further)] if further else []
+        runner = FlowRunner(node.pid, publisher, subscriber, subscribers, beside)
+        flows, parses = _run_portions(context, runner, _label(name, further), portions)
+        log = read_status(node.endpoint)["log"]
         heard = None
         for actor in beside:
-            actor.go()
-            counts = actor.hear("done", PATIENCE)
-            heard = Further(further, sum(portions), counts["events"], counts["dropped"])
-            actor.end()
-        course.end()
+            actor.start_run()
+            counts = actor.wait_for("done", TIMEOUT)
+            heard = ExtraQueries(further, sum(portions), counts["events"], counts["dropped"])
+            actor.stop()
+        runner.stop()
         node.stop()
     return Work(
-        name, subscribers, flows, parses, events_a_commit=log["last"] / log["commits"], beside=heard
+        name,
+        subscribers,
+        flows,
+        parses,
+        events_a_commit=log["last"] / log["commits"],
+        extra_queries=heard,
     )
 
 
-def _further(lab: Lab, node: NodeProcess, queries: int) -> Actor:
-    """Queries besides, which flow when this returns."""
-    lab.say(f"subscribing {queries:,} queries")
+def _start_extra_queries(context: BenchmarkContext, node: NodeProcess, queries: int) -> Actor:
+    """Subscribe extra queries, and wait until they are active."""
+    context.report_progress(f"subscribing {queries:,} queries")
     task = {"endpoint": node.endpoint, "queries": queries, "sessions": SESSIONS}
-    actor = Actor(lab.children, "subscribe_further", task)
-    actor.hear("ready", PATIENCE)
+    actor = Actor(context.children, "subscribe_rare", task)
+    actor.wait_for("ready", TIMEOUT)
     return actor
 
 
-def _mosquitto(lab: Lab, program: str, name: str, subscribers: int, events: int) -> Work:
-    portions = _portions(lab, events)
-    with lab.empty_folder() as folder:
-        broker = MosquittoProcess(lab.children, program, folder)
+def _measure_mosquitto(
+    context: BenchmarkContext, program: str, name: str, subscribers: int, events: int
+) -> Work:
+    portions = _portions(context, events)
+    with context.empty_folder() as folder:
+        broker = MosquittoProcess(context.children, program, folder)
         task = {"port": broker.port, "portions": portions}
-        subscriber = Actor(lab.children, "mqtt_read", {**task, "subscribers": subscribers})
-        publisher = Actor(lab.children, "mqtt_publish", {**task, "envelope": name == DOCUMENT})
-        course = Course(broker.pid, publisher, subscriber, subscribers)
-        flows, parses = _flows(lab, course, name, portions)
-        course.end()
+        subscriber = Actor(context.children, "mqtt_read", {**task, "subscribers": subscribers})
+        publisher = Actor(context.children, "mqtt_publish", {**task, "envelope": name == DOCUMENT})
+        runner = FlowRunner(broker.pid, publisher, subscriber, subscribers)
+        flows, parses = _run_portions(context, runner, name, portions)
+        runner.stop()
         broker.stop()
     return Work(name, subscribers, flows, parses)
 
 
-def _activemq(lab: Lab) -> list[Work]:
+def _measure_activemq(context: BenchmarkContext) -> list[Work]:
     works = []
-    with lab.empty_folder() as folder:
-        broker = ActiveMqProcess(lab.children, folder)
+    with context.empty_folder() as folder:
+        broker = ActiveMqProcess(context.children, folder)
         for selectors, events in SELECTORS:
-            # The first run is as long as the others: a virtual machine needs it.
-            portions = [max(5, events // 20)] * 2 if lab.quick else [events] * (RUNS + 1)
+            # The first run is as long as the others, to warm up the virtual machine.
+            portions = [max(5, events // 20)] * 2 if context.quick else [events] * (RUNS + 1)
             task: dict[str, Any] = {"port": broker.port, "portions": portions}
-            subscriber = Actor(lab.children, "stomp_read", {**task, "queries": selectors})
-            publisher = Actor(lab.children, "stomp_publish", task)
-            course = Course(broker.pid, publisher, subscriber, 1)
-            flows, parses = _flows(lab, course, _label(ACTIVEMQ, selectors), portions)
-            course.end()
-            delivered = expected(rare_queries(selectors), range(sum(portions)))
-            beside = Further(selectors, sum(portions), delivered) if selectors else None
-            works.append(Work(ACTIVEMQ, 1, flows, parses, beside=beside))
+            subscriber = Actor(context.children, "stomp_read", {**task, "queries": selectors})
+            publisher = Actor(context.children, "stomp_publish", task)
+            runner = FlowRunner(broker.pid, publisher, subscriber, 1)
+            flows, parses = _run_portions(context, runner, _label(ACTIVEMQ, selectors), portions)
+            runner.stop()
+            delivered = count_matches(rare_queries(selectors), range(sum(portions)))
+            beside = ExtraQueries(selectors, sum(portions), delivered) if selectors else None
+            works.append(Work(ACTIVEMQ, 1, flows, parses, extra_queries=beside))
         broker.stop()
     return works
 
@@ -190,13 +199,13 @@ def _label(name: str, queries: int) -> str:
     return f"{name}, {queries:,} queries" if queries else name
 
 
-def _flows(
-    lab: Lab, course: Course, name: str, portions: list[int]
+def _run_portions(
+    context: BenchmarkContext, runner: FlowRunner, name: str, portions: list[int]
 ) -> tuple[list[Flow], list[float]]:
     flows, parses = [], []
     for index, events in enumerate(portions):
         what = f"run {index} of {len(portions) - 1}" if index else "warming up"
-        lab.say(f"{name} 1->{course.subscribers}: {what}")
-        flows.append(course.run(events))
-        parses.append(parse_microseconds())
+        context.report_progress(f"{name} 1->{runner.subscribers}: {what}")
+        flows.append(runner.run(events))
+        parses.append(measure_parse())
     return flows[1:], parses[1:]

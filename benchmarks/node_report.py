@@ -1,4 +1,4 @@
-"""The report of the benchmark `node`: what came of each work, against the floors and the peer."""
+"""Report of the benchmark `node`: results of each work, against the floors and the peers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from benchmarks.harness.work import Work
 
-#: Queries besides those of the subscribers that take everything.
-FURTHER: Final = 1_000
-#: With these queries loaded, as without them.
+#: Queries in addition to the subscribers of everything.
+EXTRA_QUERIES: Final = 1_000
+#: Bounds with these queries loaded, as without them.
 FLOOR_EVENTS: Final = 40_000.0
 FLOOR_DELIVERIES: Final = 150_000.0
-#: With these queries loaded, as many times the rate of ActiveMQ with the same ones.
+#: Bound with these queries loaded: rate in rates of ActiveMQ with the same queries.
 FLOOR_TIMES_ACTIVEMQ: Final = 500.0
 
 PREBUILT: Final = "node, prebuilt"
@@ -25,10 +25,10 @@ ACTIVEMQ: Final = "ActiveMQ, payload alone"
 
 
 def report(works: Sequence[Work], notes: list[str]) -> Report:
-    """Tables, floors and plot of all works."""
+    """Return tables, floors and plot of all works."""
     return Report(
         name="node",
-        sheets=[_rates(works), _costs(works), _besides(works)],
+        sheets=[_rates(works), _costs(works), _extra_queries(works)],
         floors=_floors(works),
         notes=notes,
         figures={
@@ -42,7 +42,7 @@ def report(works: Sequence[Work], notes: list[str]) -> Report:
 def _floors(works: Sequence[Work]) -> list[Floor]:
     found = {(work.name, work.subscribers, work.queries): work for work in works}
     floors = []
-    ours = [found[PREBUILT, subscribers, FURTHER] for subscribers in (1, 10)]
+    ours = [found[PREBUILT, subscribers, EXTRA_QUERIES] for subscribers in (1, 10)]
     for work, figure, bound, unit in zip(
         ours,
         ("published", "delivered"),
@@ -52,7 +52,7 @@ def _floors(works: Sequence[Work]) -> list[Floor]:
     ):
         floors.append(Floor(work.label, work.spread(figure).median, bound, unit))
     if (times := _times_activemq(works)) is not None:
-        what = f"prebuilt 1->1, {FURTHER:,} queries, to ActiveMQ with the same"
+        what = f"prebuilt 1->1, {EXTRA_QUERIES:,} queries, to ActiveMQ with the same"
         floors.append(Floor(what, times, FLOOR_TIMES_ACTIVEMQ, "times"))
     dropped = sum(work.dropped for work in works if work.name == PREBUILT)
     what = "prebuilt, events dropped for slow subscribers"
@@ -61,12 +61,12 @@ def _floors(works: Sequence[Work]) -> list[Floor]:
 
 
 def _times_activemq(works: Sequence[Work]) -> float | None:
-    """Our rate in rates of ActiveMQ, both with all further queries; None where it was not run."""
+    """Return the node's rate in rates of ActiveMQ, both with all extra queries; None without it."""
     found = {(work.name, work.subscribers, work.queries): work for work in works}
-    peer = found.get((ACTIVEMQ, 1, FURTHER))
+    peer = found.get((ACTIVEMQ, 1, EXTRA_QUERIES))
     if peer is None:
         return None
-    ours = found[PREBUILT, 1, FURTHER].spread("published").median
+    ours = found[PREBUILT, 1, EXTRA_QUERIES].spread("published").median
     return ours / peer.spread("published").median
 
 
@@ -86,10 +86,10 @@ def _rates(works: Sequence[Work]) -> Sheet:
             [
                 work.label,
                 str(len(work.flows)),
-                number(into.median),
-                f"{number(into.least)}-{number(into.most)}",
-                number(out.median),
-                f"{number(out.least)}-{number(out.most)}",
+                format_number(into.median),
+                f"{format_number(into.least)}-{format_number(into.most)}",
+                format_number(out.median),
+                f"{format_number(out.least)}-{format_number(out.most)}",
                 *ratios,
             ]
         )
@@ -115,11 +115,13 @@ def _costs(works: Sequence[Work]) -> Sheet:
                 f"{parse:.1f}",
                 f"{micros / parse:.1f}",
                 f"{work.spread('cores').median:.2f}",
-                number(work.spread("resident").most / 1e6),
-                number(work.spread("anonymous").most / 1e6),
-                "" if commit is None else number(commit),
-                "" if commit is None else number(sum(flow.acknowledged for flow in work.flows)),
-                number(work.dropped),
+                format_number(work.spread("resident").most / 1e6),
+                format_number(work.spread("anonymous").most / 1e6),
+                "" if commit is None else format_number(commit),
+                ""
+                if commit is None
+                else format_number(sum(flow.acknowledged for flow in work.flows)),
+                format_number(work.dropped),
                 f"{work.spread('others').median:.2f}",
             ]
         )
@@ -133,22 +135,22 @@ def _costs(works: Sequence[Work]) -> Sheet:
     )
 
 
-def _besides(works: Sequence[Work]) -> Sheet:
-    """What the queries got that rarely match."""
+def _extra_queries(works: Sequence[Work]) -> Sheet:
+    """Return deliveries of the rarely matching queries."""
     return Sheet(
         "The queries besides",
         ["work", "queries", "events", "delivered", "a thousand events", "dropped"],
         [
             [
                 work.label,
-                number(work.queries),
-                number(work.beside.published),
-                number(work.beside.delivered),
-                number(1e3 * work.beside.delivered / work.beside.published),
-                number(work.beside.dropped),
+                format_number(work.queries),
+                format_number(work.extra_queries.published),
+                format_number(work.extra_queries.delivered),
+                format_number(1e3 * work.extra_queries.delivered / work.extra_queries.published),
+                format_number(work.extra_queries.dropped),
             ]
             for work in works
-            if work.beside is not None
+            if work.extra_queries is not None
         ],
     )
 
@@ -167,9 +169,11 @@ def _draw(works: Sequence[Work], figure: Any) -> None:
             ],
             color=["tab:blue" if work.name.startswith("node") else "tab:grey" for work in shown],
         )
-        axes.bar_label(bars, [number(spread.median) for spread in spreads], padding=3, fontsize=7)
+        axes.bar_label(
+            bars, [format_number(spread.median) for spread in spreads], padding=3, fontsize=7
+        )
         floor = FLOOR_EVENTS if subscribers == 1 else FLOOR_DELIVERIES
-        label = f"floor, prebuilt with {FURTHER:,} queries"
+        label = f"floor, prebuilt with {EXTRA_QUERIES:,} queries"
         axes.axvline(floor, color="tab:red", linestyle="--", label=label)
         if any(work.name == ACTIVEMQ for work in shown):
             # The peer that filters on content is slower by three orders of magnitude.

@@ -1,8 +1,7 @@
-"""Clients that come back to a node and get what they missed, timed at the clients.
+"""Recovery of missed events by returning clients, timed at the clients.
 
-Events of an origin that is gone lie in an archive; a node that never had them serves it. What
-is delivered to all clients together is the same however many they are: each event matches the query
-of one of them.
+Events of a lost origin lie in an archive, and a node that never had them serves it. All clients
+together get the same events for any number of clients: each event matches one query.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.actor import Actor
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.flow import PATIENCE
-from benchmarks.harness.lab import Lab
+from benchmarks.harness.flow import TIMEOUT
 from benchmarks.harness.node_process import NodeProcess
-from benchmarks.harness.node_status import node_status
+from benchmarks.harness.node_status import read_status
 from benchmarks.harness.report import Report
-from benchmarks.harness.speed import parse_microseconds
-from benchmarks.recover_report import LOG, Cold, Return, report
+from benchmarks.harness.speed import measure_parse
+from benchmarks.recover_report import LOG, Cold, Recovery, report
 from benchmarks.workloads.archived_flights import ORIGIN, write_flights
 from broker.errors import EngineUnavailable
 from broker.replay.engine.spark_session import check_java
@@ -33,38 +32,40 @@ QUICK_EVENTS: Final = 20_000
 #: Events that one client missed.
 MISSED: Final = (10, 1_000, 100_000)
 CLIENTS: Final = (1, 100, 1_000)
-#: The median counts. What the first recovery of a node starts was started by the cold one.
+#: The median counts. The cold recovery has started all that a node's first recovery starts.
 RUNS: Final = 3
 #: Events in a PUBLISH message.
 BATCH: Final = 500
 #: Seconds that a recovery may take.
-LONGEST: Final = 1_800.0
-#: The node asks its replay process each second how it is: then it surely has.
+RECOVERY_TIMEOUT: Final = 1_800.0
+#: The node polls its replay process each second; this includes one poll.
 _LOOKED: Final = 2.0
-#: A thousand clients are there, and who asks the node how it is; those who have gone are gone.
-LIMITS: Final = "[limits]\nmax_sessions = 1100\nsession_lease = 0.0\n"
+#: Sessions for a thousand clients and for status requests; closed ones end at once.
+LIMITS_TOML: Final = "[limits]\nmax_sessions = 1100\nsession_lease = 0.0\n"
 
 
-def run(lab: Lab) -> Report:
-    """The log first, then both engines."""
-    count = lab.events or (QUICK_EVENTS if lab.quick else EVENTS)
-    returns = _from_log(lab, count)
+def run(context: BenchmarkContext) -> Report:
+    """Measure the log first, then both engines."""
+    count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
+    returns = _measure_log(context, count)
     cold = []
-    missing = without_spark()
-    with lab.empty_folder() as folder:
+    missing = spark_problem()
+    with context.empty_folder() as folder:
         archive = folder / "archive"
-        write_flights(str(archive), count, lambda done: lab.say(f"{done} events archived"))
+        write_flights(
+            str(archive), count, lambda done: context.report_progress(f"{done} events archived")
+        )
         for engine in ("local", "spark"):
             if engine == "spark" and missing:
                 continue
-            began, came = _engine(lab, engine, archive, count)
+            began, came = _measure_engine(context, engine, archive, count)
             cold.append(began)
             returns += came
     return report(count, cold, returns, missing)
 
 
-def without_spark() -> str:
-    """Why there can be no Spark here; empty where there can."""
+def spark_problem() -> str:
+    """Return the reason why Spark can not run here; empty if it can."""
     try:
         check_java()
     except EngineUnavailable as error:
@@ -72,123 +73,129 @@ def without_spark() -> str:
     return ""
 
 
-def missed_of(count: int) -> list[int]:
-    """As many as there are, where there are not so many."""
+def missed_counts(count: int) -> list[int]:
+    """Return the numbers of missed events, limited to the available ones."""
     return list(dict.fromkeys(min(each, count) for each in MISSED))
 
 
 # ------------------------------------------------------------------ from the log
 
 
-def _from_log(lab: Lab, count: int) -> list[Return]:
-    """The node has published all itself, and has no archive."""
-    sizes = missed_of(count)
-    with lab.empty_folder() as folder:
-        node = NodeProcess(lab.children, folder, f"{LIMITS}[archive]\nenabled = false\n")
-        _publish(lab, node, sizes[-1])
-        said = node_status(node.endpoint)
+def _measure_log(context: BenchmarkContext, count: int) -> list[Recovery]:
+    """Measure a node that has published all events itself, without an archive."""
+    sizes = missed_counts(count)
+    with context.empty_folder() as folder:
+        node = NodeProcess(context.children, folder, f"{LIMITS_TOML}[archive]\nenabled = false\n")
+        _publish_events(context, node, sizes[-1])
+        said = read_status(node.endpoint)
         origin, epoch, last = said["origin"], said["log"]["epoch"], said["log"]["last"]
         came = [
-            _median(lab, LOG, node, {"missed": missed}, (origin, epoch, last - missed))
+            _median(context, LOG, node, {"missed": missed}, (origin, epoch, last - missed))
             for missed in sizes
         ]
         node.stop()
     return came
 
 
-def _publish(lab: Lab, node: NodeProcess, events: int) -> None:
-    lab.say(f"{events} events are published")
+def _publish_events(context: BenchmarkContext, node: NodeProcess, events: int) -> None:
+    context.report_progress(f"{events} events are published")
     task = {"endpoint": node.endpoint, "batch": BATCH, "portions": [events]}
-    publisher = Actor(lab.children, "publish_prebuilt", task)
-    publisher.hear("ready", PATIENCE)
-    publisher.go()
-    publisher.hear("done", PATIENCE)
-    publisher.end()
+    publisher = Actor(context.children, "publish_prebuilt", task)
+    publisher.wait_for("ready", TIMEOUT)
+    publisher.start_run()
+    publisher.wait_for("done", TIMEOUT)
+    publisher.stop()
 
 
 # ------------------------------------------------------------------ from the archive
 
 
-def _engine(lab: Lab, engine: str, archive: Path, count: int) -> tuple[Cold, list[Return]]:
-    """A new node with one engine: its first recovery is the cold one, all others are warm."""
-    settings = archived(archive, engine)
-    with lab.empty_folder() as folder:
-        lab.say(f"{engine}: cold")
+def _measure_engine(
+    context: BenchmarkContext, engine: str, archive: Path, count: int
+) -> tuple[Cold, list[Recovery]]:
+    """Measure a new node with one engine: its first recovery is cold, all others are warm."""
+    settings = archive_settings(archive, engine)
+    with context.empty_folder() as folder:
+        context.report_progress(f"{engine}: cold")
         few = min(MISSED[0], count)
-        actor = returning(lab, {"missed": few, "name": "cold"})
+        actor = start_clients(context, {"missed": few, "name": "cold"})
         began = time.monotonic()
-        node = NodeProcess(lab.children, folder, settings)
-        came = come_back(actor, node, (ORIGIN, 1, count - few))
+        node = NodeProcess(context.children, folder, settings)
+        came = run_recovery(actor, node, (ORIGIN, 1, count - few))
         cold = Cold(engine, node.startup, came["first"] - began, few)
         returns = [
-            _median(lab, engine, node, {"missed": missed}, (ORIGIN, 1, count - missed))
-            for missed in missed_of(count)
+            _median(context, engine, node, {"missed": missed}, (ORIGIN, 1, count - missed))
+            for missed in missed_counts(count)
         ]
         returns += [
-            _median(lab, engine, node, {"clients": clients, "events": count}, (ORIGIN, 1, 0))
+            _median(context, engine, node, {"clients": clients, "events": count}, (ORIGIN, 1, 0))
             for clients in CLIENTS
         ]
-        check(node)
+        check_nothing_lost(node)
         node.stop()
     return cold, returns
 
 
-def archived(archive: Path, engine: str) -> str:
-    """The configuration of a node that serves an archive of others."""
-    return f'{LIMITS}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
+def archive_settings(archive: Path, engine: str) -> str:
+    """Return the configuration of a node that serves another node's archive."""
+    return f'{LIMITS_TOML}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
 
 
 def _median(
-    lab: Lab, source: str, node: NodeProcess, task: dict[str, Any], behind: tuple[str, int, int]
-) -> Return:
-    """The median run, by its time."""
+    context: BenchmarkContext,
+    source: str,
+    node: NodeProcess,
+    task: dict[str, Any],
+    behind: tuple[str, int, int],
+) -> Recovery:
+    """Return the run with the median time."""
     found = []
     clients, events = task.get("clients", 1), task.get("missed") or task["events"]
-    for number in range(1 if lab.quick else RUNS):
-        lab.say(f"{source}: {clients} clients, {events} events, run {number}")
-        before = jobs(node)
+    for number in range(1 if context.quick else RUNS):
+        context.report_progress(f"{source}: {clients} clients, {events} events, run {number}")
+        before = count_jobs(node)
         name = f"{source}-{clients}-{events}-{number}"
-        came = come_back(returning(lab, {**task, "name": name}), node, behind)
+        came = run_recovery(start_clients(context, {**task, "name": name}), node, behind)
         if came["events"] != events:
             raise BenchmarkFailed(f"{came['events']} of {events} events were delivered")
         found.append(
-            Return(
+            Recovery(
                 *(source, clients, events, "missed" not in task, came["connecting"]),
                 first=came["first"] - came["asked"],
                 seconds=came["ended"] - came["asked"],
                 deliveries=came["deliveries"],
-                jobs=jobs(node) - before,
+                jobs=count_jobs(node) - before,
                 cpu=came["cpu"],
-                parse=parse_microseconds(),
+                parse=measure_parse(),
             )
         )
     return sorted(found, key=lambda each: each.seconds)[len(found) // 2]
 
 
-def returning(lab: Lab, task: dict[str, Any]) -> Actor:
-    """Clients that are ready to come back."""
-    actor = Actor(lab.children, "come_back", task)
-    actor.hear("ready", LONGEST)
+def start_clients(context: BenchmarkContext, task: dict[str, Any]) -> Actor:
+    """Start clients that are ready to recover."""
+    actor = Actor(context.children, "recovering_clients", task)
+    actor.wait_for("ready", RECOVERY_TIMEOUT)
     return actor
 
 
-def come_back(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) -> dict[str, Any]:
-    """Have them come back to a node, behind a place of an origin; what they said."""
-    actor.go(endpoint=node.endpoint, behind=behind)
-    came = actor.hear("done", LONGEST, node.check)
-    actor.end()
+def run_recovery(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) -> dict[str, Any]:
+    """Let the clients recover after a place of an origin; return their figures."""
+    actor.start_run(endpoint=node.endpoint, behind=behind)
+    came = actor.wait_for("done", RECOVERY_TIMEOUT, node.check)
+    actor.stop()
     return came
 
 
-def jobs(node: NodeProcess) -> int:
-    """Jobs that its replay process has begun."""
+def count_jobs(node: NodeProcess) -> int:
+    """Return the number of jobs that the node's replay process has begun."""
     time.sleep(_LOOKED)
-    replays = node_status(node.endpoint)["recovery"]["replays"]
+    replays = read_status(node.endpoint)["recovery"]["replays"]
     return 0 if replays is None else int(replays.get("jobs", 0))
 
 
-def check(node: NodeProcess) -> None:
-    """Raise if anybody was told that something is lost."""
-    recoveries = node_status(node.endpoint)["recovery"]["recoveries"]
+def check_nothing_lost(node: NodeProcess) -> None:
+    """Raise if any place was reported as lost."""
+    recoveries = read_status(node.endpoint)["recovery"]["recoveries"]
     if recoveries["lost_places"]:
         raise BenchmarkFailed(f"{recoveries['lost_places']} places were lost")

@@ -1,4 +1,4 @@
-"""The report of the benchmark `recover`."""
+"""Report of the benchmark `recover`."""
 
 from __future__ import annotations
 
@@ -7,62 +7,62 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
-#: The source of events that the node has itself.
+#: Source of events that the node has itself.
 LOG: Final = "log"
-#: A thousand clients against one, in seconds.
-MOST_TIMES: Final = 10.0
+#: Bound: time of a thousand clients in times of one.
+MAX_RATIO: Final = 10.0
 
 
 @attrs.frozen
 class Cold:
-    """The first recovery at a node that has just been started."""
+    """First recovery at a node that has just started."""
 
     engine: str
     listening: float
     """Seconds from the start of the node until it listened."""
     first: float
-    """The same until the first recovered event was at the client."""
+    """Seconds from the start until the client had the first recovered event."""
     events: int
 
 
 @attrs.frozen
-class Return:
-    """Clients that came back at once."""
+class Recovery:
+    """Recovery of clients that returned at the same time."""
 
     source: str
     """`log`, or the engine that searched the archive."""
     clients: int
     events: int
-    """Delivered to all of them together."""
+    """Delivered to all clients together."""
     shared: bool
-    """Whether the events were shared out by the clients' queries; else one client wanted all."""
+    """True if the clients' queries divide the events; otherwise one client gets all."""
     connecting: float
-    """Seconds until all had sessions; no part of the others."""
+    """Seconds until all had sessions; not part of the other times."""
     first: float
-    """Seconds from the first client's wish to the first event at any."""
+    """Seconds from the first client's request to the first event at any client."""
     seconds: float
-    """The same to the last event at the last client."""
+    """Seconds from the first client's request to the last event of all."""
     deliveries: int
-    """Messages that brought the events."""
+    """Messages with the events."""
     jobs: int
-    """Of the replay process."""
+    """Jobs of the replay process."""
     cpu: float
     """Processor seconds of the clients' process."""
     parse: float
-    """Microseconds that lxml took for one event, at that time."""
+    """Microseconds that lxml took to parse one event, at that time."""
 
 
 def report(
-    count: int, cold: Sequence[Cold], returns: Sequence[Return], missing: str = ""
+    count: int, cold: Sequence[Cold], returns: Sequence[Recovery], missing: str = ""
 ) -> Report:
-    """Tables, floors and plot. `missing` is why there was no Spark."""
+    """Return tables, floors and plot. `missing` is the reason for running without Spark."""
     shared = [each for each in returns if each.shared]
     alone = [each for each in returns if not each.shared]
     return Report(
         name="recover",
-        sheets=[_cold(cold), _alone(alone), _shared(shared, count)],
+        sheets=[_cold(cold), _single_client(alone), _many_clients(shared, count)],
         floors=_floors(shared),
         notes=[
             f"{count:,} flight events of one origin in an archive that was written directly "
@@ -87,13 +87,13 @@ def report(
     )
 
 
-def _floors(shared: Sequence[Return]) -> list[Floor]:
+def _floors(shared: Sequence[Recovery]) -> list[Floor]:
     one = {each.source: each.seconds for each in shared if each.clients == 1}
     most = max((each.clients for each in shared), default=1)
     return [
         Floor(
             f"{each.source}: {each.clients:,} clients against one",
-            *(each.seconds / one[each.source], MOST_TIMES, "times"),
+            *(each.seconds / one[each.source], MAX_RATIO, "times"),
             at_least=False,
         )
         for each in shared
@@ -106,27 +106,32 @@ def _cold(cold: Sequence[Cold]) -> Sheet:
         "Cold: seconds from the start of the node",
         ["engine", "listens", "first event", "events"],
         [
-            [each.engine, f"{each.listening:.2f}", f"{each.first:.2f}", number(each.events)]
+            [each.engine, f"{each.listening:.2f}", f"{each.first:.2f}", format_number(each.events)]
             for each in cold
         ],
     )
 
 
-def _alone(alone: Sequence[Return]) -> Sheet:
+def _single_client(alone: Sequence[Recovery]) -> Sheet:
     return Sheet(
         "One client that missed so many events, and wants all of them",
         ["from", "missed", "first, s", "all, s", "events/s"],
         [
             [
-                *(each.source, number(each.events), f"{each.first:.3f}", f"{each.seconds:.3f}"),
-                number(each.events / each.seconds),
+                *(
+                    each.source,
+                    format_number(each.events),
+                    f"{each.first:.3f}",
+                    f"{each.seconds:.3f}",
+                ),
+                format_number(each.events / each.seconds),
             ]
             for each in alone
         ],
     )
 
 
-def _shared(shared: Sequence[Return], count: int) -> Sheet:
+def _many_clients(shared: Sequence[Recovery], count: int) -> Sheet:
     one = {each.source: each.seconds for each in shared if each.clients == 1}
     return Sheet(
         f"Clients that come back at once to {count:,} events, each event for one of them",
@@ -136,18 +141,18 @@ def _shared(shared: Sequence[Return], count: int) -> Sheet:
         ],
         [
             [
-                *(each.source, number(each.clients), f"{each.connecting:.2f}"),
+                *(each.source, format_number(each.clients), f"{each.connecting:.2f}"),
                 *(f"{each.first:.2f}", f"{each.seconds:.2f}"),
                 f"{each.seconds / one[each.source]:.2f}",
-                *(number(each.events / each.seconds), number(each.deliveries)),
-                *(number(each.jobs), f"{each.cpu:.2f}"),
+                *(format_number(each.events / each.seconds), format_number(each.deliveries)),
+                *(format_number(each.jobs), f"{each.cpu:.2f}"),
             ]
             for each in shared
         ],
     )
 
 
-def _draw(shared: Sequence[Return], figure: Any) -> None:
+def _draw(shared: Sequence[Recovery], figure: Any) -> None:
     axes = figure.subplots()
     for source in dict.fromkeys(each.source for each in shared):
         mine = [each for each in shared if each.source == source]

@@ -1,7 +1,7 @@
-"""Many clients that recover from one archive at once, against one client that does.
+"""Recovery of many clients from one archive in one job, against one client.
 
-The events that are delivered are as many as the archive has, whatever the number of requests: each
-event matches one of the queries. So what rises with the number of requests is what they cost.
+The number of delivered events is the same for any number of requests, since each event matches one
+query. So any additional time is the cost of the requests.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.lab import Lab
-from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from benchmarks.workloads.archived_flights import FLUSH, band_queries, write_flights
 from broker.archive.archive import Archive
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import EngineUnavailable
 from broker.replay.engine.contract import Engine
-from broker.replay.engine.local import LocalEngine
-from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.local_engine import LocalEngine
+from broker.replay.engine.spark_engine import SparkEngine
 from broker.replay.engine.spark_session import SparkSettings
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import Spool
@@ -33,10 +33,10 @@ DESCRIPTION: Final = "1, 100 and 1,000 clients recover from an archive in one jo
 EVENTS: Final = 1_000_000
 QUICK_EVENTS: Final = 20_000
 REQUESTS: Final = (1, 100, 1_000)
-#: The last one counts: the JVM compiles, and workers are started, in the first ones.
+#: The last one counts: the JVM compiles, and workers start, in the first ones.
 RUNS: Final = 2
-#: A thousand clients' job against one client's.
-MOST_TIMES: Final = 10.0
+#: Bound: a job for a thousand clients in times of one client's job.
+MAX_RATIO: Final = 10.0
 
 
 @attrs.frozen
@@ -47,14 +47,14 @@ class Run:
     requests: int
     seconds: float
     events: int
-    """Delivered."""
+    """Delivered events."""
     reading: float
-    """Seconds to read all spools afterwards, page by page, as they are sent."""
+    """Seconds to read all spools afterwards, page by page, as for sending."""
 
 
 @attrs.frozen
 class Comparison:
-    """The same queries, asked of the same files in another way."""
+    """The same queries on the same files in another way."""
 
     way: str
     queries: int
@@ -62,25 +62,27 @@ class Comparison:
     matches: int
 
 
-def run(lab: Lab) -> Report:
-    """All engines and numbers of requests."""
-    count = lab.events or (QUICK_EVENTS if lab.quick else EVENTS)
-    with lab.empty_folder() as folder:
+def run(context: BenchmarkContext) -> Report:
+    """Run all engines and numbers of requests."""
+    count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
+    with context.empty_folder() as folder:
         archive = write_flights(
-            str(folder / "archive"), count, lambda done: lab.say(f"{done} events archived")
+            str(folder / "archive"),
+            count,
+            lambda done: context.report_progress(f"{done} events archived"),
         )
         catalogue = Catalogue.load(shipped_folder())
-        runs = _runs(lab, LocalEngine(archive, catalogue), folder, count)
+        runs = _measure_engine(context, LocalEngine(archive, catalogue), folder, count)
         spark = SparkEngine(archive, catalogue, SparkSettings(folder=folder / "spark"))
         compared: list[Comparison] = []
         missing = ""
         try:
-            lab.say("Spark starts")
+            context.report_progress("Spark starts")
             began = time.perf_counter()
-            spark.warm()
+            spark.warm_up()
             start = time.perf_counter() - began
-            runs += _runs(lab, spark, folder, count)
-            compared += _by_spark_alone(lab, spark, archive)
+            runs += _measure_engine(context, spark, folder, count)
+            compared += _measure_spark_alone(context, spark, archive)
         except EngineUnavailable as error:
             missing, start = str(error), 0.0
         finally:
@@ -88,19 +90,21 @@ def run(lab: Lab) -> Report:
     return report(count, runs, compared, start, missing)
 
 
-def _runs(lab: Lab, engine: Engine, folder: Path, count: int) -> list[Run]:
+def _measure_engine(
+    context: BenchmarkContext, engine: Engine, folder: Path, count: int
+) -> list[Run]:
     found = []
     for requests in REQUESTS:
-        for number_of_run in range(1 if lab.quick else RUNS):
-            lab.say(f"{engine.name}: {requests} requests, run {number_of_run + 1}")
-            made = _job(engine, requests, folder / "spool")
+        for number_of_run in range(1 if context.quick else RUNS):
+            context.report_progress(f"{engine.name}: {requests} requests, run {number_of_run + 1}")
+            made = _run_job(engine, requests, folder / "spool")
             if made.events != count:
                 raise BenchmarkFailed(f"{made.events} of {count} events were delivered")
         found.append(made)
     return found
 
 
-def _job(engine: Engine, requests: int, folder: Path) -> Run:
+def _run_job(engine: Engine, requests: int, folder: Path) -> Run:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     asked = [ReplayRequest(">", query) for query in band_queries(requests)]
@@ -111,7 +115,7 @@ def _job(engine: Engine, requests: int, folder: Path) -> Run:
     for place, each in enumerate(reports):
         first = 0
         while first < each.events:
-            first += len(spool.read(place, first, 512, 1 << 18))
+            first += len(spool.read_events(place, first, 512, 1 << 18))
     read = time.perf_counter()
     events = sum(each.events for each in reports)
     return Run(engine.name, requests, over - began, events, read - over)
@@ -120,14 +124,16 @@ def _job(engine: Engine, requests: int, folder: Path) -> Run:
 # ------------------------------------------------------------------------ Spark by itself
 
 
-def _by_spark_alone(lab: Lab, engine: SparkEngine, archive: Archive) -> list[Comparison]:
-    """Spark reads the files and evaluates XPath itself, as anybody would: few queries, since it
-    parses each document for each of them."""
+def _measure_spark_alone(
+    context: BenchmarkContext, engine: SparkEngine, archive: Archive
+) -> list[Comparison]:
+    """Measure Spark's own XPath on the files; few queries, since it parses each document for each
+    query."""
     session: Any = engine.session
-    files = [archive.location(file) for file in archive.state().files.values()]
+    files = [archive.file_uri(file) for file in archive.state().files.values()]
     found = []
-    for count in (1, 10) if not lab.quick else (1,):
-        lab.say(f"Spark's xpath_boolean: {count} queries")
+    for count in (1, 10) if not context.quick else (1,):
+        context.report_progress(f"Spark's xpath_boolean: {count} queries")
         queries = [query.replace("'", "\\'") for query in band_queries(count)]
         found.append(_timed("xpath_boolean", count, lambda q=queries: _xpath(session, files, q)))
     return found
@@ -140,7 +146,7 @@ def _timed(way: str, queries: int, matching: Callable[[], int]) -> Comparison:
 
 
 def _xpath(session: Any, files: Sequence[str], queries: Sequence[str]) -> int:
-    # The payload alone, as queries address it; Java's parser knows no DTD of ours.
+    # The payload alone, as queries address it; Java's parser has no DTD.
     payload = "regexp_extract(decode(document, 'UTF-8'), '<flight>.*</flight>', 0)"
     wanted = [f"cast(xpath_boolean(p, '{query}') as int)" for query in queries]
     rows = session.read.parquet(*files).selectExpr(f"{payload} as p")
@@ -154,21 +160,21 @@ def _xpath(session: Any, files: Sequence[str], queries: Sequence[str]) -> int:
 def report(
     count: int, runs: Sequence[Run], compared: Sequence[Comparison], start: float, missing: str
 ) -> Report:
-    """Tables, floor and plot."""
+    """Return tables, floor and plot."""
     by_engine = {each.engine: each for each in runs if each.requests == 1}
     rows = [
         (
-            *(each.engine, number(each.requests), f"{each.seconds:.2f}"),
+            *(each.engine, format_number(each.requests), f"{each.seconds:.2f}"),
             f"{each.seconds / by_engine[each.engine].seconds:.2f}",
             f"{each.seconds / each.events * 1e6:.1f}",
-            *(number(each.events / each.seconds), f"{each.reading:.2f}"),
+            *(format_number(each.events / each.seconds), f"{each.reading:.2f}"),
         )
         for each in runs
     ]
     others = [
         (
-            *(each.way, number(each.queries), f"{each.seconds:.2f}"),
-            *(f"{each.seconds / count * 1e6:.1f}", number(each.matches)),
+            *(each.way, format_number(each.queries), f"{each.seconds:.2f}"),
+            *(f"{each.seconds / count * 1e6:.1f}", format_number(each.matches)),
         )
         for each in compared
     ]
@@ -190,7 +196,7 @@ def report(
     floors = [
         Floor(
             f"{each.engine}: {each.requests} requests against one",
-            *(each.seconds / by_engine[each.engine].seconds, MOST_TIMES, "times"),
+            *(each.seconds / by_engine[each.engine].seconds, MAX_RATIO, "times"),
             at_least=False,
         )
         for each in many

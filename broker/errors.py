@@ -1,21 +1,21 @@
-"""Everything that can go wrong, as two families: our mistake and the peer's.
+"""Errors of this project, in two families.
 
-`OurError`: this process was configured or called wrongly, or its own disk or network failed.
-`PeerError`: a peer sent wrong bytes; it is told, the error is counted, nothing else changes.
+`OurError`: wrong configuration or caller, or failure of this process's own disk or network.
+`PeerError`: wrong bytes of a peer; the error is sent to it and counted.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-#: What `to_wire` gives and `from_wire` takes: code, text, line, column (0 where it does not apply).
+#: Value of `to_wire` and `from_wire`: code, text, line, column (0 where there is none).
 WireError: TypeAlias = tuple[str, str, int, int]
 
 
 class BrokerError(Exception):
-    """Base of all errors of this project. Never raised itself.
+    """Base of all errors of this project; never raised itself.
 
-    `line` and `column` count from 1; 0: no place in a text. A query has line 1.
+    `line` and `column` count from 1; 0 means no place in a text. A query has line 1.
     """
 
     code: ClassVar[str] = ""
@@ -30,7 +30,7 @@ class BrokerError(Exception):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "code" in cls.__dict__ and BrokerError._by_code.setdefault(cls.code, cls) is not cls:
-            raise TypeError(f"error code {cls.code!r} is taken twice")
+            raise TypeError(f"error code {cls.code!r} has two classes")
 
     def __str__(self) -> str:
         if self.line:
@@ -38,12 +38,12 @@ class BrokerError(Exception):
         return self.text
 
     def to_wire(self) -> WireError:
-        """The error as a tuple that any codec can carry."""
+        """Return the error as a tuple that any codec can carry."""
         return (self.code, self.text, self.line, self.column)
 
 
 def from_wire(wire: WireError) -> BrokerError:
-    """The error that `to_wire` described; `UnknownPeerError` for a code of a later version."""
+    """Return the error of a `to_wire` tuple; `UnknownPeerError` for the code of a later version."""
     code, text, line, column = wire
     known = BrokerError._by_code.get(code)
     if known is None:
@@ -55,15 +55,15 @@ def from_wire(wire: WireError) -> BrokerError:
 
 
 class OurError(BrokerError):
-    """This process was configured or called wrongly, or its own resources failed."""
+    """Wrong configuration or call of this process, or failure of its own resources."""
 
 
 class PeerError(BrokerError):
-    """The other side broke a rule. Told to it, counted, and nothing else is disturbed."""
+    """Broken rule of the other side: sent to it and counted; nothing else changes."""
 
 
 class UnknownPeerError(PeerError):
-    """The peer reported an error whose code this version does not know."""
+    """Error from the peer whose code this version does not know."""
 
     code = "unknown"
 
@@ -72,67 +72,67 @@ class UnknownPeerError(PeerError):
 
 
 class ConfigurationError(OurError):
-    """A setting is unknown, has a wrong value, or contradicts another one. Names the key."""
+    """Unknown setting, wrong value, or contradiction between settings. Names the key."""
 
     code = "configuration"
 
 
 class StackError(OurError):
-    """A stack of layers does not fit together: names who needs and who lacks."""
+    """A stack's layers do not fit together. Names the layer and the property that it misses."""
 
     code = "stack"
 
 
 class UnknownStack(StackError):
-    """No stack of that name is installed. Lists those that are."""
+    """No stack of that name is installed. Lists the installed ones."""
 
     code = "unknown-stack"
 
 
 class AmbiguousStack(StackError):
-    """Several stacks of that name are installed. Names where each comes from."""
+    """Several stacks of that name are installed. Names the source of each."""
 
     code = "ambiguous-stack"
 
 
 class LogUnavailable(OurError):
-    """The event log can not be written now (a full or failing disk). Nothing is lost; retry."""
+    """The event log is not writable now (full or failing disk). Nothing is lost; retry."""
 
     code = "log-unavailable"
 
 
 class Cloned(LogUnavailable):
-    """Another process runs on a copy of this node's data, and has its place in the network."""
+    """Another process runs on a copy of this node's data and holds its place in the network."""
 
     code = "cloned"
 
 
 class LogCorrupt(OurError):
-    """The event log on disk is not one of ours, or of a version that this program can not read."""
+    """The event log on disk is not an xmlbroker log, or has an unreadable version."""
 
     code = "log-corrupt"
 
 
 class ArchiveUnavailable(OurError):
-    """The archive can not be reached, read or written now. Nothing is lost; retry."""
+    """The archive is not reachable, readable or writable now. Nothing is lost; retry."""
 
     code = "archive-unavailable"
 
 
 class ArchiveCorrupt(OurError):
-    """Something in the archive is not what was written there. Names the object."""
+    """An archive object differs from the one that was written. Names the object."""
 
     code = "archive-corrupt"
 
 
 class ArchiveObjectMissing(ArchiveCorrupt):
-    """The archive has no object of that name (any more): its state may be newer by now."""
+    """The archive has no object of that name; a newer archive state may have replaced it."""
 
     code = "archive-object-missing"
 
 
 class EngineUnavailable(OurError):
-    """The engine of replays can not run here, or it died. Says what is missing, or that."""
+    """The replay engine is not installed here, or it died. The text says which."""
 
     code = "engine-unavailable"
 
@@ -144,7 +144,7 @@ class ReplayCancelled(OurError):
 
 
 class ReplayTooLarge(OurError):
-    """What a replay finds is more than the node may hold for one. Ask for less at a time."""
+    """The replay finds more than the node may hold for one. Ask for less at a time."""
 
     code = "replay-too-large"
 
@@ -156,19 +156,19 @@ class Overloaded(OurError):
 
 
 class NotConnected(OurError):
-    """The client has no session, and what was asked can not wait for one."""
+    """The client has no session, and the request can not wait for one."""
 
     code = "not-connected"
 
 
 class Closed(OurError):
-    """The object was closed; nothing more can be done with it."""
+    """The object is closed and accepts no more calls."""
 
     code = "closed"
 
 
 class GaveUp(OurError):
-    """No listed node could be reached within the time the caller allowed."""
+    """No listed node was reachable within the caller's time limit."""
 
     code = "gave-up"
 
@@ -177,7 +177,7 @@ class GaveUp(OurError):
 
 
 class ProtocolError(PeerError):
-    """The bytes are not this protocol: a bad frame, a message out of state, garbage."""
+    """The bytes do not follow the protocol: bad frame, message in the wrong state, garbage."""
 
     code = "protocol"
 
@@ -195,19 +195,20 @@ class VersionMismatch(PeerError):
 
 
 class PeerSilent(PeerError):
-    """Nothing was heard from the peer for the liveness timeout."""
+    """The peer sent nothing within the liveness timeout."""
 
     code = "peer-silent"
 
 
 class AuthenticationFailed(PeerError):
-    """The credential is missing or wrong. Does not say which, so as not to help a guesser."""
+    """The credential is missing or wrong. The text does not say which, against guessing."""
 
     code = "authentication-failed"
 
 
 class IncarnationRefused(PeerError):
-    """A newer or concurrent process of the same client is known: two of them can not both be it."""
+    """Another process of the same client is known, newer or concurrent; only one may be
+    connected."""
 
     code = "incarnation-refused"
 
@@ -219,13 +220,13 @@ class SessionSuperseded(PeerError):
 
 
 class TooManySessions(PeerError):
-    """The node, or this client, has as many sessions as it may."""
+    """The node, or this client, has reached its limit of sessions."""
 
     code = "too-many-sessions"
 
 
 class ShuttingDown(PeerError):
-    """The node is being stopped in good order; try another one, or this one later."""
+    """The node is shutting down. Try another node, or this one later."""
 
     code = "shutting-down"
 
@@ -237,7 +238,7 @@ class NotAllowed(PeerError):
 
 
 class ClearanceTooLow(PeerError):
-    """The event's security level is above what this client may publish."""
+    """The event's security level is above the client's clearance to publish."""
 
     code = "clearance-too-low"
 
@@ -246,7 +247,8 @@ class ClearanceTooLow(PeerError):
 
 
 class InvalidEvent(PeerError):
-    """Base of all refusals of one event. The event is not logged; its publisher is told."""
+    """Base of all rejections of one event. The event is not logged; its publisher gets the
+    error."""
 
     code = "invalid-event"
 
@@ -258,13 +260,13 @@ class TooLarge(InvalidEvent):
 
 
 class NotWellFormed(InvalidEvent):
-    """The bytes are not a well-formed XML document, or not in UTF-8."""
+    """The bytes are not a well-formed XML document in UTF-8."""
 
     code = "not-well-formed"
 
 
 class ForbiddenMarkup(InvalidEvent):
-    """An internal subset, a general entity, or another construct that events may not have."""
+    """The document has an internal subset, a general entity or other forbidden markup."""
 
     code = "forbidden-markup"
 
@@ -276,13 +278,13 @@ class NotValid(InvalidEvent):
 
 
 class BadEnvelope(InvalidEvent):
-    """The DTD accepts the envelope, but a rule that no DTD can say is broken."""
+    """The DTD accepts the envelope, but it breaks a rule that a DTD can not express."""
 
     code = "bad-envelope"
 
 
 class UnknownType(InvalidEvent):
-    """No DTD could be had for the event's type and version."""
+    """No DTD is available for the event's type and version."""
 
     code = "unknown-type"
 
@@ -294,19 +296,19 @@ class TooManyTypes(UnknownType):
 
 
 class ForbiddenPointer(UnknownType):
-    """The event points to a DTD at a place that this node does not fetch from."""
+    """The event's DTD pointer names a place from which this node does not fetch."""
 
     code = "forbidden-pointer"
 
 
 class ForgedIdentity(InvalidEvent):
-    """The event names another client, or another incarnation, than the session it came by."""
+    """The event names another client or incarnation than its session."""
 
     code = "forged-identity"
 
 
 class OutsideWindow(InvalidEvent):
-    """The sequence number is so old that duplicate and new can not be told apart any more."""
+    """The sequence number is too old to tell a duplicate from a new event."""
 
     code = "outside-window"
 
@@ -315,7 +317,7 @@ class OutsideWindow(InvalidEvent):
 
 
 class BadDtd(PeerError):
-    """The text is not a DTD that can be used here: names what is wrong."""
+    """The text is not a usable DTD. Names the problem."""
 
     code = "bad-dtd"
 
@@ -324,25 +326,25 @@ class BadDtd(PeerError):
 
 
 class BadName(PeerError):
-    """A stream name, stream pattern, client or subscription name breaks the grammar."""
+    """A stream name, stream pattern, client id or subscription name breaks the grammar."""
 
     code = "bad-name"
 
 
 class BadQuery(PeerError):
-    """The query is not an XPath 1.0 expression that can be used here. `column` is the position."""
+    """The query is not a supported XPath 1.0 expression. `column` is the position."""
 
     code = "bad-query"
 
 
 class QueryTooExpensive(BadQuery):
-    """The query would cost more than the node allows: at subscribe time or while running."""
+    """The query costs more than the node allows, at subscribe time or while running."""
 
     code = "query-too-expensive"
 
 
 class TooManySubscriptions(PeerError):
-    """The client has as many subscriptions as it may."""
+    """The client has reached its limit of subscriptions."""
 
     code = "too-many-subscriptions"
 
@@ -354,13 +356,13 @@ class UnknownSubscription(PeerError):
 
 
 class SubscriptionHeld(PeerError):
-    """The durable subscription is in use, or paused: it can not be changed or moved now."""
+    """The durable subscription is in use or paused; it can not be changed or moved now."""
 
     code = "subscription-held"
 
 
 class BadPosition(PeerError):
-    """A position that this log can not have given: from the future, or of another origin."""
+    """The position can not come from this log: it lies in the future or has another origin."""
 
     code = "bad-position"
 
@@ -369,19 +371,19 @@ class BadPosition(PeerError):
 
 
 class WrongNetwork(PeerError):
-    """The two nodes are of different networks, or not of the cluster that is wanted."""
+    """The two nodes belong to different networks, or not to the requested cluster."""
 
     code = "wrong-network"
 
 
 class ClusterFull(PeerError):
-    """The cluster has as many nodes as it may."""
+    """The cluster has reached its limit of nodes."""
 
     code = "cluster-full"
 
 
 class AddressNotAllowed(PeerError):
-    """Nodes at this network address may not be part of the cluster."""
+    """Nodes at this network address may not join the cluster."""
 
     code = "address-not-allowed"
 
@@ -393,6 +395,6 @@ class NameTaken(PeerError):
 
 
 class TooManyLinks(PeerError):
-    """The node has as many links over this transport as it may."""
+    """The node has reached its limit of links over this transport."""
 
     code = "too-many-links"

@@ -1,7 +1,7 @@
-"""What goes wrong again and again, told so that a person can read it.
+"""Log messages limited by rate.
 
-Each trouble is told when it comes first, and as long as it goes on ever less often, with the
-number of times: a node that is left alone with a dead seed for a night has some dozens of lines.
+The first message of a place and kind is written at once. Repetitions are written ever less often,
+with their count. A node that retries a dead seed for a night writes some dozens of lines.
 """
 
 from __future__ import annotations
@@ -12,78 +12,80 @@ from typing import Final
 
 import attrs
 
-#: Seconds until what goes on is told again: doubled up to the longest.
-SHORTEST_SILENCE: Final = 60.0
-LONGEST_SILENCE: Final = 3600.0
-#: Troubles remembered at once: strangers can make no more of them. Others are counted by `untold`.
-MOST_TROUBLES: Final = 256
-#: What a peer says of itself is told no further than this many characters.
-MOST_TEXT: Final = 400
+#: Seconds between two lines of one entry: doubled after each line, up to the maximum.
+MIN_INTERVAL: Final = 60.0
+MAX_INTERVAL: Final = 3600.0
+#: Entries held at once, so that strangers can not fill the memory. Others are only counted.
+MAX_ENTRIES: Final = 256
+#: Characters of a message that are written; the text may come from a peer.
+MAX_TEXT: Final = 400
 
 
 @attrs.define
-class _Trouble:
+class _Entry:
     text: str
-    since: float
-    told_at: float
-    last: float
-    silence: float = SHORTEST_SILENCE
-    times: int = 1
+    first_at: float
+    reported_at: float
+    last_at: float
+    interval: float = MIN_INTERVAL
+    count: int = 1
 
 
-class Troubles:
-    """Troubles by place and kind, on their way to a log."""
+class RateLimitedLog:
+    """Writes the messages of each place and kind at a limited rate."""
 
     def __init__(self, tell: Callable[[str], object], now: Callable[[], float]) -> None:
-        """`tell` is given a line; `now` is monotonic, in seconds."""
-        self._tell = tell
+        """`tell` gets each line; `now` returns monotonic seconds."""
+        self._write_line = tell
         self._now = now
-        self._troubles: OrderedDict[tuple[Hashable, Hashable], _Trouble] = OrderedDict()
-        self.untold = 0
-        """Troubles for which there was no room."""
+        self._entries: OrderedDict[tuple[Hashable, Hashable], _Entry] = OrderedDict()
+        self.suppressed = 0
+        """Messages for which there was no room."""
 
-    def came(self, place: Hashable, kind: Hashable, text: str) -> None:
-        """There is trouble, maybe not for the first time. Who tells the same place and kind with
-        another text than before is heard after the shortest silence."""
-        now, text = self._now(), readable(text)
-        known = self._troubles.get((place, kind))
-        if known is None or now - known.last >= 2 * LONGEST_SILENCE:
-            self._begin((place, kind), _Trouble(text, now, now, now))
+    def report(self, place: Hashable, kind: Hashable, text: str) -> None:
+        """Count a message, and write it if its interval is over.
+
+        A changed text of a known place and kind waits for the minimum interval only.
+        """
+        now, text = self._now(), printable_line(text)
+        known = self._entries.get((place, kind))
+        if known is None or now - known.last_at >= 2 * MAX_INTERVAL:
+            self._add_entry((place, kind), _Entry(text, now, now, now))
             return
-        known.times += 1
-        known.last = now
-        self._troubles.move_to_end((place, kind))
+        known.count += 1
+        known.last_at = now
+        self._entries.move_to_end((place, kind))
         other = text != known.text
-        if now - known.told_at < (SHORTEST_SILENCE if other else known.silence):
+        if now - known.reported_at < (MIN_INTERVAL if other else known.interval):
             return
-        self._tell(f"{text} ({known.times} times in {_span(now - known.since)})")
-        known.text, known.told_at = text, now
-        known.silence = SHORTEST_SILENCE if other else min(LONGEST_SILENCE, 2 * known.silence)
+        self._write_line(f"{text} ({known.count} times in {_format_span(now - known.first_at)})")
+        known.text, known.reported_at = text, now
+        known.interval = MIN_INTERVAL if other else min(MAX_INTERVAL, 2 * known.interval)
 
-    def over(self, place: Hashable) -> None:
-        """All is well there: what comes from now on is told again."""
-        for key in [key for key in self._troubles if key[0] == place]:
-            del self._troubles[key]
+    def clear(self, place: Hashable) -> None:
+        """Forget the messages of a place: its next one is written at once."""
+        for key in [key for key in self._entries if key[0] == place]:
+            del self._entries[key]
 
-    def _begin(self, key: tuple[Hashable, Hashable], trouble: _Trouble) -> None:
-        self._troubles.pop(key, None)
-        if len(self._troubles) >= MOST_TROUBLES:
-            oldest = next(iter(self._troubles))
-            if trouble.since - self._troubles[oldest].last < LONGEST_SILENCE:
-                self.untold += 1
+    def _add_entry(self, key: tuple[Hashable, Hashable], trouble: _Entry) -> None:
+        self._entries.pop(key, None)
+        if len(self._entries) >= MAX_ENTRIES:
+            oldest = next(iter(self._entries))
+            if trouble.first_at - self._entries[oldest].last_at < MAX_INTERVAL:
+                self.suppressed += 1
                 return
-            del self._troubles[oldest]
-        self._troubles[key] = trouble
-        self._tell(trouble.text)
+            del self._entries[oldest]
+        self._entries[key] = trouble
+        self._write_line(trouble.text)
 
 
-def readable(text: str) -> str:
-    """One line without anything that a terminal would obey."""
-    line = "".join(each if each.isprintable() else "?" for each in text[:MOST_TEXT])
-    return line if len(text) <= MOST_TEXT else line + "..."
+def printable_line(text: str) -> str:
+    """Return one line without control characters, cut to `MAX_TEXT` characters."""
+    line = "".join(each if each.isprintable() else "?" for each in text[:MAX_TEXT])
+    return line if len(text) <= MAX_TEXT else line + "..."
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     for unit, length in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

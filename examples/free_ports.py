@@ -1,7 +1,7 @@
 """Free ports of this machine, for nodes that a test or a benchmark starts and restarts.
 
-A port from the system's ephemeral range will not do: the system gives it to another connection
-while its node is down. The ports here lie below that range.
+A port of the system's ephemeral range is unsuitable: the system gives it to another connection
+while its node is down. These ports lie below that range.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 #: Linux begins its ephemeral range at 32768, other systems higher.
 CANDIDATES: Final = range(20_000, 32_768)
-# Tests may seed the generator of `random`: parallel processes would choose the same ports.
+# Tests may seed `random`: parallel processes would then choose the same ports.
 _RANDOM: Final = random.SystemRandom()
 
 
@@ -24,7 +24,7 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
 
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """Return different free ports; OSError (EADDRINUSE) if there are not that many."""
+    """Return different free ports; OSError (EADDRINUSE) if there are not enough."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
         for port in _RANDOM.sample(CANDIDATES, len(CANDIDATES)):

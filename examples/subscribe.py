@@ -1,4 +1,4 @@
-"""Print flights above 30,000 feet as they come: subscribe.py [ENDPOINT]"""
+"""Print flights above 30,000 feet as they arrive: subscribe.py [ENDPOINT]"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.client.asyncio_face import connect
 
 
 async def main() -> None:
-    """Ten lines of a subscriber."""
+    """Subscribe, and print each event."""
     async with connect(*sys.argv[1:]) as client:
         await client.when_connected(10)
         flights = await client.subscribe("/flight[flightleg/altitude > 300]", "flights.>")

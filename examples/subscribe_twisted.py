@@ -12,7 +12,7 @@ from broker.client.twisted_face import connect
 
 
 async def main(reactor: Any, *endpoints: str) -> None:
-    """The same subscriber; a Deferred where asyncio has a Future."""
+    """Subscribe as in subscribe.py, with Deferreds instead of Futures."""
     client = connect(*endpoints, reactor=reactor)
     await client.when_connected(10)
     flights = await client.subscribe("/flight[flightleg/altitude > 300]", "flights.>")

@@ -1,6 +1,6 @@
-"""Print which of the four queries of the papers' Table 1 each flight matches: table_1.py [ENDPOINT]
+"""Print the queries of the papers' Table 1 that each flight matches: table_1.py [ENDPOINT]
 
-A latitude is degrees, minutes and a hemisphere, as in 4928N; all of these flights are north of the
+A latitude is degrees, minutes and a hemisphere, as in 4928N. All these flights are north of the
 equator, and those of more than 2326 north of the Tropic of Cancer.
 """
 
@@ -21,13 +21,12 @@ QUERIES = (
 
 
 async def show(query: str, flights: Subscription) -> None:
-    """Print what comes for one query."""
     async for event in flights:
         print(event.event_id, query, flush=True)
 
 
 async def main() -> None:
-    """A subscription for each query."""
+    """Subscribe to each query."""
     async with connect(*sys.argv[1:]) as client:
         await client.when_connected(10)
         subscriptions = [await client.subscribe(query, "flights.>") for query in QUERIES]

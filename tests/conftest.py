@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replay.collector import quieten_collector
+from broker.replay.garbage_collection import tune_garbage_collector
 from tests.capability import SHARED_DATA, need
 from tests.skip_rule import SkipRule
 
@@ -22,7 +22,7 @@ def pytest_collection_finish() -> None:
     The thresholds are those of a node's child processes. At Python's own, a fifth of the suite's
     processor time is garbage collection.
     """
-    quieten_collector()
+    tune_garbage_collector()
 
 
 @pytest.fixture(scope="session")

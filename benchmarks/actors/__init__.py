@@ -1,5 +1,5 @@
-"""The other processes of a benchmark: publishers and subscribers, each a program of its own.
+"""Child processes of a benchmark: publishers and subscribers, each a program of its own.
 
-An actor is started by `benchmarks.harness.actor.Actor`. It reads what to do as one line of JSON on
-stdin, says `ready` on stdout, begins when it is told `go`, and reports when it is done.
+`benchmarks.harness.actor.Actor` starts them. An actor reads its task as one line of JSON from
+stdin, reports `ready` on stdout, starts on a second line, and reports `done`.
 """

@@ -1,7 +1,7 @@
-"""One end of a link of one kind: sends packets as fast as it may, or counts what comes.
+"""One end of a link of one kind: sends packets at full speed, or counts those received.
 
-Twisted's reactor runs it, so it reads its task and writes what it has to say by itself. Loss is
-made in the sending process: datagrams are dropped by chance before the socket gets them.
+It runs in Twisted's reactor, so it reads its task and writes its reports itself. Loss is created in
+the sending process: datagrams are dropped at random before the socket.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ reactor = cast(Any, the_reactor)
 
 _HERE: Final = "127.0.0.1"
 _GROUP: Final = "239.255.77.9"
-#: Packets that are given to the link at once.
+#: Packets given to the link at once.
 _BATCH: Final = 100
 
 
-def say(what: str, **figures: Any) -> None:
-    """One line for the benchmark."""
+def report(what: str, **figures: Any) -> None:
+    """Write one line for the benchmark."""
     print(json.dumps({"says": what, **figures}), flush=True)
 
 
-def lose(share: float) -> None:
-    """From now on lose so much of what this process sends."""
+def drop_datagrams(share: float) -> None:
+    """From now on drop this share of sent datagrams."""
     random, send = Random(1), DatagramSocket.send
 
     def lossy(self: DatagramSocket, datagrams: Sequence[bytes], address: Any) -> None:
@@ -51,65 +51,65 @@ def lose(share: float) -> None:
 
 
 @implementer(ISocketReceiver, IGroupReceiver)
-class End:
-    """Both ends of all kinds; the group's calls name the sender first."""
+class LinkEnd:
+    """Either end of any kind of link; calls of a group name the sender first."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.count: int = task["count"]
         self.packet = bytes(range(256)) * (task["size"] // 256 + 1)
         self.packet = self.packet[: task["size"]]
         self.sends: bool = task["part"] == "send"
-        self.came = 0
+        self.received = 0
         self.missing = 0
         self.sent = 0
         self.began = 0.0
         self.cpu = 0.0
         self.writable = True
-        self.give: Callable[[list[bytes]], object] = lambda _: None
+        self.send_batch: Callable[[list[bytes]], object] = lambda _: None
 
     def attach(self, channel: ISocketChannel) -> None:
-        """A connection is there."""
+        """Use a new connection."""
         channel.receiver = self
-        self.begin(channel.send)
+        self.start_sending(channel.send)
 
-    def begin(self, give: Callable[[list[bytes]], object]) -> None:
-        """There is somebody to send to."""
-        self.give = give
+    def start_sending(self, give: Callable[[list[bytes]], object]) -> None:
+        """Start sending; the other end is there."""
+        self.send_batch = give
         self.began, self.cpu = time.monotonic(), time.process_time()
         if self.sends:
             self.send_more()
 
     def send_more(self) -> None:
-        """A batch, and the next one in the next turn, so that the network has its turn too."""
+        """Send a batch, and the next one in the next reactor turn, so that the network is served
+        too."""
         if not self.writable:
             return
         if self.sent >= self.count:
-            say("sent", began=self.began, cpu=time.process_time() - self.cpu)
+            report("sent", began=self.began, cpu=time.process_time() - self.cpu)
             return
         batch = [self.packet] * min(_BATCH, self.count - self.sent)
         self.sent += len(batch)
-        self.give(batch)
+        self.send_batch(batch)
         reactor.callLater(0, self.send_more)
 
-    def arrived(self, count: int) -> None:
-        """So many packets came."""
-        if not self.came:
+    def count_packets(self, count: int) -> None:
+        """Count received packets; report when all arrived or are missing."""
+        if not self.received:
             self.cpu = time.process_time()
-        self.came += count
-        if self.came + self.missing >= self.count:
+        self.received += count
+        if self.received + self.missing >= self.count:
             cpu = time.process_time() - self.cpu
-            say("done", ended=time.monotonic(), cpu=cpu, missing=self.missing)
+            report("done", ended=time.monotonic(), cpu=cpu, missing=self.missing)
 
     def packets_received(self, *arguments: Any) -> None:
-        """Of a channel, or of a group's sender."""
-        self.arrived(len(arguments[-1]))
+        """Called by a channel, or for a sender of a group."""
+        self.count_packets(len(arguments[-1]))
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        """Never before the benchmark ends this process."""
+        """Never called before the benchmark ends this process."""
         os._exit(1)
 
     def writable_changed(self, writable: bool) -> None:
-        """Go on, or wait."""
         self.writable = writable
         if writable and self.sends:
             reactor.callLater(0, self.send_more)
@@ -117,36 +117,35 @@ class End:
     def sender_appeared(self, sender: str) -> None:
         """The other member of the group is there."""
         if self.sends:
-            reactor.callLater(0, self.begin, self.give)
+            reactor.callLater(0, self.start_sending, self.send_batch)
 
     def gap(self, sender: str, count: int) -> None:
-        """Lost for good."""
         self.missing += count
-        self.arrived(0)
+        self.count_packets(0)
 
     def hears_changed(self, sender: str, hears: bool) -> None:
-        """The receiving one is always there."""
+        """Ignored: the receiving member is always there."""
 
     def sender_vanished(self, sender: str) -> None:
-        """The benchmark has ended the other one."""
+        """Ignored: the benchmark has ended the other end."""
 
 
 def start(task: dict[str, Any]) -> None:
-    """Set one end up; the receiving one says where it is."""
-    end, kind, port = End(task), task["kind"], task.get("port", 0)
+    """Set up one end; the receiving one reports its port."""
+    end, kind, port = LinkEnd(task), task["kind"], task.get("port", 0)
     if kind == "multicast":
         where = (_GROUP, port, _HERE, task["part"])
         member = MulticastPort(reactor, *where, end, loop=True)
-        end.give = lambda packets: member.send(packets)
+        end.send_batch = lambda packets: member.send(packets)
         member.start()
-        say("ready", port=port)
+        report("ready", port=port)
     elif kind == "udp":
         udp = UdpPort(reactor, _HERE, 0, end.attach)
         udp.start()
         if end.sends:
             udp.connect(_HERE, port).addCallback(end.attach)
         else:
-            say("ready", port=udp.host[1])
+            report("ready", port=udp.host[1])
     elif end.sends:
         factory = TcpChannelFactory(end.attach)
         clientFromString(reactor, f"tcp:{_HERE}:{port}").connect(factory)
@@ -154,13 +153,13 @@ def start(task: dict[str, Any]) -> None:
         listening = serverFromString(reactor, f"tcp:0:interface={_HERE}").listen(
             TcpChannelFactory(end.attach)
         )
-        listening.addCallback(lambda bound: say("ready", port=bound.getHost().port))
+        listening.addCallback(lambda bound: report("ready", port=bound.getHost().port))
 
 
 def main() -> None:
     """Read the task, and play it until the benchmark ends this process."""
     task = json.loads(sys.stdin.readline())
-    lose(task["loss"])
+    drop_datagrams(task["loss"])
     reactor.callWhenRunning(start, task)
     reactor.run()
 

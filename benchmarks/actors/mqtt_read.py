@@ -1,7 +1,7 @@
 """Readers of an MQTT topic that count bytes: all sockets in one selector.
 
-They look every half millisecond and not as soon as there is something: that is kinder to the
-broker, which then writes more at a time, and gives it the better figures.
+They read every half millisecond instead of at once. That favours the broker, which then writes more
+at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from benchmarks.harness import mqtt
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.failure import BenchmarkFailed
 
 _EVERY = 0.0005
@@ -19,8 +19,8 @@ _READ = 1 << 20
 _SILENCE = 10.0
 
 
-def read(selector: selectors.BaseSelector, wanted: int) -> float:
-    """Read so many bytes from each socket; when (monotonic seconds) the last one had come."""
+def read_all(selector: selectors.BaseSelector, wanted: int) -> float:
+    """Read so many bytes from each socket; return the monotonic time of the last ones."""
     missing = {key.fd: wanted for key in selector.get_map().values()}
     heard = time.monotonic()
     while any(missing.values()):
@@ -36,21 +36,21 @@ def read(selector: selectors.BaseSelector, wanted: int) -> float:
     return heard
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: port, subscribers, portions. Each cue brings the `bytes` that each reader gets."""
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: port, subscribers, portions. Each start message has the `bytes` of each reader."""
     with selectors.DefaultSelector() as selector:
         for index in range(task["subscribers"]):
-            sock = mqtt.connected(task["port"], f"subscriber-{index}")
+            sock = mqtt.connect(task["port"], f"subscriber-{index}")
             mqtt.subscribe(sock)
             sock.setblocking(False)
             selector.register(sock, selectors.EVENT_READ)
         for _ in task["portions"]:
-            cue.say("ready")
-            wanted = (await cue.go())["bytes"]
+            control.report("ready")
+            wanted = (await control.wait_for_start())["bytes"]
             cpu = time.process_time()
-            ended = read(selector, wanted)
-            cue.say("done", ended=ended, dropped=0, cpu=time.process_time() - cpu)
+            ended = read_all(selector, wanted)
+            control.report("done", ended=ended, dropped=0, cpu=time.process_time() - cpu)
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

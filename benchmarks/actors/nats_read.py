@@ -1,7 +1,7 @@
-"""Readers of a JetStream stream: a connection and a consumer each, all in one selector.
+"""Readers of a JetStream stream: one connection and consumer each, all in one selector.
 
-They count messages by how documents end, and check at the end that the server's own number of the
-last one is the same.
+They count messages by their endings, and compare the count with the server's own number of the last
+message.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import time
 from typing import Any, Final
 
 from benchmarks.harness import nats
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.failure import BenchmarkFailed
 
 _READ: Final = 1 << 20
-#: They look so often (seconds) and not as soon as there is something: kinder to the server.
+#: Seconds between reads, instead of reading at once: this favours the server.
 _EVERY: Final = 0.0005
 _SILENCE: Final = 60.0
 
@@ -24,41 +24,43 @@ class Reader:
     """One consumer."""
 
     def __init__(self, port: int, subject: str, wanted: int, ending: bytes) -> None:
-        self.sock = nats.connected(port)
+        self.sock = nats.connect(port)
         self.wanted = wanted
-        self.reading = nats.Reading(ending)
+        self.reading = nats.MessageCounter(ending)
         self._subject = subject
 
-    def ask(self, stream: str) -> None:
-        """Have a consumer made, which begins to push at once."""
+    def create_consumer(self, stream: str) -> None:
+        """Create a consumer, which begins to push at once."""
         inbox = f"deliver.{self._subject}"
         answer = f"answer.{self._subject}"
         told = nats.subscribe(inbox, 1) + nats.subscribe(answer, 2)
-        self.sock.sendall(told + nats.asking(*nats.consumer(stream, self._subject, inbox), answer))
+        self.sock.sendall(
+            told + nats.api_request(*nats.consumer_request(stream, self._subject, inbox), answer)
+        )
         self.sock.setblocking(False)
 
-    def take(self) -> bool:
-        """Read what there is; whether that was all that is wanted."""
+    def read_available(self) -> bool:
+        """Read available data; true if all messages have arrived."""
         data = self.sock.recv(_READ)
         if not data:
             raise BenchmarkFailed("the NATS server closed a reader's connection")
         answers = self.reading.feed(data)
         if answers:
-            # A few bytes, for which there is room in the socket.
+            # A few bytes, for which the socket has room.
             self.sock.sendall(answers)
         if self.reading.messages > self.wanted:
             raise BenchmarkFailed(f"more than {self.wanted} messages came for {self._subject}")
         return self.reading.messages == self.wanted
 
-    def check(self) -> None:
-        """Raise if the server has counted otherwise."""
+    def check_count(self) -> None:
+        """Raise if the server's count differs."""
         if self.reading.last != self.wanted:
             counted, said = self.reading.messages, self.reading.last
             raise BenchmarkFailed(f"{counted} messages were counted, the server says {said}")
 
 
-def read(readers: list[Reader]) -> tuple[float, float]:
-    """Until all have all; when (monotonic seconds) the first bytes and the last ones had come."""
+def read_all(readers: list[Reader]) -> tuple[float, float]:
+    """Read until all have all messages; return the monotonic times of the first and last bytes."""
     first = 0.0
     heard = time.monotonic()
     with selectors.DefaultSelector() as selector:
@@ -67,7 +69,7 @@ def read(readers: list[Reader]) -> tuple[float, float]:
         while selector.get_map():
             time.sleep(_EVERY)
             for key, _ in selector.select(0):
-                complete = key.data.take()
+                complete = key.data.read_available()
                 heard = time.monotonic()
                 first = first or (heard if key.data.reading.messages else 0.0)
                 if complete:
@@ -78,26 +80,26 @@ def read(readers: list[Reader]) -> tuple[float, float]:
     return first, heard
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: port, stream, subjects (by name, how many messages each has), ending (of a body)."""
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: port, stream, subjects (number of messages by name), ending (of each body)."""
     ending = task["ending"].encode()
     readers = [
         Reader(task["port"], subject, wanted, ending)
         for subject, wanted in task["subjects"].items()
     ]
-    cue.say("ready")
-    await cue.go()
+    control.report("ready")
+    await control.wait_for_start()
     cpu, began = time.process_time(), time.monotonic()
     for reader in readers:
-        reader.ask(task["stream"])
-    first, ended = read(readers)
+        reader.create_consumer(task["stream"])
+    first, ended = read_all(readers)
     for reader in readers:
-        reader.check()
+        reader.check_count()
         reader.sock.close()
     events = sum(reader.reading.messages for reader in readers)
     cpu = time.process_time() - cpu
-    cue.say("done", asked=began, first=first, ended=ended, events=events, cpu=cpu)
+    control.report("done", asked=began, first=first, ended=ended, events=events, cpu=cpu)
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

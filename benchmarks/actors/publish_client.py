@@ -1,4 +1,5 @@
-"""Publishes through the client library: one `publish` an event, a bounded number unanswered."""
+"""Publishes through the client library: one `publish` an event, with a bounded number
+unanswered."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import FLIGHT, STREAM, flight_payload
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 
 
-async def push(client: AsyncioClient, payloads: list[bytes], window: int) -> int:
-    """Publish all; whenever `window` receipts are awaited, wait for the older half."""
+async def publish_all(client: AsyncioClient, payloads: list[bytes], window: int) -> int:
+    """Publish all; at `window` pending receipts wait for the older half."""
     awaited: deque[Awaitable[Receipt]] = deque()
     accepted = 0
     for payload in payloads:
@@ -35,20 +36,20 @@ def _is_new(receipt: Receipt) -> bool:
     return True
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: endpoint, window (events unanswered), portions (events sent at each cue)."""
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: endpoint, window (events unanswered), portions (events of each run)."""
     first = 0
     async with connect(task["endpoint"], client_id="publisher") as client:
         await client.when_connected(10.0)
         for count in task["portions"]:
             payloads = [flight_payload(number) for number in range(first, first + count)]
             first += count
-            cue.say("ready", bytes=sum(map(len, payloads)))
-            await cue.go()
+            control.report("ready", bytes=sum(map(len, payloads)))
+            await control.wait_for_start()
             cpu, began = time.process_time(), time.monotonic()
-            accepted = await push(client, payloads, task["window"])
-            cue.say("done", began=began, accepted=accepted, cpu=time.process_time() - cpu)
+            accepted = await publish_all(client, payloads, task["window"])
+            control.report("done", began=began, accepted=accepted, cpu=time.process_time() - cpu)
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

@@ -1,4 +1,4 @@
-"""Publishes at an even pace through the client library; each payload says when it was due."""
+"""Publishes at an even rate through the client library; each payload has its due time."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import time
 from collections import deque
 from typing import Any
 
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.flights import FLIGHT, STREAM, flight_payload
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 
-#: Digits of a time stamp, to keep the payload's length.
+#: Digits of a time stamp, so that payloads keep their length.
 _STAMP = b"%024d"
 
 
 async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> float:
-    """Publish `count` events, `rate` a second; how late (seconds) the latest of them left.
+    """Publish `count` events, `rate` a second; return the greatest delay (seconds) of a
+    publication.
 
-    What an event is late counts as latency, since its time stamp is when it was due: a publisher
-    that falls behind must not make the figures look better.
+    The time stamp is the due time, so a publisher's delay counts as latency: a publisher that falls
+    behind must not improve the figures.
     """
     awaited: deque[asyncio.Future[Receipt]] = deque()
     began, latest = time.monotonic(), 0.0
@@ -33,24 +34,24 @@ async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> floa
         stamp = _STAMP % int(due * 1e9)
         receipt = client.publish(STREAM, flight_payload(number, stamp), FLIGHT)
         awaited.append(asyncio.ensure_future(receipt))
-        # Thousands of old receipts would make the garbage collector's pauses our latency.
+        # Thousands of old receipts would add pauses of the garbage collector to the latency.
         while awaited and awaited[0].done():
             awaited.popleft().result()
     await asyncio.gather(*awaited)
     return latest
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: endpoint, rate (events a second), portions (events sent at each cue)."""
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: endpoint, rate (events a second), portions (events of each run)."""
     async with connect(task["endpoint"], client_id="publisher") as client:
         await client.when_connected(10.0)
         for count in task["portions"]:
-            cue.say("ready")
-            await cue.go()
+            control.report("ready")
+            await control.wait_for_start()
             cpu = time.process_time()
             late = await publish_evenly(client, count, task["rate"])
-            cue.say("done", late=late, cpu=time.process_time() - cpu)
+            control.report("done", late=late, cpu=time.process_time() - cpu)
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

@@ -6,15 +6,15 @@ import time
 from typing import Any
 
 from benchmarks.harness import stomp
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.flights import flight_payload
 
 _MESSAGES_A_SEND = 1000
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: port, portions (payloads sent at each cue)."""
-    sock = stomp.connected(task["port"])
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: port, portions (payloads of each run)."""
+    sock = stomp.connect(task["port"])
     sock.settimeout(None)
     first = 0
     for count in task["portions"]:
@@ -26,14 +26,14 @@ async def play(cue: Cue, task: Any) -> None:
             b"".join(frames[start : start + _MESSAGES_A_SEND])
             for start in range(0, count, _MESSAGES_A_SEND)
         ]
-        cue.say("ready", bytes=sum(map(len, sends)))
-        await cue.go()
+        control.report("ready", bytes=sum(map(len, sends)))
+        await control.wait_for_start()
         cpu, began = time.process_time(), time.monotonic()
         for send in sends:
             sock.sendall(send)
         stomp.await_receipt(sock)
-        cue.say("done", began=began, accepted=count, cpu=time.process_time() - cpu)
+        control.report("done", began=began, accepted=count, cpu=time.process_time() - cpu)
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

@@ -1,4 +1,4 @@
-"""Reads STOMP: one subscription of everything, and further ones with XPath selectors."""
+"""Reads STOMP: one subscription of everything, and more with XPath selectors."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from lxml import etree
 
 from benchmarks.harness import stomp
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import flight_payload
 from benchmarks.workloads.flights import rare_queries
 
 _EVERY = 0.0005
 _READ = 1 << 20
-#: The dearest selectors let twenty events through in a second.
+#: Seconds. The most expensive selectors pass twenty events a second.
 _SILENCE = 30.0
 
 
-def read(wanted: dict[socket.socket, int]) -> float:
-    """Read so many frames from each socket; when (monotonic seconds) the last one had come."""
+def read_all(wanted: dict[socket.socket, int]) -> float:
+    """Read so many frames from each socket; return the monotonic time of the last one."""
     heard = time.monotonic()
     missing = dict(wanted)
     with selectors.DefaultSelector() as selector:
@@ -43,17 +43,17 @@ def read(wanted: dict[socket.socket, int]) -> float:
     return heard
 
 
-def expected(queries: Sequence[str], numbers: range) -> int:
-    """Deliveries that these payloads make to subscriptions with these queries, as lxml says."""
+def count_matches(queries: Sequence[str], numbers: range) -> int:
+    """Return the number of deliveries of these payloads to these queries, computed by lxml."""
     compiled = [etree.XPath(f"boolean({query})", regexp=False) for query in queries]
     payloads = [etree.fromstring(flight_payload(number)) for number in numbers]
     return sum(bool(xpath(payload)) for payload in payloads for xpath in compiled)
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: port, queries (how many selectors), portions (payloads that are sent at each cue)."""
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: port, queries (number of selectors), portions (payloads of each run)."""
     queries = rare_queries(task["queries"])
-    everything, selected = stomp.connected(task["port"]), stomp.connected(task["port"])
+    everything, selected = stomp.connect(task["port"]), stomp.connect(task["port"])
     stomp.subscribe(everything, 0)
     for number, query in enumerate(queries):
         stomp.subscribe(selected, number, stomp.xpath_selector(query))
@@ -61,15 +61,15 @@ async def play(cue: Cue, task: Any) -> None:
         sock.setblocking(False)
     first = 0
     for count in task["portions"]:
-        wanted = expected(queries, range(first, first + count))
+        wanted = count_matches(queries, range(first, first + count))
         first += count
-        cue.say("ready")
-        await cue.go()
+        control.report("ready")
+        await control.wait_for_start()
         cpu = time.process_time()
-        ended = read({everything: count, selected: wanted})
+        ended = read_all({everything: count, selected: wanted})
         spent = time.process_time() - cpu
-        cue.say("done", ended=ended, dropped=0, cpu=spent, selected=wanted)
+        control.report("done", ended=ended, dropped=0, cpu=spent, selected=wanted)
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

@@ -1,4 +1,4 @@
-"""Subscribers that count: real sessions, all in this process, which look at headers alone."""
+"""Counting subscribers: real sessions in one process that read only headers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import Any, Final
 
-from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.delivery_count import DeliveryCount
-from benchmarks.harness.lean_session import LeanSession
+from benchmarks.harness.raw_session import RawSession
 from broker.client.settings import client_settings
 from broker.wire.messages import Credit, Subscribe
 
@@ -24,16 +24,16 @@ class Subscriber:
         self._wanted = 0
         self._reached: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._flowing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.session = LeanSession(
-            endpoint, client_settings(client_id=f"subscriber-{index}"), self._take
+        self.session = RawSession(
+            endpoint, client_settings(client_id=f"subscriber-{index}"), self._receive
         )
 
     async def subscribe(self) -> None:
-        """Connect, subscribe, and wait until it flows."""
-        await self.session.up
-        # Nothing waits for a user here: the stack's own window is bound enough.
-        self.session.say(Credit(1 << 62))
-        self.session.say(
+        """Connect, subscribe, and wait until the subscription is active."""
+        await self.session.connected
+        # No user code waits here: the stack's own window is bound enough.
+        self.session.send_message(Credit(1 << 62))
+        self.session.send_message(
             Subscribe(
                 number=1,
                 pattern=">",
@@ -45,33 +45,33 @@ class Subscriber:
                 time=0,
             )
         )
-        await self._or_broken(self._flowing)
+        await self._wait_unless_lost(self._flowing)
 
-    def want(self, total: int) -> None:
-        """From now on `reached` waits for so many events altogether."""
+    def expect_total(self, total: int) -> None:
+        """Make `wait_for_total` wait for so many events altogether."""
         self._wanted = total
         self._reached = asyncio.get_running_loop().create_future()
 
-    async def reached(self) -> float:
-        """When (monotonic seconds) the last of the wanted events had come."""
-        await self._or_broken(self._reached)
+    async def wait_for_total(self) -> float:
+        """Return the monotonic time of the last expected event."""
+        await self._wait_unless_lost(self._reached)
         return self._reached.result()
 
-    async def _or_broken(self, future: asyncio.Future[Any]) -> None:
-        await asyncio.wait([future, self.session.broken], return_when="FIRST_COMPLETED")
-        if self.session.broken.done():
-            self.session.broken.result()
+    async def _wait_unless_lost(self, future: asyncio.Future[Any]) -> None:
+        await asyncio.wait([future, self.session.lost], return_when="FIRST_COMPLETED")
+        if self.session.lost.done():
+            self.session.lost.result()
 
-    def _take(self, data: bytes) -> None:
-        self.count.take(data)
+    def _receive(self, data: bytes) -> None:
+        self.count.count_message(data)
         if self.count.flowing and not self._flowing.done():
             self._flowing.set_result(None)
         if self._wanted and self.count.total >= self._wanted and not self._reached.done():
             self._reached.set_result(time.monotonic())
 
 
-async def play(cue: Cue, task: Any) -> None:
-    """`task`: endpoint, subscribers, portions (events that will come after each cue), query."""
+async def play(control: ActorControl, task: Any) -> None:
+    """`task`: endpoint, subscribers, portions (events of each run), query."""
     query = task.get("query", EVERYTHING)
     subscribers = [
         Subscriber(task["endpoint"], index, query) for index in range(task["subscribers"])
@@ -82,16 +82,18 @@ async def play(cue: Cue, task: Any) -> None:
     for count in task["portions"]:
         total += count
         for subscriber in subscribers:
-            subscriber.want(total)
-        cue.say("ready")
-        await cue.go()
+            subscriber.expect_total(total)
+        control.report("ready")
+        await control.wait_for_start()
         cpu = time.process_time()
-        times = await asyncio.gather(*(subscriber.reached() for subscriber in subscribers))
+        times = await asyncio.gather(*(subscriber.wait_for_total() for subscriber in subscribers))
         before, dropped = dropped, sum(subscriber.count.dropped for subscriber in subscribers)
-        cue.say("done", ended=max(times), dropped=dropped - before, cpu=time.process_time() - cpu)
+        control.report(
+            "done", ended=max(times), dropped=dropped - before, cpu=time.process_time() - cpu
+        )
     for subscriber in subscribers:
         subscriber.session.close()
 
 
 if __name__ == "__main__":
-    act(play)
+    run_actor(play)

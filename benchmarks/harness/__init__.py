@@ -1,1 +1,1 @@
-"""What benchmarks share: processes, measurements of them, sessions, events, and reports."""
+"""Shared parts of the benchmarks: processes, measurements, sessions, events and reports."""

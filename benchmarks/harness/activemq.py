@@ -1,4 +1,4 @@
-"""The peer that filters on content: ActiveMQ, from its Debian package, in a process of its own."""
+"""ActiveMQ as a child process, from its Debian package: the peer that filters on content."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import is_listening
 from examples.free_ports import free_port
 
-#: What the virtual machine is given; the rest is as it comes.
+#: Memory of the virtual machine; all else is default.
 JAVA_OPTIONS: Final = ("-Xms1g", "-Xmx1g", "-Dorg.apache.activemq.UseDedicatedTaskRunner=false")
-#: STOMP alone, nothing on disk, nothing published about itself.
+#: STOMP alone, no persistence, no own messages.
 BROKER_OPTIONS: Final = "persistent=false&useJmx=false&advisorySupport=false"
 
 _HOME: Final = Path("/usr/share/activemq")
@@ -25,7 +25,7 @@ _GLANCE: Final = 0.05
 
 
 def available() -> str:
-    """Its version; installs the Debian package if that is possible. Raises `Unavailable`."""
+    """Return its version, after installing the Debian package if possible. Raises `Unavailable`."""
     if not _is_here():
         install("activemq")
     if not _is_here():
@@ -34,7 +34,7 @@ def available() -> str:
 
 
 class ActiveMqProcess:
-    """Accepts anyone on a free loopback port; whatever it writes goes into `folder`."""
+    """Accepts anyone on a free loopback port; its files are in `folder`."""
 
     def __init__(self, children: Children, folder: Path) -> None:
         self.port = free_port()
@@ -61,11 +61,9 @@ class ActiveMqProcess:
 
     @property
     def pid(self) -> int:
-        """Of the broker's process."""
         return self._process.pid
 
     def stop(self) -> None:
-        """End it."""
         self._children.stop(self._process)
 
     def _last_words(self) -> str:

@@ -1,4 +1,4 @@
-"""The benchmark's end of its conversation with another process of it: an actor."""
+"""The benchmark's side of an actor process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: How often (seconds) `hear` looks up from waiting.
+#: Seconds between calls of `meanwhile`.
 _GLANCE: Final = 0.1
 
 
 class Actor:
-    """A process that runs `benchmarks.actors.NAME`, told `task` (anything that JSON carries)."""
+    """A process that runs `benchmarks.actors.NAME` with `task` (any JSON value)."""
 
     def __init__(self, children: Children, name: str, task: Any) -> None:
         self.name = name
@@ -32,43 +32,43 @@ class Actor:
             stdout=subprocess.PIPE,
         )
         self._buffer = b""
-        self._tell(task)
+        self._send(task)
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
-    def go(self, **figures: Any) -> None:
-        """Tell it to begin, and what it needs to know for that."""
-        self._tell(figures)
+    def start_run(self, **figures: Any) -> None:
+        """Start the next run; `figures` are parameters for it."""
+        self._send(figures)
 
-    def _tell(self, what: Any) -> None:
+    def _send(self, what: Any) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(what).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise BenchmarkFailed(f"{self.name} has ended before its time") from None
+            raise BenchmarkFailed(f"{self.name} has ended too early") from None
 
-    def hear(
+    def wait_for(
         self, what: str, timeout: float, meanwhile: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Wait until it says `what`; its figures. `meanwhile` is called about ten times a second.
+        """Wait until the actor reports `what`; return its figures. `meanwhile` runs ten times a
+        second.
 
-        Raises `BenchmarkFailed` when it says something else, ends, or lets us wait `timeout` s.
+        Raises `BenchmarkFailed` for another report, an ended process, and after `timeout` s.
         """
         deadline = time.monotonic() + timeout
-        said: dict[str, Any] = json.loads(self._line(deadline, meanwhile))
+        said: dict[str, Any] = json.loads(self._read_line(deadline, meanwhile))
         if said["says"] != what:
             raise BenchmarkFailed(f"{self.name}: {said.get('why', said)}")
         return said
 
-    def end(self) -> None:
-        """It is not needed any more."""
+    def stop(self) -> None:
+        """End the process."""
         self._children.stop(self._process)
 
-    def _line(self, deadline: float, meanwhile: Callable[[], None]) -> bytes:
+    def _read_line(self, deadline: float, meanwhile: Callable[[], None]) -> bytes:
         stdout = self._process.stdout
         assert stdout is not None
         with selectors.DefaultSelector() as selector:
@@ -79,7 +79,7 @@ class Actor:
                 if selector.select(_GLANCE):
                     data = stdout.read1(65536)  # type: ignore[attr-defined]
                     if not data:
-                        raise BenchmarkFailed(f"{self.name} has ended before its time")
+                        raise BenchmarkFailed(f"{self.name} has ended too early")
                     self._buffer += data
                 meanwhile()
         line, _, self._buffer = self._buffer.partition(b"\n")

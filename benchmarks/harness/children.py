@@ -1,4 +1,4 @@
-"""Child processes that never outlive the benchmark, however it ends."""
+"""Child processes that never outlive the benchmark."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
-from benchmarks.harness.interruption import undisturbed
+from benchmarks.harness.signals import deferred_signals
 
-#: How long (seconds) a process that was asked to end may take.
-PATIENCE: Final = 10.0
+#: Seconds in which a process may end after SIGTERM.
+STOP_TIMEOUT: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Children:
-    """Starts processes, and ends all that still run when the `with` block is left.
+    """Starts processes, and ends the remaining ones at the end of the `with` block.
 
-    Linux also kills each of them when this process is killed itself. To be used where no other
-    thread runs Python: between fork and exec a child runs a little of it.
+    Linux also kills each of them when this process is killed. Not for programs with other Python
+    threads: between fork and exec a child runs some Python code.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Children:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with undisturbed():
+        with deferred_signals():
             for process in reversed(self._running):
                 process.terminate()
             while self._running:
@@ -56,8 +56,8 @@ class Children:
         stdout: int | IO[bytes] | None = subprocess.DEVNULL,
         stderr: int | IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """A new process in a session of its own, so that Ctrl-C reaches it by way of us alone."""
-        with undisturbed():
+        """Start a process in a session of its own, so that Ctrl-C reaches only the benchmark."""
+        with deferred_signals():
             process = subprocess.Popen(
                 arguments,
                 cwd=folder,
@@ -66,19 +66,18 @@ class Children:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=functools.partial(_die_with, os.getpid()),
+                preexec_fn=functools.partial(_set_parent_death_signal, os.getpid()),
             )
             self._running.append(process)
             return process
 
     def has_ended(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether a process is over."""
-        with undisturbed():
+        with deferred_signals():
             return process.poll() is not None
 
     def stop(self, process: subprocess.Popen[bytes]) -> int:
-        """Ask a process to end, wait for it, and kill it if that takes too long; its status."""
-        with undisturbed():
+        """Terminate a process, and kill it after the timeout; return its status."""
+        with deferred_signals():
             process.terminate()
             _wait(process)
             self._running.remove(process)
@@ -87,19 +86,19 @@ class Children:
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
     try:
-        process.wait(PATIENCE)
+        process.wait(STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
-            # What was not written to a process that is over is no loss.
+            # Unwritten input of an ended process is no loss.
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
 
 
-def _die_with(parent: int) -> None:
+def _set_parent_death_signal(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It died before it could be noted.
+        # The parent died before the call of prctl.
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Peers are installed from their Debian packages, where that is possible."""
+"""Installation of peers from Debian packages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import subprocess
 
 
 class Unavailable(Exception):
-    """A peer can not be measured here, and why."""
+    """A peer can not be measured here; the text gives the reason."""
 
 
 def install(package: str) -> None:
-    """Install a package, or raise `Unavailable`. Whether it is there then the caller looks."""
+    """Try to install a package; the caller checks the result. Raises `Unavailable`."""
     if shutil.which("apt-get") is None:
-        raise Unavailable(f"{package} is not installed, and this is no Debian")
+        raise Unavailable(f"{package} is not installed, and this is not a Debian system")
     if os.geteuid() != 0:
         raise Unavailable(f"{package} is not installed: sudo apt-get install {package}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -29,7 +29,7 @@ def install(package: str) -> None:
 
 
 def package_version(package: str) -> str:
-    """As Debian names it, `unknown` where it did not install it."""
+    """Return Debian's version of a package, or `unknown`."""
     said = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Version}", package],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Counting what a subscriber gets, from the headers of deliveries alone."""
+"""Count the deliveries of one subscription by their headers alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ _HEAD: Final = struct.Struct(">BII")
 
 
 class DeliveryCount:
-    """One subscription: every event after the cut must come, once and in the order of its origin.
+    """Checks that every event after the cut comes once, in the order of its origin.
 
-    `everything`: no place may be missing. Otherwise places must rise, as a query picks some. Where
-    an origin is not in the cut, the first event of it may have any place. The headers of events and
-    their documents are not looked at, but their lengths must add up.
-
-    `behind`: it begins behind this position, wherever the cut is.
+    `everything`: no place may be missing; otherwise places must rise, as a query selects some. The
+    first event of an origin outside the cut may have any place. Event headers and documents are not
+    read, but their lengths must add up. `behind`: start after this position instead of at the cut.
     """
 
     def __init__(
@@ -34,21 +32,21 @@ class DeliveryCount:
         self.flowing = False
         self.events = 0
         self.deliveries = 0
-        """Messages that brought them."""
+        """Messages with events."""
         self.dropped = 0
-        """Events that the node told it had dropped: this subscriber was too slow."""
+        """Events that the node reported as dropped, because this subscriber was too slow."""
         self._next = {origin: (epoch, at + 1) for origin, (epoch, at) in (behind or {}).items()}
-        """Epoch and offset of the event that must come next, by origin."""
+        """Epoch and offset of the next expected event, by origin."""
 
     @property
     def total(self) -> int:
-        """Events that came or were told as dropped."""
+        """Delivered and dropped events."""
         return self.events + self.dropped
 
-    def take(self, data: bytes) -> None:
-        """One message of the node. Raises `BenchmarkFailed` for a hole or a duplicate."""
+    def count_message(self, data: bytes) -> None:
+        """Count one message of the node. Raises `BenchmarkFailed` for a hole or a duplicate."""
         if data[0] == DELIVER:
-            self._deliver(data)
+            self._count_delivery(data)
             return
         message = messages.decode(data)
         if isinstance(message, Flowing):
@@ -56,7 +54,7 @@ class DeliveryCount:
                 self._next = {origin: (epoch, at + 1) for origin, epoch, at in message.cut}
             self.flowing = True
         elif isinstance(message, Gap):
-            self._expect(message.origin, message.first)
+            self._check_place(message.origin, message.first)
             self._next[message.origin] = (message.last[0], message.last[1] + 1)
             self.dropped += message.count
         elif isinstance(message, Ended | Refuse):
@@ -64,14 +62,14 @@ class DeliveryCount:
         elif not isinstance(message, Subscribed | Progress):
             raise BenchmarkFailed(f"{type(message).__name__} is not for a subscriber")
 
-    def _deliver(self, data: bytes) -> None:
+    def _count_delivery(self, data: bytes) -> None:
         _, header_length, records_length = _HEAD.unpack_from(data)
         start = _HEAD.size + header_length
         header = msgpack.unpackb(memoryview(data)[_HEAD.size : start])
         _, _, _, subscriptions, places, lengths = header
         count = 0
         for origin, epoch, first, length in places:
-            self._expect(origin, (epoch, first))
+            self._check_place(origin, (epoch, first))
             self._next[origin] = (epoch, first + length)
             count += length
         numbered = sum(run[0] for run in subscriptions)
@@ -81,7 +79,7 @@ class DeliveryCount:
         self.events += count
         self.deliveries += 1
 
-    def _expect(self, origin: str, place: tuple[int, int]) -> None:
+    def _check_place(self, origin: str, place: tuple[int, int]) -> None:
         due = self._next.get(origin, place)
         if place < due or (self._everything and place != due):
             raise BenchmarkFailed(f"place {place} of {origin} came instead of {due}")

@@ -1,7 +1,7 @@
-"""How a benchmark ends that could not be measured."""
+"""Failure of a benchmark."""
 
 from __future__ import annotations
 
 
 class BenchmarkFailed(Exception):
-    """A run that proves nothing: something was lost, refused, or did not happen in time."""
+    """A run without a result: an event was lost or rejected, or a timeout passed."""

@@ -1,7 +1,7 @@
-"""Flight events: the papers' record with the time of the report, 262 bytes, every one distinct.
+"""Flight events: the papers' record with the time of the report, 262 bytes, all distinct.
 
-Each report is of one aircraft of a fleet of some thousands, at a random height, speed and place:
-all independent and evenly spread, so that the share of events that a query matches can be told.
+Each report has an aircraft of a fleet of some thousands, a height, speed and position. All values
+are independent and evenly spread, so the share of events that a query matches is known.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 import attrs
 
 from broker.event.envelope import EventType
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 
 FLIGHT: Final = EventType("flight", "1.1")
 STREAM: Final = "flights"
-#: Length in bytes of every payload, as in the measurements of the peers.
+#: Bytes of each payload, as in the measurements of the peers.
 PAYLOAD_BYTES: Final = 262
 #: A query with a predicate that half of the payloads match.
 HIGH: Final = "/flight[flightleg/altitude > 274]"
@@ -30,9 +30,9 @@ AIRLINES: Final = (
     *("GJS", "HAL", "JBU", "JIA", "KLM", "MXY", "NKS", "NWA", "PDT", "QFA", "QXE", "RPA"),
     *("SKW", "SWA", "SWR", "TWA", "UAL", "UPS", "USA", "VIR"),
 )
-#: Aircraft that report: each airline has as many.
+#: Aircraft; each airline has the same number.
 FLEET: Final = 20_000
-#: What is reported, all inclusive, in hundreds of feet, knots, and whole degrees north and west.
+#: Reported ranges, inclusive: hundreds of feet, knots, whole degrees north and west.
 ALTITUDES: Final = range(100, 450)
 SPEEDS: Final = range(250, 600)
 LATITUDES: Final = range(25, 50)
@@ -44,14 +44,14 @@ _RECORD: Final = (
     b'<altitude type="reported" mode="plain">%03d</altitude>'
     b"<coordinate><lat>%02d%02dN</lat><lon>%03d%02dW</lon></coordinate></flightleg></flight>"
 )
-#: Of splitmix64, whose outputs are as good as random for consecutive inputs.
+#: Constants of splitmix64, whose outputs are as good as random for consecutive inputs.
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _WORD: Final = (1 << 64) - 1
 
 
 @attrs.frozen
 class Report:
-    """What one position report says."""
+    """Values of one position report."""
 
     flight_id: str
     speed: int
@@ -62,20 +62,20 @@ class Report:
 
 
 def flight_id(aircraft: int) -> str:
-    """The id of an aircraft of the fleet (0 to FLEET - 1), such as `UAL1021`."""
+    """Return the id of an aircraft of the fleet (0 to FLEET - 1), such as `UAL1021`."""
     rank, airline = divmod(aircraft, len(AIRLINES))
-    # The factor shares no divisor with 9,000, so no airline has a number twice.
+    # The factor is coprime to 9,000, so each airline's numbers are distinct.
     return f"{AIRLINES[airline]}{1000 + rank * 7919 % 9000}"
 
 
-def report(number: int) -> Report:
-    """What payload `number` reports."""
-    bits = _scattered(number)
+def report_of(number: int) -> Report:
+    """Return the values of payload `number`."""
+    bits = _mix_bits(number)
     bits, aircraft = divmod(bits, FLEET)
     bits, speed = divmod(bits, len(SPEEDS))
     bits, altitude = divmod(bits, len(ALTITUDES))
-    # Four more figures would not be independent if they came of what is left of 64 bits.
-    more = _scattered(~number & _WORD)
+    # The remaining bits of one 64-bit word would not give four more independent values.
+    more = _mix_bits(~number & _WORD)
     more, latitude = divmod(more, len(LATITUDES))
     more, longitude = divmod(more, len(LONGITUDES))
     more, north = divmod(more, 60)
@@ -89,8 +89,8 @@ def report(number: int) -> Report:
 
 
 def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
-    """Payload `number`; `timestamp` takes the place of a time of 2026 and has its 24 characters."""
-    told = report(number)
+    """Return payload `number`; `timestamp` replaces its time and has 24 characters too."""
+    told = report_of(number)
     return _RECORD % (
         told.flight_id.encode(),
         time_of(number) if timestamp is None else timestamp,
@@ -102,7 +102,7 @@ def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
 
 
 def time_of(number: int) -> bytes:
-    """The time that payload `number` was reported at: a millisecond after the one before."""
+    """Return the report time of payload `number`: one millisecond after the one before."""
     seconds, millis = divmod(number, 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -110,23 +110,23 @@ def time_of(number: int) -> bytes:
 
 
 def is_high(number: int) -> bool:
-    """Whether payload `number` matches `HIGH`."""
-    return report(number).altitude > 274
+    """True if payload `number` matches `HIGH`."""
+    return report_of(number).altitude > 274
 
 
 def is_low(number: int) -> bool:
-    """Whether payload `number` matches `LOW`."""
-    return report(number).altitude < 135
+    """True if payload `number` matches `LOW`."""
+    return report_of(number).altitude < 135
 
 
-def flight_documents(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
-    """Events with these payloads in their envelopes; the ids are minted in order."""
+def flight_documents(event_ids: EventIdGenerator, count: int, first: int = 0) -> Iterator[bytes]:
+    """Yield events with these payloads in envelopes; ids are given in order."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
-        yield write_event(mint.next(now), STREAM, FLIGHT, flight_payload(number))
+        yield write_event(event_ids.next_id(now), STREAM, FLIGHT, flight_payload(number))
 
 
-def _scattered(number: int) -> int:
+def _mix_bits(number: int) -> int:
     bits = (number + 1) * _STEP & _WORD
     bits = (bits ^ bits >> 30) * _FIRST & _WORD
     bits = (bits ^ bits >> 27) * _SECOND & _WORD

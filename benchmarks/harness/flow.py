@@ -11,8 +11,8 @@ import attrs
 from benchmarks.harness.actor import Actor
 from benchmarks.harness.usage import Memory, busy_seconds, cpu_seconds, memory
 
-#: How long (seconds) a run, and what prepares it, may take.
-PATIENCE = 300.0
+#: Seconds for a run, and for its preparation.
+TIMEOUT = 300.0
 
 
 @attrs.frozen
@@ -25,14 +25,14 @@ class Flow:
     cpu: float
     """Processor seconds of the broker, all threads."""
     resident: int
-    """The most bytes in memory during the run, as seen ten times a second."""
+    """Peak bytes in memory during the run, sampled ten times a second."""
     anonymous: int
     acknowledged: int
-    """Events that the broker told the publisher were safe, in this run."""
+    """Events of this run that the broker acknowledged."""
     dropped: int
-    """Events that a subscriber was told it did not get, over all subscribers."""
+    """Events reported as dropped, over all subscribers."""
     actors_cpu: float
-    """Processor seconds of publisher and subscribers, those beside included."""
+    """Processor seconds of publisher and all subscribers, those with extra queries included."""
     others: float
     """Cores that other processes of the machine used meanwhile."""
 
@@ -48,12 +48,13 @@ class Flow:
 
     @property
     def cores(self) -> float:
-        """Of the broker."""
+        """Cores that the broker used."""
         return self.cpu / self.seconds
 
     @property
     def microseconds(self) -> float:
-        """Processor time of the broker for an event: what other processes disturb least."""
+        """Processor time of the broker for an event: the figure least disturbed by other
+        processes."""
         return 1e6 * self.cpu / self.events
 
 
@@ -67,13 +68,13 @@ class Spread:
 
     @classmethod
     def of(cls, flows: Sequence[Flow], figure: Callable[[Flow], float]) -> Spread:
-        """Of one figure of these runs."""
+        """Return the spread of one figure over these runs."""
         figures = [figure(flow) for flow in flows]
         return cls(statistics.median(figures), min(figures), max(figures))
 
 
-class Course:
-    """A publisher and subscribers, connected to a broker, that make runs one after another."""
+class FlowRunner:
+    """Makes runs with a publisher and subscribers of one broker, one after another."""
 
     def __init__(
         self,
@@ -83,61 +84,59 @@ class Course:
         subscribers: int,
         further: Sequence[Actor] = (),
     ) -> None:
-        """`subscriber` is one process with all of the `subscribers` in it.
-
-        `further` are connected to the broker as well, but nothing is asked of them in a run.
-        """
+        """`subscriber` is one process with all of the `subscribers` in it. The actors of `further`
+        stay connected, but get no messages in a run."""
         self._pid = pid
-        self._further = tuple(actor.pid for actor in further)
+        self._extra_pids = tuple(actor.pid for actor in further)
         self._publisher = publisher
         self._subscriber = subscriber
         self.subscribers = subscribers
-        self._most = Memory(0, 0)
+        self._peak = Memory(0, 0)
 
     def run(self, events: int) -> Flow:
-        """The next run, with as many events as the actors were told for it."""
-        ready = self._publisher.hear("ready", PATIENCE)
-        self._subscriber.hear("ready", PATIENCE)
-        self._most = memory(self._pid)
-        cpu, busy, further = cpu_seconds(self._pid), busy_seconds(), self._further_cpu()
-        self._subscriber.go(bytes=ready["bytes"])
-        self._publisher.go()
-        sent = self._publisher.hear("done", PATIENCE, self._look)
-        came = self._subscriber.hear("done", PATIENCE, self._look)
+        """Make the next run, with the number of events in the actors' tasks."""
+        ready = self._publisher.wait_for("ready", TIMEOUT)
+        self._subscriber.wait_for("ready", TIMEOUT)
+        self._peak = memory(self._pid)
+        cpu, busy, further = cpu_seconds(self._pid), busy_seconds(), self._extra_cpu()
+        self._subscriber.start_run(bytes=ready["bytes"])
+        self._publisher.start_run()
+        sent = self._publisher.wait_for("done", TIMEOUT, self._sample_memory)
+        came = self._subscriber.wait_for("done", TIMEOUT, self._sample_memory)
         cpu, busy = cpu_seconds(self._pid) - cpu, busy_seconds() - busy
-        self._look()
+        self._sample_memory()
         seconds = came["ended"] - sent["began"]
-        actors_cpu = sent["cpu"] + came["cpu"] + self._further_cpu() - further
+        actors_cpu = sent["cpu"] + came["cpu"] + self._extra_cpu() - further
         return Flow(
             events=events,
             subscribers=self.subscribers,
             seconds=seconds,
             cpu=cpu,
-            resident=self._most.resident,
-            anonymous=self._most.anonymous,
+            resident=self._peak.resident,
+            anonymous=self._peak.anonymous,
             acknowledged=sent["accepted"],
             dropped=came["dropped"],
             actors_cpu=actors_cpu,
             others=max(0.0, busy - cpu - actors_cpu) / seconds,
         )
 
-    def end(self) -> None:
-        """Publisher and subscribers are not needed any more."""
-        self._publisher.end()
-        self._subscriber.end()
+    def stop(self) -> None:
+        """End publisher and subscribers."""
+        self._publisher.stop()
+        self._subscriber.stop()
 
-    def _further_cpu(self) -> float:
-        return sum(map(cpu_seconds, self._further))
+    def _extra_cpu(self) -> float:
+        return sum(map(cpu_seconds, self._extra_pids))
 
-    def _look(self) -> None:
+    def _sample_memory(self) -> None:
         now = memory(self._pid)
-        self._most = Memory(
-            max(self._most.resident, now.resident), max(self._most.anonymous, now.anonymous)
+        self._peak = Memory(
+            max(self._peak.resident, now.resident), max(self._peak.anonymous, now.anonymous)
         )
 
 
 def as_json(flow: Flow) -> dict[str, Any]:
-    """The run with what follows from it."""
+    """Return the run with derived figures."""
     return {
         **attrs.asdict(flow),
         "published_per_second": flow.published,

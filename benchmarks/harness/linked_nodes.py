@@ -1,4 +1,4 @@
-"""Nodes in a line, each the only one of its cluster, linked to the next by TCP on loopback."""
+"""Nodes in a line, each alone in its cluster, linked to the next by TCP on loopback."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import attrs
 from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import NodeProcess
-from benchmarks.harness.node_status import node_status
+from benchmarks.harness.node_status import read_status
 from examples.free_ports import free_port
 
-#: How long (seconds) nodes may take to find each other.
+#: Seconds in which nodes must find each other.
 _PATIENCE: Final = 30.0
 _GLANCE: Final = 0.2
 _KEY: Final = b"not a secret: for benchmarks alone"
@@ -23,37 +23,37 @@ _KEY: Final = b"not a secret: for benchmarks alone"
 
 @attrs.frozen
 class LineOptions:
-    """What all nodes of a line have in common."""
+    """Settings shared by all nodes of a line."""
 
     compress: bool = False
     trusted: bool = True
-    """Whether they prove to each other that they have the network's key."""
-    further: str = ""
-    """More of `[network]`."""
-    tables: str = ""
-    """More tables of TOML."""
+    """True if the nodes authenticate with the network's key."""
+    network_toml: str = ""
+    """Additional keys of `[network]`, in TOML."""
+    tables_toml: str = ""
+    """Additional tables, in TOML."""
 
 
-def line_of_nodes(
+def start_line(
     children: Children, folder: Path, count: int, options: LineOptions, further: str = ""
 ) -> list[NodeProcess]:
-    """So many nodes, `a` first: when this returns, each knows the ways to all others.
+    """Start nodes `a`, `b`, ... and wait until each knows a path to all others.
 
-    A single one is alone, and has no network. `further` is TOML for all of them.
+    A single node has no network. `further` is additional TOML for all of them.
     """
     key = folder / "key"
     key.write_bytes(_KEY)
     ports = [free_port() for _ in range(count)]
     nodes: list[NodeProcess] = []
-    # The last one first: whoever starts finds its gateway there.
+    # Start the last one first, so that each node finds its gateway.
     for index in reversed(range(count)):
         own = folder / _name(index)
         own.mkdir()
         network = _network(index, ports, key, options) if count > 1 else ""
         nodes.insert(
-            0, NodeProcess(children, own, network + options.tables + further, _name(index))
+            0, NodeProcess(children, own, network + options.tables_toml + further, _name(index))
         )
-    _await_ways(nodes)
+    _wait_until_linked(nodes)
     return nodes
 
 
@@ -69,20 +69,20 @@ def _network(index: int, ports: Sequence[int], key: Path, options: LineOptions) 
         f"gateways = [{gateways}]\n"
         f"compress = {str(options.compress).lower()}\n"
         + (f'key_file = "{key}"\n' if options.trusted else "")
-        + options.further
+        + options.network_toml
     )
 
 
-def _await_ways(nodes: Sequence[NodeProcess]) -> None:
+def _wait_until_linked(nodes: Sequence[NodeProcess]) -> None:
     deadline = time.monotonic() + _PATIENCE
     for node in nodes if len(nodes) > 1 else ():
-        while not _knows(node, len(nodes) - 1):
+        while not _knows_others(node, len(nodes) - 1):
             if time.monotonic() > deadline:
                 raise BenchmarkFailed(f"the nodes did not find each other in {_PATIENCE:g} s")
             time.sleep(_GLANCE)
 
 
-def _knows(node: NodeProcess, others: int) -> bool:
+def _knows_others(node: NodeProcess, others: int) -> bool:
     node.check()
-    units = node_status(node.endpoint)["network"].get("units", ())
+    units = read_status(node.endpoint)["network"].get("units", ())
     return [unit["wants_known"] for unit in units] == [True] * others

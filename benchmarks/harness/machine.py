@@ -1,4 +1,4 @@
-"""On what a benchmark ran: figures mean nothing without it."""
+"""Description of the benchmark's machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lxml import etree
 import twisted
 
 
-def machine(folder: Path) -> dict[str, Any]:
-    """Processor, memory, system, versions, and the file system that `folder` lies on."""
+def describe_machine(folder: Path) -> dict[str, Any]:
+    """Return processor, memory, system, versions, and the file system of `folder`."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _field("/proc/cpuinfo", "model name"),
@@ -30,7 +30,7 @@ def machine(folder: Path) -> dict[str, Any]:
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system that `folder` lies on: on `tmpfs` nothing is durable."""
+    """Return the type of the file system of `folder`; on `tmpfs` nothing is durable."""
     resolved = folder.resolve()
     found, kind = Path("/"), "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():

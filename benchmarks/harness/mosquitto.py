@@ -1,4 +1,4 @@
-"""The peer: mosquitto, from its Debian package, in a process of its own."""
+"""mosquitto as a child process, from its Debian package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GLANCE: Final = 0.01
 
 
 def executable() -> str:
-    """Where mosquitto is; installs the Debian package if that is possible.
+    """Return the path of mosquitto, after installing the package if possible.
 
     Raises `Unavailable`.
     """
@@ -34,13 +34,12 @@ def executable() -> str:
 
 
 def version(program: str) -> str:
-    """As it says itself."""
     said = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
     return said.splitlines()[0].removeprefix("mosquitto version ") if said else "unknown"
 
 
 class MosquittoProcess:
-    """Accepts anyone on a free loopback port, keeps nothing on disk, logs nothing."""
+    """Accepts anyone on a free loopback port, without persistence or logging."""
 
     def __init__(self, children: Children, program: str, folder: Path) -> None:
         self.port = free_port()
@@ -48,7 +47,7 @@ class MosquittoProcess:
         settings = folder / "mosquitto.conf"
         settings.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\n"
-            # Who changes the user is not killed any more when we are.
+            # A process that changes its user loses its parent-death signal.
             "persistence false\nlog_dest none\nuser root\n"
         )
         self._process = children.start([program, "-c", str(settings)], stderr=subprocess.DEVNULL)
@@ -60,14 +59,12 @@ class MosquittoProcess:
 
     @property
     def pid(self) -> int:
-        """Of the broker's process."""
         return self._process.pid
 
     def stop(self) -> None:
-        """End it."""
         self._children.stop(self._process)
 
 
 def _find() -> str | None:
-    # Debian keeps daemons where a user's PATH does not look.
+    # Debian's daemons are outside a user's PATH.
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")

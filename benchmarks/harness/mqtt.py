@@ -1,4 +1,4 @@
-"""As much of MQTT 3.1.1 as a peer's publisher and readers need, at QoS 0."""
+"""Minimal MQTT 3.1.1 at QoS 0, for a publisher and readers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TOPIC: Final = b"flights"
 _TIMEOUT: Final = 10.0
 
 
-def connected(port: int, client_id: str) -> socket.socket:
-    """A blocking socket on which the broker has accepted a clean session."""
+def connect(port: int, client_id: str) -> socket.socket:
+    """Return a blocking socket with an accepted clean session."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Protocol level 4, clean session, keep-alive off.
@@ -31,7 +31,7 @@ def subscribe(sock: socket.socket) -> None:
 
 
 def publish(message: bytes) -> bytes:
-    """The bytes of a PUBLISH: what the publisher sends is what a subscriber at QoS 0 gets."""
+    """Return the bytes of a PUBLISH; a subscriber at QoS 0 gets the same bytes."""
     body = _text(TOPIC) + message
     return b"\x30" + _length(len(body)) + body
 

@@ -1,7 +1,7 @@
-"""As much of NATS and its JetStream as a peer's publisher and readers need: bytes in and out.
+"""Minimal NATS with JetStream, for a publisher and readers: bytes in and out.
 
-The protocol is lines that end with CRLF; MSG and HMSG are followed by so many bytes and another
-CRLF. https://docs.nats.io/reference/reference-protocols/nats-protocol and `nats_api_reference`.
+The protocol has lines that end with CRLF; MSG and HMSG are followed by a body and another CRLF.
+https://docs.nats.io/reference/reference-protocols/nats-protocol and `nats_api_reference`.
 """
 
 from __future__ import annotations
@@ -17,65 +17,65 @@ from benchmarks.harness.failure import BenchmarkFailed
 _TIMEOUT: Final = 60.0
 _READ: Final = 1 << 16
 _OPTIONS: Final = {"verbose": False, "pedantic": False, "headers": True, "lang": "python"}
-#: What is between the messages of a consumer: its questions have headers and no body.
+#: Flow control requests between a consumer's messages have headers and no body.
 _FLOW_CONTROL: Final = b" FlowControl Request"
 #: HMSG subject sid reply bytes-of-headers bytes-together
 _QUESTION: Final = re.compile(rb"HMSG \S+ \S+ (\S+) \d+ \d+\r\nNATS/1\.0 100 FlowControl Request")
-#: The reply subject of a message of a consumer ends with: deliveries of it, its place in the
-#: stream, its place in the consumer, time, how many wait.
+#: End of the reply subject of a consumer's message: deliveries of it, its place in the stream, its
+#: place in the consumer, time, number of waiting messages.
 _ACK: Final = re.compile(rb"MSG \S+ \S+ \$JS\.ACK\.\S+?\.(\d+)\.\d+\.\d+ \d+\r\n")
 
 
-def connected(port: int) -> socket.socket:
-    """A blocking socket on which the server has answered."""
+def connect(port: int) -> socket.socket:
+    """Return a blocking, accepted connection."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(b"CONNECT " + json.dumps(_OPTIONS).encode() + b"\r\nPING\r\n")
     said = b""
     while not said.endswith(b"PONG\r\n"):
-        said += _some(sock)
+        said += _receive(sock)
         if b"-ERR" in said:
             raise BenchmarkFailed(f"the NATS server answered {said[-200:]!r}")
     return sock
 
 
 def publish(subject: str, body: bytes, reply: str = "") -> bytes:
-    """The bytes of a PUB; with `reply` the stream tells that subject that it has the message."""
+    """Return the bytes of a PUB; with `reply` the stream acknowledges to that subject."""
     return f"PUB {subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n"
 
 
 def subscribe(subject: str, number: int = 1) -> bytes:
-    """The bytes of a SUB."""
+    """Return the bytes of a SUB."""
     return f"SUB {subject} {number}\r\n".encode()
 
 
-def asking(what: str, how: Mapping[str, Any], inbox: str) -> bytes:
-    """The bytes of a question to JetStream, such as `STREAM.CREATE.events`."""
+def api_request(what: str, how: Mapping[str, Any], inbox: str) -> bytes:
+    """Return the bytes of a JetStream API request, such as `STREAM.CREATE.events`."""
     return publish(f"$JS.API.{what}", json.dumps(how).encode() if how else b"", inbox)
 
 
-def ask(sock: socket.socket, what: str, how: Mapping[str, Any], inbox: str) -> dict[str, Any]:
-    """Ask JetStream on a socket that has subscribed to nothing yet; its answer.
+def call_api(sock: socket.socket, what: str, how: Mapping[str, Any], inbox: str) -> dict[str, Any]:
+    """Send a JetStream API request on a socket without subscriptions; return the answer.
 
     Raises `BenchmarkFailed` for an error.
     """
-    sock.sendall(subscribe(inbox, 9) + asking(what, how, inbox))
-    answer = json.loads(_body(sock))
+    sock.sendall(subscribe(inbox, 9) + api_request(what, how, inbox))
+    answer = json.loads(_receive_body(sock))
     sock.sendall(b"UNSUB 9\r\n")
-    return checked(answer)
+    return check_answer(answer)
 
 
-def checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """What JetStream said, if it is no error."""
+def check_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a JetStream answer; `BenchmarkFailed` for an error."""
     if "error" in answer:
         raise BenchmarkFailed(f"JetStream refused: {answer['error']}")
     return answer
 
 
-def consumer(stream: str, subject: str, inbox: str) -> tuple[str, dict[str, Any]]:
-    """The question for a consumer of its own that pushes all messages of one subject.
+def consumer_request(stream: str, subject: str, inbox: str) -> tuple[str, dict[str, Any]]:
+    """Return the request for a push consumer of all messages of one subject.
 
-    Nothing is acknowledged, and the flow is controlled: the server asks now and then.
+    Without acknowledgements, with flow control by the server's requests.
     """
     config = {
         "deliver_subject": inbox,
@@ -89,31 +89,31 @@ def consumer(stream: str, subject: str, inbox: str) -> tuple[str, dict[str, Any]
     return f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
 
 
-class Reading:
-    """The messages of one consumer, counted by how they end, as they come in pieces."""
+class MessageCounter:
+    """Counts the messages of one consumer by their endings, in pieces of any size."""
 
     def __init__(self, ending: bytes) -> None:
-        """`ending` is how each body ends, and where else it does not occur."""
+        """`ending` ends each body, and occurs nowhere else."""
         self._ending = ending + b"\r\n"
-        self._left = b""
+        self._rest = b""
         self.messages = 0
         self.last = 0
-        """The number that the server gave to the last message, of this consumer."""
+        """The server's number of the consumer's last message."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes in; what is to be answered. Raises `BenchmarkFailed` for an error."""
-        whole = self._left + data
+        """Count messages in the data; return the answers to send. Raises `BenchmarkFailed`."""
+        whole = self._rest + data
         self.messages += whole.count(self._ending)
         cut = whole.rfind(self._ending)
         begin = 0 if cut < 0 else cut + len(self._ending)
         answers = b""
         if b"HMSG " in whole or b"-ERR" in whole or b'"error"' in whole:
             if b"\r\n-ERR" in whole or b'"error":' in whole:
-                raise BenchmarkFailed(f"the NATS server said {whole[-300:]!r}")
+                raise BenchmarkFailed(f"the NATS server sent {whole[-300:]!r}")
             asked = _QUESTION.findall(whole)
             answers = b"".join(publish(reply.decode(), b"") for reply in asked)
             if asked:
-                # What was answered must not be found again.
+                # Answered requests must not be found again.
                 begin = max(begin, whole.rfind(_FLOW_CONTROL) + len(_FLOW_CONTROL))
         if b"PING\r\n" in data:
             answers += b"PONG\r\n"
@@ -121,21 +121,21 @@ class Reading:
             head = whole.rfind(b"$JS.ACK.", 0, cut)
             found = _ACK.search(whole, whole.rfind(b"MSG ", 0, head), cut)
             self.last = self.last if found is None else int(found[1])
-        self._left = whole[begin:]
+        self._rest = whole[begin:]
         return answers
 
 
-def _body(sock: socket.socket) -> bytes:
-    """The body of the next MSG; nothing else comes with it."""
+def _receive_body(sock: socket.socket) -> bytes:
+    """Return the body of the next MSG; nothing else arrives with it."""
     said = b""
     while True:
-        said += _some(sock)
+        said += _receive(sock)
         found = re.search(rb"(?:^|\r\n)MSG \S+ \S+ (?:\S+ )?(\d+)\r\n", said)
         if found and len(said) >= found.end() + int(found[1]) + 2:
             return said[found.end() : found.end() + int(found[1])]
 
 
-def _some(sock: socket.socket) -> bytes:
+def _receive(sock: socket.socket) -> bytes:
     data = sock.recv(_READ)
     if not data:
         raise BenchmarkFailed("the NATS server closed the connection")

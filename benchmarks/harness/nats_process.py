@@ -1,4 +1,4 @@
-"""The peer that keeps events and sends them again: NATS with JetStream, from its Debian package."""
+"""NATS with JetStream as a child process, from its Debian package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GLANCE: Final = 0.01
 
 
 def executable() -> str:
-    """Where nats-server is; installs the Debian package if that is possible.
+    """Return the path of nats-server, after installing the package if possible.
 
     Raises `Unavailable`.
     """
@@ -34,13 +34,12 @@ def executable() -> str:
 
 
 def version(program: str) -> str:
-    """As it says itself."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     return said.stdout.strip().removeprefix("nats-server: v") or "unknown"
 
 
 class NatsProcess:
-    """Accepts anyone on a free loopback port; its file store lies in `folder`."""
+    """Accepts anyone on a free loopback port; its file store is in `folder`."""
 
     def __init__(self, children: Children, program: str, folder: Path) -> None:
         self.port = free_port()
@@ -49,7 +48,7 @@ class NatsProcess:
         settings.write_text(
             f'host: "127.0.0.1"\nport: {self.port}\n'
             f'jetstream {{ store_dir: "{folder}/store", max_file_store: 64GB }}\n'
-            # A reader that shares few cores with a hundred others is not to be cut off for that.
+            # Do not disconnect a reader that shares few cores with a hundred others.
             'write_deadline: "60s"\n'
         )
         self._log = folder / "nats.log"
@@ -65,11 +64,9 @@ class NatsProcess:
 
     @property
     def pid(self) -> int:
-        """Of the server's process."""
         return self._process.pid
 
     def stop(self) -> None:
-        """End it."""
         self._children.stop(self._process)
 
     def _last_words(self) -> str:
@@ -77,7 +74,7 @@ class NatsProcess:
 
 
 def _find() -> str | None:
-    # Debian keeps daemons where a user's PATH does not look.
+    # Debian's daemons are outside a user's PATH.
     return shutil.which(
         "nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     )

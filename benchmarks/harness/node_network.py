@@ -1,4 +1,4 @@
-"""A simulated network of three levels, what is wanted at its nodes, and what is published there."""
+"""A simulated network of three levels, with interests and publications."""
 
 from __future__ import annotations
 
@@ -9,39 +9,38 @@ from typing import Final
 
 import attrs
 
-from broker.cluster.flows.frame import Frame
+from broker.cluster.traffic.frame import Frame
 from broker.event.place import Mark
-from broker.testing.nodes import SimulatedNodes
-from broker.testing.simulated_node import SimulatedNode
+from broker.testing.core_network import CoreNetwork
+from broker.testing.core_node import CoreNode
 
-#: In a cluster, and in a ring of clusters or units, the n-th is linked to the n + 1st; nodes of a
-#: cluster to the n + 3rd too.
+#: Node n of a cluster is linked to n + 1 and n + 3; in a ring of clusters or units to n + 1.
 _STEPS: Final = (1, 3)
-#: Numbers that a unit's clients ask for, and how far those of the next unit are apart from them.
+#: Range of numbers requested in a unit, and offset of the next unit's range.
 _OF_A_UNIT: Final = 60
 _UNITS_APART: Final = 30
-#: Numbers that a cluster's clients ask for.
+#: Range of numbers requested in a cluster.
 _OF_A_CLUSTER: Final = 40
-#: Links, of about 5 ms one way.
+#: Links of about 5 ms one way.
 _SLOWEST: Final = 0.01
 
 
 @attrs.define
 class Crossings:
-    """Frames with events on their way."""
+    """Frames with events that crossed links."""
 
     frames: int = 0
     events: int = 0
     bytes: int = 0
     most: int = 0
-    """How often one event crossed one link in one direction, at most."""
+    """Most crossings of one link, in one direction, by one event."""
 
 
 class NodeNetwork:
     """`width` units of `width` clusters of `width` nodes, with two links between neighbours."""
 
     def __init__(self, seed: int, width: int) -> None:
-        self.nodes = SimulatedNodes(seed, slowest=_SLOWEST, wire=False, capacity=1024)
+        self.nodes = CoreNetwork(seed, slowest=_SLOWEST, wire=False, capacity=1024)
         self.random = self.nodes.random
         self.width = width
         self.names = [
@@ -54,16 +53,16 @@ class NodeNetwork:
         self._published: dict[tuple[str, Mark], tuple[int, float]] = {}
         self._seen: Counter[str] = Counter()
         self.late: list[float] = []
-        """Seconds from being published to the last node that wants it, by event."""
+        """Seconds from publication to the last interested node, by event."""
 
     # ------------------------------------------------------------------ making it
 
     def build(self) -> None:
-        """All nodes and links."""
+        """Create all nodes and links."""
         for unit, cluster, node in self.names:
-            self.nodes.add(_name(unit, cluster, node), (f"u{unit}", f"c{cluster}"))
+            self.nodes.add_node(_name(unit, cluster, node), (f"u{unit}", f"c{cluster}"))
         for one, other in self._links():
-            self.nodes.link(one, other)
+            self.nodes.link_nodes(one, other)
 
     def _links(self) -> Iterator[tuple[str, str]]:
         width = self.width
@@ -78,57 +77,60 @@ class NodeNetwork:
             yield _name(unit, cluster, 0), _name((unit + 1) % width, cluster, width - 1)
 
     def subscribe(self, each: int) -> None:
-        """So many subscriptions at each node, of numbers that are popular in its neighbourhood."""
+        """Add so many subscriptions at each node, to numbers popular in its neighbourhood."""
         for unit, cluster, node in self.names:
             first = unit * _UNITS_APART + (cluster * 7) % (_OF_A_UNIT - _OF_A_CLUSTER)
             name = _name(unit, cluster, node)
             for key in range(each):
                 number = first + self.random.randrange(_OF_A_CLUSTER)
-                self.nodes.nodes[name].want(key, (number, number))
+                self.nodes.nodes[name].announce_interest(key, (number, number))
                 self._wanting.setdefault(number, set()).add(name)
 
-    def flowing(self) -> bool:
-        """Whether all that is wanted flows."""
-        return all(want.cuts is not None for node in self.alive() for want in node.wants.values())
+    def are_interests_active(self) -> bool:
+        """True if all interests are active."""
+        return all(
+            want.cuts is not None
+            for node in self.running_nodes()
+            for want in node.interests.values()
+        )
 
-    def alive(self) -> list[SimulatedNode]:
-        """The nodes that run."""
-        return [node for node in self.nodes.nodes.values() if node.alive]
+    def running_nodes(self) -> list[CoreNode]:
+        return [node for node in self.nodes.nodes.values() if node.is_alive]
 
     # ------------------------------------------------------------------ events
 
-    def publish(self, node: SimulatedNode) -> None:
-        """One event that somebody wants."""
+    def publish(self, node: CoreNode) -> None:
+        """Publish one event with an interested node."""
         number = self.random.choice(sorted(self._wanting))
-        before = node.log.cut
+        before = node.log.newest_place
         node.publish([(number, 0)])
         mark = (before[0], before[1] + 1)
         self._published[node.log.origin, mark] = (number, self.nodes.now)
 
-    def missing(self) -> int:
-        """Deliveries of published events that have not come to nodes that run."""
+    def count_missing(self) -> int:
+        """Return the number of deliveries that are missing at running nodes."""
         has: Counter[tuple[str, Mark]] = Counter()
-        for node in self.alive():
-            numbers = {want.numbers[0] for want in node.wants.values()}
+        for node in self.running_nodes():
+            numbers = {want.numbers[0] for want in node.interests.values()}
             for each in node.log.events:
                 if each.number in numbers and each.origin != node.log.origin:
                     has[each.origin, each.mark] += 1
-        return self.expected() - sum(has[event] for event in self._published)
+        return self.count_expected() - sum(has[event] for event in self._published)
 
-    def expected(self) -> int:
-        """Deliveries that the published events call for, their own nodes aside."""
+    def count_expected(self) -> int:
+        """Return the number of expected deliveries, without the publishing nodes."""
         homes = {node.log.origin: node.name for node in self.nodes.nodes.values()}
-        running = {node.name for node in self.alive()}
+        running = {node.name for node in self.running_nodes()}
         return sum(
             len((self._wanting[number] & running) - {homes[origin]})
             for (origin, _), (number, _) in self._published.items()
         )
 
-    def forget(self) -> None:
-        """What was published so far is not asked for any more."""
+    def clear_published(self) -> None:
+        """Forget earlier publications."""
         self._published.clear()
 
-    def watch(self) -> Crossings:
+    def count_crossings(self) -> Crossings:
         """Count frames with events from now on."""
         crossings = Crossings()
         times: Counter[tuple[str, str, str, Mark]] = Counter()

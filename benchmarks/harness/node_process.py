@@ -1,4 +1,4 @@
-"""A node in a process of its own, as `twistd xmlbroker` runs it."""
+"""A node as a child process, run by `twistd xmlbroker`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _GLANCE: Final = 0.002
 
 
 class NodeProcess:
-    """A node that listens on a free port of the loopback interface when the constructor returns.
+    """A node on a free loopback port, listening when the constructor returns.
 
-    `configuration` is TOML besides `[node]` and `[listen]`, `name` the node's. Data and log lie in
-    `folder`, which must be empty.
+    `configuration` is TOML besides `[node]` and `[listen]`. Data and log are in `folder`, which
+    must be empty.
     """
 
     def __init__(
@@ -60,34 +60,33 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Of the node's process."""
         return self._process.pid
 
     def check(self) -> None:
         """Raise `BenchmarkFailed` if it has ended."""
         if self._children.has_ended(self._process):
-            raise BenchmarkFailed(f"the node has ended: {self._last_words()}")
+            raise BenchmarkFailed(f"the node has ended: {self._last_log_line()}")
 
     def stop(self) -> None:
-        """Stop it in good order. Raises `BenchmarkFailed` if it was not well."""
+        """Stop it in good order. Raises `BenchmarkFailed` for a failed exit."""
         status = self._children.stop(self._process)
-        # twistd ends by the signal that asked it to, once all is closed.
+        # twistd exits by the signal that stopped it, after closing.
         if status not in (0, -signal.SIGTERM):
-            raise BenchmarkFailed(f"the node ended with status {status}: {self._last_words()}")
+            raise BenchmarkFailed(f"the node ended with status {status}: {self._last_log_line()}")
 
     def _await_listening(self, deadline: float) -> None:
         while not is_listening(self.port):
             if self._children.has_ended(self._process):
-                raise BenchmarkFailed(f"the node did not start: {self._last_words()}")
+                raise BenchmarkFailed(f"the node did not start: {self._last_log_line()}")
             if time.monotonic() > deadline:
                 raise BenchmarkFailed(f"the node did not listen in {_STARTUP:g} s")
             time.sleep(_GLANCE)
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         return self._log.read_text(errors="replace").strip().rpartition("\n")[2][:500]
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """True if a process accepts connections there."""
     with contextlib.closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

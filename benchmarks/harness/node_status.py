@@ -1,4 +1,4 @@
-"""What a node says of itself, asked through the client library."""
+"""Status of a node, through the client library."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from broker.client.asyncio_face import connect
 
 
-def node_status(endpoint: str) -> dict[str, Any]:
-    """The answer to `status`; see `broker.node.status`."""
+def read_status(endpoint: str) -> dict[str, Any]:
+    """Return the answer to `status`; see `broker.node.status`."""
 
     async def ask() -> dict[str, Any]:
         async with connect(endpoint) as client:

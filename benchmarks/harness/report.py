@@ -1,4 +1,4 @@
-"""What comes of a benchmark: tables for people, JSON for programs, a plot for both."""
+"""Results of a benchmark: tables, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-#: Where output goes that is not a terminal, lines are as long as the tables want.
+#: Columns of output that is not a terminal.
 WIDTH: Final = 160
 
 
 @attrs.frozen
 class Sheet:
-    """One table; all cells are text, the first column is a name."""
+    """One table of text; the first column has names."""
 
     title: str
     columns: Sequence[str]
@@ -27,7 +27,7 @@ class Sheet:
 
 @attrs.frozen
 class Floor:
-    """A figure that must not be missed on a machine like the reference one."""
+    """A bound for a figure, on a machine like the reference one."""
 
     what: str
     value: float
@@ -37,26 +37,26 @@ class Floor:
     """Otherwise the value must be below the bound."""
 
     @property
-    def held(self) -> bool:
-        """Whether it was."""
+    def is_met(self) -> bool:
+        """True if the value meets the bound."""
         return self.value >= self.bound if self.at_least else self.value < self.bound
 
 
 @attrs.define
 class Report:
-    """The outcome of one benchmark."""
+    """Results of one benchmark."""
 
     name: str
     sheets: Sequence[Sheet]
     floors: Sequence[Floor]
     notes: list[str]
     figures: dict[str, Any]
-    """Everything measured, as JSON carries it."""
+    """All measurements, as JSON."""
     draw: Callable[[Any], None]
     """Draws on an empty matplotlib figure."""
 
 
-def show(report: Report, console: Console, *, quick: bool) -> None:
+def print_report(report: Report, console: Console, *, quick: bool) -> None:
     """Print the tables."""
     for sheet in report.sheets:
         table = Table(*sheet.columns, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD)
@@ -70,11 +70,11 @@ def show(report: Report, console: Console, *, quick: bool) -> None:
         table = Table("floor", "measured", "bound", "", box=box.SIMPLE_HEAD)
         for floor in report.floors:
             sign = ">=" if floor.at_least else "<"
-            verdict = "means nothing" if quick else "held" if floor.held else "MISSED"
+            verdict = "means nothing" if quick else "held" if floor.is_met else "MISSED"
             table.add_row(
                 floor.what,
-                f"{number(floor.value)} {floor.unit}",
-                f"{sign} {number(floor.bound)} {floor.unit}",
+                f"{format_number(floor.value)} {floor.unit}",
+                f"{sign} {format_number(floor.bound)} {floor.unit}",
                 verdict,
             )
         console.print(table)
@@ -82,15 +82,17 @@ def show(report: Report, console: Console, *, quick: bool) -> None:
         console.print(f"- {note}")
 
 
-def save(report: Report, folder: Path, machine: dict[str, Any], *, quick: bool) -> list[Path]:
-    """Write `NAME.json`, and `NAME.png` where matplotlib is installed; the files written."""
+def write_report(
+    report: Report, folder: Path, machine: dict[str, Any], *, quick: bool
+) -> list[Path]:
+    """Write `NAME.json`, and `NAME.png` if matplotlib is installed; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.name}.json"
     content = {
         "benchmark": report.name,
         "quick": quick,
         "machine": machine,
-        "floors": [{**attrs.asdict(floor), "held": floor.held} for floor in report.floors],
+        "floors": [{**attrs.asdict(floor), "held": floor.is_met} for floor in report.floors],
         "notes": report.notes,
         **report.figures,
     }
@@ -106,8 +108,8 @@ def save(report: Report, folder: Path, machine: dict[str, Any], *, quick: bool) 
     return [path, plot]
 
 
-def number(value: float) -> str:
-    """A figure as people read it: three digits where it is small, thousands apart."""
+def format_number(value: float) -> str:
+    """Format a figure: three digits if it is small, else with thousands separators."""
     if value and abs(value) < 100:
         return f"{value:.3g}"
     return f"{value:,.0f}"

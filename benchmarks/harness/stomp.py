@@ -1,4 +1,4 @@
-"""As much of STOMP 1.1 as a peer's publisher and readers need."""
+"""Minimal STOMP 1.1, for a publisher and readers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 from benchmarks.harness.failure import BenchmarkFailed
 
 TOPIC: Final = "/topic/flights"
-#: What ends a frame; no text of ours holds it.
+#: End of a frame; no text here contains it.
 END: Final = b"\x00"
 _TIMEOUT: Final = 30.0
 _READ: Final = 1 << 16
-#: Messages that the broker sends ahead to one subscription: as many as it does for its own clients.
+#: Messages that the broker sends ahead to a subscription, as many as to its own clients.
 _AHEAD: Final = "1000"
 
 
 def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    """The bytes of one frame. Without a content-length, so the broker takes the body for text."""
+    """Return the bytes of one frame. Without content-length the broker treats the body as text."""
     lines = [command, *(f"{_escaped(name)}:{_escaped(value)}" for name, value in headers.items())]
     return "\n".join(lines).encode() + b"\n\n" + body + END
 
 
-def connected(port: int) -> socket.socket:
-    """A blocking socket on which the broker has accepted a session."""
+def connect(port: int) -> socket.socket:
+    """Return a blocking socket with an accepted session."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(frame("CONNECT", {"accept-version": "1.1", "host": "localhost"}))
@@ -33,7 +33,7 @@ def connected(port: int) -> socket.socket:
 
 
 def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
-    """Subscribe to the topic, with a selector or without; returns when the broker has done it."""
+    """Subscribe to the topic, and wait for the broker's receipt."""
     headers = {
         "id": str(number),
         "destination": TOPIC,
@@ -48,14 +48,14 @@ def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
 
 
 def xpath_selector(query: str) -> str:
-    """ActiveMQ's selector for an XPath expression. Raises `BenchmarkFailed` if it can have none."""
+    """Return ActiveMQ's selector for an XPath expression. Raises `BenchmarkFailed`."""
     if "'" in query:
         raise BenchmarkFailed(f"a selector can not quote {query}")
     return f"XPATH '{query}'"
 
 
 def publish(message: bytes, receipt: str = "") -> bytes:
-    """The bytes of a SEND to the topic, not persistent; the broker may be asked for a receipt."""
+    """Return the bytes of a SEND to the topic, not persistent, with an optional receipt."""
     headers = {"destination": TOPIC, "persistent": "false"}
     if receipt:
         headers["receipt"] = receipt
@@ -63,7 +63,7 @@ def publish(message: bytes, receipt: str = "") -> bytes:
 
 
 def await_receipt(sock: socket.socket) -> None:
-    """Wait until the broker has dealt with all that was sent up to a receipt's request."""
+    """Wait until the broker has processed everything up to a receipt's request."""
     _expect(sock, "RECEIPT")
 
 

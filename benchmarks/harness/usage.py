@@ -1,4 +1,4 @@
-"""What a process uses, as Linux tells it in `/proc`."""
+"""Resource use of a process, from Linux's `/proc`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-#: Of the numbers of Linux's clocks, the part for all that a process uses (`CPUCLOCK_SCHED`).
+#: Clock type of a process's total time in Linux's clock ids (`CPUCLOCK_SCHED`).
 _SCHEDULED: Final = 2
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -21,41 +21,41 @@ class Memory:
     """Resident bytes of a process."""
 
     resident: int
-    """All pages in memory; the mapped pages of the event log are among them."""
+    """All pages in memory, mapped pages of the event log included."""
     anonymous: int
-    """Of these, what the process allocated itself: files are no part of it."""
+    """Memory allocated by the process itself, without files."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that the process has used in all its threads, to the nanosecond."""
-    # `/proc` counts in ticks of 10 ms: a short run may have used none of them.
+    """Return the processor time of all threads of a process, in nanosecond resolution."""
+    # `/proc` counts in ticks of 10 ms, too coarse for a short run.
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def busy_seconds() -> float:
-    """Processor time that all processes of the machine have used together, and those before them.
+    """Return the processor time of all processes of the machine, ended children included.
 
-    The sum over all of them: the machine's own account in `/proc/stat` misses what is short.
+    A sum over processes: the machine's own figure in `/proc/stat` misses short ones.
     """
     total = 0
     for process in Path("/proc").glob("[0-9]*"):
-        # It may end while we look.
+        # It may end meanwhile.
         with contextlib.suppress(OSError):
             total += sum(_times(process))
     return total / _TICKS
 
 
 def _times(process: Path) -> list[int]:
-    """User and system time of a process, and of its children that are over, in ticks."""
-    # The program's name may hold spaces and brackets; the fields after the last one are plain.
+    """Return user and system time of a process and of its ended children, in ticks."""
+    # The program's name may contain spaces and brackets; the fields after the last bracket do not.
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     return [int(field) for field in fields[11:15]]
 
 
 def memory(pid: int) -> Memory:
-    """How much of the process is in memory now."""
+    """Return the memory of a process."""
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return Memory(resident, int(line.split()[1]) * 1024)
-    raise OSError(f"process {pid} is over: /proc knows nothing of its memory")
+    raise OSError(f"process {pid} has ended: /proc has no RssAnon")

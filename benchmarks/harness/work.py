@@ -1,4 +1,4 @@
-"""One thing that is measured of a broker: all its runs, on one process."""
+"""Measurements of one broker: all its runs, on one process."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from benchmarks.harness.flow import Flow, Spread, as_json
 
 
 @attrs.frozen
-class Further:
-    """Subscriptions besides, which match few of the events, over all runs and the warm-up."""
+class ExtraQueries:
+    """Extra subscriptions that match few events, over all runs and the warm-up."""
 
     queries: int
     published: int
     """Events that they might have matched."""
     delivered: int
     dropped: int = 0
-    """Events that they were told they did not get."""
+    """Events reported as dropped."""
 
 
 @attrs.frozen
 class Work:
-    """All runs of one thing."""
+    """All runs of one measurement."""
 
     name: str
     subscribers: int
-    """Of everything."""
+    """Subscribers of everything."""
     flows: Sequence[Flow]
     parses: Sequence[float]
-    """What lxml took to parse one event, in microseconds, after each run."""
+    """Microseconds that lxml took to parse one event, after each run."""
     events_a_commit: float | None = None
-    beside: Further | None = None
+    extra_queries: ExtraQueries | None = None
 
     @property
     def queries(self) -> int:
-        """Besides those of the subscribers of everything."""
-        return 0 if self.beside is None else self.beside.queries
+        """Number of extra queries."""
+        return 0 if self.extra_queries is None else self.extra_queries.queries
 
     @property
     def label(self) -> str:
-        """As tables name it."""
+        """Name in tables."""
         besides = f", {self.queries:,} queries" if self.queries else ""
         return f"{self.name} 1->{self.subscribers}{besides}"
 
     def spread(self, name: str) -> Spread:
-        """Of a figure of `Flow`, by its name."""
+        """Return the spread of a figure of `Flow`, by its name."""
         return Spread.of(self.flows, lambda flow: float(getattr(flow, name)))
 
     @property
@@ -56,12 +56,12 @@ class Work:
         return sum(flow.dropped for flow in self.flows)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all figures."""
         return {
             "name": self.name,
             "subscribers": self.subscribers,
             "queries": self.queries,
-            "beside": None if self.beside is None else attrs.asdict(self.beside),
+            "beside": None if self.extra_queries is None else attrs.asdict(self.extra_queries),
             "events_a_commit": self.events_a_commit,
             "parse_microseconds": self.parses,
             "runs": [as_json(flow) for flow in self.flows],

@@ -1,1 +1,1 @@
-"""What the benchmark `content` measures: an engine of content routing against a bare parse."""
+"""Measurements of the benchmark `content`: a matching engine against a bare parse."""

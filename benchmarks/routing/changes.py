@@ -1,4 +1,4 @@
-"""What it takes to add one query to many, and to remove it again."""
+"""Cost of adding one query to many, and of removing it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.latency import percentile
 from benchmarks.routing.engine import Engine
 from broker.matching.query.query import parse_query
 
-#: Matches of each event while nothing changes, to know what it usually takes.
+#: Matches of each event without changes, to measure its usual time.
 _USUAL = 5
 
 
@@ -24,15 +24,15 @@ class Changes:
     workload: str
     queries: int
     read: Sequence[float]
-    """To read and check the query alone: part of adding it."""
+    """Reading and checking the query alone; part of adding it."""
     added: Sequence[float]
     removed: Sequence[float]
     added_with_match: Sequence[float]
-    """With what the next match, of one event, takes longer than that event usually does."""
+    """Plus the additional time of the next match, of one event."""
     removed_with_match: Sequence[float]
 
     def rows(self) -> list[tuple[str, Sequence[float]]]:
-        """Each figure with what it is."""
+        """Return each figure with its label."""
         return [
             ("add one", self.added),
             ("add one, and the next match", self.added_with_match),
@@ -41,17 +41,17 @@ class Changes:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Median, p99 and most of each, in milliseconds."""
+        """Return median, p99 and maximum of each figure, in milliseconds."""
         return {
             "workload": self.workload,
             "queries": self.queries,
-            "milliseconds": {what: shares(figures) for what, figures in self.rows()},
-            "reading_milliseconds": shares(self.read),
+            "milliseconds": {what: summarise(figures) for what, figures in self.rows()},
+            "reading_milliseconds": summarise(self.read),
         }
 
 
-def shares(figures: Sequence[float]) -> dict[str, float]:
-    """Median, p99 and most."""
+def summarise(figures: Sequence[float]) -> dict[str, float]:
+    """Return median, p99 and maximum."""
     ordered = sorted(figures)
     return {
         "median": statistics.median(ordered),
@@ -68,13 +68,12 @@ def measure_changes(
     namespaces: Mapping[str, str],
     documents: Sequence[bytes],
 ) -> Changes:
-    """Add `further` queries to an engine that has so many, one at a time; then remove each.
+    """Add `further` queries to an engine with `queries`, one at a time; then remove each.
 
-    Processor time is measured: the machine may be shared. An engine may put work off until it
-    matches: so an event is matched after every change, and what it takes longer than it usually
-    does counts.
+    The measure is processor time, since the machine may be shared. An engine may defer work to the
+    next match. So an event is matched after each change, and its additional time counts.
     """
-    longer = _matches(engine, documents)
+    longer = _extra_match_times(engine, documents)
     read, added, added_with_match, numbers = [], [], [], []
     for text in further:
         began = time.process_time()
@@ -96,10 +95,10 @@ def measure_changes(
     return Changes(workload, queries, read, added, removed, added_with_match, removed_with_match)
 
 
-def _matches(engine: Engine, documents: Sequence[bytes]) -> Iterator[float]:
-    """Match one event after another, round and round: how many seconds longer each takes.
+def _extra_match_times(engine: Engine, documents: Sequence[bytes]) -> Iterator[float]:
+    """Match the events in turn for ever; yield the additional seconds of each match.
 
-    That is, than the same event takes while nothing changes, the median of some times.
+    The usual time of an event is the median of some matches without changes.
     """
     rounds = [[_seconds(engine, document) for document in documents] for _ in range(_USUAL)]
     usual = [statistics.median(times) for times in zip(*rounds, strict=True)]

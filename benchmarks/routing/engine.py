@@ -1,4 +1,4 @@
-"""The engines of content routing, as a node runs them: batches in, verdicts out."""
+"""Matching engines as a node runs them: batches in, verdicts out."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from benchmarks.workloads.nitf_grammar import nitf_dtd
 from benchmarks.workloads.voevent_packets import NoData
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
 from broker.sessions.turns import SECONDS_A_TURN
 
-#: Module and class of each engine; one that is not measured is not imported either.
+#: Module and class of each engine; only the measured one is imported.
 ENGINES: Final = {
     "switch": ("broker.matching.switch", "Switch"),
     "reference": ("broker.matching.reference", "ReferenceMatcher"),
 }
-#: The one that the floors are for, and the one that is right by definition.
+#: The engine of the floors, and the one that is correct by definition.
 ENGINE: Final = "switch"
 ORACLE: Final = "reference"
-#: Documents in one call, as a node gives them; it also says when a match has to stop.
+#: Documents in one call, as in a node; a match has a time limit there too.
 BATCH: Final = 500
 
 _SHIPPED: Final = (
@@ -39,40 +39,40 @@ _SHIPPED: Final = (
     DtdReference("VOEvent", "1.1"),
     DtdReference("VOEvent", "2.0"),
 )
-#: As many as a node takes from one.
+#: As many as a node accepts from one client.
 _QUERIES_OF_A_CLIENT: Final = 1_000
 _EVERYWHERE: Final = StreamPattern.parse(">")
 
 
 @attrs.frozen
 class Matched:
-    """What came of matching some documents."""
+    """Result of matching some documents."""
 
     matches: int
     evaluations: int
-    """Compiled XPath expressions that were run, since no index decided."""
+    """Compiled XPath expressions that ran because no index decided."""
     parsed: int
-    """Documents that were not recognised without a parse."""
+    """Documents that were recognised only by a parse."""
     unready: int = 0
-    """Shapes that not all queries were bound to yet."""
+    """Shapes without bindings of all queries so far."""
 
 
-def known_dtds() -> DtdCache:
-    """A node's cache with the DTDs of all workloads in it."""
+def load_dtds() -> DtdCache:
+    """Return a node's DTD cache with the DTDs of all workloads."""
     cache = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
     for reference in _SHIPPED:
-        # From the catalogue it is there at once.
+        # The catalogue supplies it at once.
         cache.lookup(reference, FetchHint(""))
     try:
         cache.add(*nitf_dtd())
     except NoData:
-        # Then there are no such documents either.
+        # Then there are no NITF documents either.
         return cache
     return cache
 
 
 class Engine:
-    """One engine with its subscriptions, all of every stream, from as many clients as it takes."""
+    """One engine with subscriptions to every stream, from as many clients as needed."""
 
     def __init__(self, name: str, dtds: DtdCache) -> None:
         module, factory = ENGINES[name]
@@ -81,39 +81,39 @@ class Engine:
         self._added = 0
 
     def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
-        """The numbers of new subscriptions, in order."""
+        """Add queries; return the numbers of their subscriptions, in order."""
         return [self.add(text, namespaces) for text in queries]
 
     def add(self, text: str, namespaces: Mapping[str, str]) -> int:
-        """A new subscription's number; its query is read and checked first."""
+        """Read, check and add a query; return its subscription's number."""
         client = f"client-{self._added // _QUERIES_OF_A_CLIENT}"
         self._added += 1
         number: int = self._matcher.subscribe(_EVERYWHERE, parse_query(text, namespaces), client)
         return number
 
     def remove(self, number: int) -> None:
-        """Forget a subscription."""
+        """Remove a subscription."""
         self._matcher.unsubscribe(number)
 
     def match(self, documents: Sequence[bytes]) -> Matched:
-        """Match in batches, and count what is taken out of the verdicts.
+        """Match in batches, and count the results.
 
-        Raises `BenchmarkFailed` when an event is not accepted, or a query was suspended.
+        Raises `BenchmarkFailed` if an event is not accepted, or a query was suspended.
         """
         before = self.statistics()
-        matches = sum(len(numbers) for numbers in self.matching(documents))
+        matches = sum(len(numbers) for numbers in self.match_each(documents))
         if suspended := self._matcher.suspended():
             raise BenchmarkFailed(f"a query was suspended: {suspended[0][1]}")
         after = self.statistics()
         run = int(after["evaluations"] - before["evaluations"])
         if "parsed" not in after:
-            # An engine that does not count them knows no other way.
+            # An engine without this count parses every document.
             return Matched(matches, run, len(documents))
         parsed = int(after["parsed"] - before["parsed"])
         return Matched(matches, run, parsed, int(after["unready_shapes"]))
 
-    def matching(self, documents: Sequence[bytes]) -> Iterator[tuple[int, ...]]:
-        """The numbers of the subscriptions that each event matches."""
+    def match_each(self, documents: Sequence[bytes]) -> Iterator[tuple[int, ...]]:
+        """Yield the numbers of the subscriptions that each event matches."""
         start = 0
         while start < len(documents):
             verdicts = self._matcher.match(
@@ -126,6 +126,5 @@ class Engine:
             start += len(verdicts)
 
     def statistics(self) -> dict[str, int | float]:
-        """What the engine says of itself."""
         said: dict[str, int | float] = self._matcher.statistics()
         return said

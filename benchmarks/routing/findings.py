@@ -1,4 +1,4 @@
-"""How much of everything is measured, and what came of it."""
+"""Plan and results of the benchmark `content`."""
 
 from __future__ import annotations
 
@@ -13,66 +13,66 @@ from benchmarks.routing.rounds import Cost
 
 @attrs.frozen
 class Plan:
-    """How much of everything is measured."""
+    """Numbers of queries, documents and rounds."""
 
     engine: str
     queries: Sequence[int]
-    """Numbers of queries of the standard mix, side by side; to the last, some are added."""
+    """Numbers of queries of the standard mix; the last one also gets changes."""
     compared: int
-    """One of these numbers: queries that are also run one by one, of the harder mix, and of NITF
-    at most."""
+    """One of these numbers: queries that are also run one by one, queries of the harder mix, and
+    most queries on NITF."""
     documents: int
-    """Of flights and of VOEvents, over all rounds."""
+    """Flights, and VOEvents, over all rounds."""
     news: int
     """NITF documents over all rounds."""
     rounds: int
     sample: int
-    """Events of each round on which all queries are run one by one."""
+    """Events of each round on which all queries run one by one."""
     agreeing: int
-    """Events on which each engine must say what lxml says."""
+    """Events on which each engine is compared with lxml."""
     changes: int
     packets: int | None
-    """VOEvents that the process sees whose memory is measured; None: all there are."""
+    """VOEvents in the process whose memory is measured; None: all."""
     oracle: int = 100
     """Queries of the reference engine, which runs each on every event."""
 
 
 @attrs.frozen
 class OneByOneCost:
-    """The same queries by an engine and one by one, in the same rounds."""
+    """Cost of the same queries by an engine and one by one, in the same rounds."""
 
     engine: Cost
     alone: Cost
 
     @property
     def ratio(self) -> float:
-        """How many times dearer one by one is."""
+        """Cost of one by one, in costs of the engine."""
         return self.alone.median / self.engine.median
 
 
 @attrs.define
 class Findings:
-    """Everything that was measured."""
+    """All measurements."""
 
     plan: Plan
     costs: list[Cost] = attrs.field(factory=list)
     one_by_one: list[OneByOneCost] = attrs.field(factory=list)
     changes: list[Changes] = attrs.field(factory=list)
     agreed: dict[str, int] = attrs.field(factory=dict)
-    """Matches of the sample that both engine and lxml found, by what was compared."""
-    held: dict[str, Any] | None = None
-    """What the process with most queries reported of its memory; see `actors.hold_queries`."""
+    """Matches of the sample found by both engine and lxml, by comparison."""
+    memory_report: dict[str, Any] | None = None
+    """Memory report of the process with most queries; see `actors.hold_queries`."""
     sizes: dict[str, float] = attrs.field(factory=dict)
-    """Bytes of a document of each workload, on average."""
+    """Average bytes of a document of each workload."""
     missing: list[str] = attrs.field(factory=list)
-    """Why workloads were left out."""
+    """Reasons for omitted workloads."""
 
     def cost(self, workload: str, queries: int) -> Cost | None:
-        """What that many queries of the standard mix cost the engine under test."""
-        label = label_of(queries)
+        """Return the engine's cost with so many queries of the standard mix."""
+        label = query_label(queries)
         return next((c for c in self.costs if (c.workload, c.label) == (workload, label)), None)
 
 
-def label_of(queries: int) -> str:
-    """As tables name the engine under test with so many queries of the standard mix."""
+def query_label(queries: int) -> str:
+    """Return the label of the engine with so many queries of the standard mix."""
     return f"{queries:,} queries"

@@ -1,6 +1,6 @@
-"""What brokers without content routing do: every query, compiled, on every event.
+"""Every query, compiled, on every event, as in brokers without content routing.
 
-It is what engines are compared to, and what they must agree with.
+Engines are compared with it, and must give the same matches.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from benchmarks.routing.engine import Engine, Matched
 from broker.dtd.cache import DtdCache
 from broker.dtd.reference import DtdReference
 
-#: Queries that are compiled at a time where all of them would take too much memory.
+#: Queries compiled at a time, since all of them would take too much memory.
 _AT_A_TIME: Final = 5_000
 
 
 class OneByOne:
-    """Compiled queries, in the order in which they were given."""
+    """Compiled queries, in the given order."""
 
     def __init__(
         self, queries: Sequence[str], namespaces: Mapping[str, str], dtds: DtdCache
@@ -34,12 +34,12 @@ class OneByOne:
         self._dtds = dtds
 
     def match(self, documents: Sequence[bytes]) -> Matched:
-        """As an engine's; all that is done is to parse, supply defaults and evaluate."""
-        matches = sum(len(matching) for matching in self.matching(documents))
+        """Parse, supply defaults and evaluate, like an engine's `match`."""
+        matches = sum(len(matching) for matching in self.match_each(documents))
         return Matched(matches, len(documents) * len(self._compiled), len(documents))
 
-    def matching(self, documents: Sequence[bytes]) -> Iterator[list[int]]:
-        """The indices of the queries that each event matches."""
+    def match_each(self, documents: Sequence[bytes]) -> Iterator[list[int]]:
+        """Yield the indices of the queries that each event matches."""
         for document in documents:
             payload = self._payload(document)
             yield [index for index, xpath in enumerate(self._compiled) if xpath(payload)]
@@ -62,19 +62,19 @@ def check_agreement(
     documents: Sequence[bytes],
     dtds: DtdCache,
 ) -> int:
-    """Compare an engine with all queries one by one; the matches that both found.
+    """Compare an engine with all queries one by one; return the number of common matches.
 
-    `numbers` are those of the subscriptions for `queries`. Raises `BenchmarkFailed` with the first
+    `numbers` are the subscriptions of `queries`. Raises `BenchmarkFailed` with the first
     difference.
     """
     expected: list[set[int]] = [set() for _ in documents]
     waiting = iter(zip(numbers, queries, strict=True))
     while part := list(islice(waiting, _AT_A_TIME)):
         alone = OneByOne([text for _, text in part], namespaces, dtds)
-        for found, indices in zip(expected, alone.matching(documents), strict=True):
+        for found, indices in zip(expected, alone.match_each(documents), strict=True):
             found.update(part[index][0] for index in indices)
     texts = dict(zip(numbers, queries, strict=True))
-    for place, (found, said) in enumerate(zip(expected, engine.matching(documents), strict=True)):
+    for place, (found, said) in enumerate(zip(expected, engine.match_each(documents), strict=True)):
         if different := sorted(found.symmetric_difference(said)):
             number = different[0]
             raise BenchmarkFailed(

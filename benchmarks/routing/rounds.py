@@ -1,4 +1,4 @@
-"""Tasks measured in turn, in rounds of fresh documents, so that what disturbs one disturbs all."""
+"""Tasks measured in turn, in rounds of new documents, so that disturbances hit all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.node.service import collect_rarely
 
 @attrs.frozen
 class Task:
-    """Something that is done with every document of a round, or with its first `most`."""
+    """Work on all documents of a round, or on the first `most`."""
 
     label: str
     run: Callable[[Sequence[bytes]], Matched]
@@ -27,20 +27,20 @@ class Task:
 
 @attrs.frozen
 class Cost:
-    """What a task took, a figure for each round."""
+    """Cost of a task, with one figure for each round."""
 
     workload: str
     label: str
     queries: int | None
     micros: Sequence[float]
-    """Of processor time, for one event."""
+    """Processor time for one event."""
     ratios: Sequence[float]
-    """To the bare parse of the same documents in the same round."""
+    """Ratios to the bare parse of the same documents in the same round."""
     events: int
     """Over all rounds."""
     matches: int
     evaluations: int
-    """XPath expressions that were run."""
+    """XPath expressions that ran."""
     parsed: int
     """Documents that were parsed."""
 
@@ -51,16 +51,16 @@ class Cost:
 
     @property
     def ratio(self) -> float:
-        """To the bare parse: the median of the rounds' ratios."""
+        """Median ratio to the bare parse."""
         return statistics.median(self.ratios)
 
     @property
     def mean_ratio(self) -> float:
-        """To the bare parse, over all rounds: with the new shapes that a few of them have."""
+        """Mean ratio to the bare parse, including rounds with new shapes."""
         return statistics.mean(self.ratios)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all figures."""
         return {
             **attrs.asdict(self),
             "median_micros": self.median,
@@ -69,10 +69,10 @@ class Cost:
         }
 
 
-#: Times that a slice is done to warm up.
-_MOST_WARMING = 12
+#: Warm-up runs of a slice.
+_MAX_WARM_UPS = 12
 
-#: What all else is compared to.
+#: Baseline of all comparisons.
 BARE = Task("lxml parses, nothing else", lambda documents: _parse(documents))
 
 
@@ -82,10 +82,10 @@ def measure(
     slices: Sequence[Sequence[bytes]],
     say: Callable[[str], None],
 ) -> list[Cost]:
-    """The cost of the bare parse and of each task; the first slice only warms up.
+    """Return the costs of the bare parse and of each task; the first slice only warms up.
 
-    It does so again and again, until queries are bound to all shapes that it has, or to all but
-    the rarest: how long that takes is measured elsewhere.
+    Warm-up repeats until queries are bound to all shapes, or to all but the rarest; another
+    benchmark measures that time.
     """
     everything = (BARE, *tasks)
     seconds: Mapping[str, list[float]] = {task.label: [] for task in everything}
@@ -99,7 +99,7 @@ def measure(
             if not number:
                 _warm_up(task, part)
                 continue
-            # As in a node: what is loaded is not traced again and again.
+            # As in a node: long-lived objects are not traversed again and again.
             collect_rarely()
             began = time.process_time()
             matched = task.run(part)
@@ -124,13 +124,13 @@ def measure(
 
 
 def _warm_up(task: Task, documents: Sequence[bytes]) -> None:
-    for _ in range(_MOST_WARMING):
+    for _ in range(_MAX_WARM_UPS):
         if not task.run(documents).unready:
             return
 
 
-def sliced(documents: Sequence[bytes], rounds: int) -> list[Sequence[bytes]]:
-    """Half of the documents to warm up, and slices of the others, one length, for the rounds."""
+def split_rounds(documents: Sequence[bytes], rounds: int) -> list[Sequence[bytes]]:
+    """Return half of the documents as warm-up, and equal slices of the rest."""
     length = len(documents) // 2 // rounds
     if not length:
         raise BenchmarkFailed(f"{len(documents)} documents are too few for {rounds} rounds")

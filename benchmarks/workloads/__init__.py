@@ -1,1 +1,1 @@
-"""What is measured with: events, and as many distinct queries as wanted, the same for a seed."""
+"""Workloads: events, and any number of distinct queries, the same for a seed."""

@@ -1,7 +1,7 @@
-"""An archive of flight events, and queries that share them out evenly.
+"""An archive of flight events, and queries that divide them evenly.
 
-With so many queries each event matches exactly one of them, so the events that are delivered are as
-many as the archive has, whatever the number of queries.
+For each number of queries, each event matches exactly one of them. So all events are delivered
+once, whatever the number of queries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.harness.flights import (
     SPEEDS,
     STREAM,
     flight_documents,
-    report,
+    report_of,
 )
 from broker.archive.archive import Archive
 from broker.archive.writer import ArchiveWriter
@@ -23,13 +23,13 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.log.records import LoggedEvent, encode_header
 
 ORIGIN: Final = "f1" * 8
-#: Events of a file: what 10,000 a second come to in the five seconds between flushes.
+#: Events of a file: 10,000 a second for the five seconds between flushes.
 FLUSH: Final = 50_000
-#: 2026-11-20T07:00 UTC in ms; ten events arrive in each.
+#: 2026-11-20T07:00 UTC in ms; ten events arrive in each ms.
 _MORNING: Final = 1_795_158_000_000
 _EVENTS_A_MS: Final = 10
 #: By number of queries: bands of altitude, bands of speed.
@@ -37,7 +37,7 @@ BANDS: Final = {1: (1, 1), 10: (5, 2), 100: (10, 10), 1_000: (50, 20)}
 
 
 def band_queries(count: int) -> list[str]:
-    """So many queries, one of `BANDS`."""
+    """Return the queries of one entry of `BANDS`."""
     high, fast = BANDS[count]
     return [
         f"/flight/flightleg[altitude >= {low} and altitude < {top} "
@@ -48,12 +48,12 @@ def band_queries(count: int) -> list[str]:
 
 
 def band_counts(count: int, events: int) -> list[int]:
-    """How many of so many events each of `band_queries(count)` matches."""
+    """Return the number of events that each of `band_queries(count)` matches."""
     high, fast = BANDS[count]
     of_altitude, of_speed = _band_of(ALTITUDES, high), _band_of(SPEEDS, fast)
     found = [0] * count
     for number in range(events):
-        told = report(number)
+        told = report_of(number)
         found[of_altitude[told.altitude] * fast + of_speed[told.speed]] += 1
     return found
 
@@ -69,31 +69,32 @@ def _bands(values: range, count: int) -> Iterator[tuple[int, int]]:
 
 
 def write_flights(uri: str, count: int, say: Callable[[int], object]) -> Archive:
-    """So many events in an archive, all of one stream and origin; `say` is told how many there
-    are so far."""
+    """Archive events of one stream and origin; `say` gets the number so far."""
     archive = Archive.open(uri)
     writer = ArchiveWriter(archive, ORIGIN, lambda: _MORNING)
     catalogue = Catalogue.load(shipped_folder())
     reference = DtdReference(FLIGHT.name, FLIGHT.version)
     shipped = catalogue.read(reference.public_id, reference.system_id) or b""
     dtds = {reference: Dtd.load(reference, shipped, catalogue.read).text}
-    mint = Mint("feed", 1)
+    event_ids = EventIdGenerator("feed", 1)
     for first in range(0, count, FLUSH):
-        events = _logged(mint, first, min(FLUSH, count - first))
+        events = _make_logged_events(event_ids, first, min(FLUSH, count - first))
         after, upto = (1, first), events[-1].mark
         writer.write([(ORIGIN, after, upto)], events, dtds)
         say(first + len(events))
     return archive
 
 
-def _logged(mint: Mint, first: int, count: int) -> Sequence[LoggedEvent]:
-    before = mint.last_sequence_number
-    documents = list(flight_documents(mint, count, first))
+def _make_logged_events(
+    event_ids: EventIdGenerator, first: int, count: int
+) -> Sequence[LoggedEvent]:
+    before = event_ids.last_sequence_number
+    documents = list(flight_documents(event_ids, count, first))
     events = []
     for number, document in enumerate(documents):
-        identity = Mint(mint.client_id, mint.incarnation, 0, before + number).next(
-            mint.last_timestamp
-        )
+        identity = EventIdGenerator(
+            event_ids.client_id, event_ids.incarnation, 0, before + number
+        ).next_id(event_ids.last_timestamp)
         header = Header(
             identity, STREAM, FLIGHT.name, FLIGHT.version, FLIGHT.security_level, FLIGHT.liveness
         )

@@ -1,4 +1,4 @@
-"""Flight records of several forms: a leg or two, with and without a position."""
+"""Flight records of several forms: one or two legs, with and without a position."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.harness.flights import FLIGHT, STREAM, report, time_of
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from benchmarks.harness.flights import FLIGHT, STREAM, report_of, time_of
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 
-#: Two legs in one flight of four, and no position in one of nine.
+#: One flight in four has two legs, one in nine has no position.
 _SECOND_LEG: Final = 4
 _NO_POSITION: Final = 9
 
 
-def flight_events(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
-    """Events of about 1 kB, no two alike, in four forms: flights of one leg, or with a planned one
-    besides, with and without a position."""
+def flight_events(event_ids: EventIdGenerator, count: int, first: int = 0) -> Iterator[bytes]:
+    """Yield distinct events of about 1 kB, in four forms: with one leg or a second planned one,
+    with and without a position."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
-        yield write_event(mint.next(now), STREAM, FLIGHT, flight_record(number))
+        yield write_event(event_ids.next_id(now), STREAM, FLIGHT, flight_record(number))
 
 
 def flight_record(number: int) -> bytes:
-    """The payload of event `number`."""
-    told = report(number)
+    """Return the payload of event `number`."""
+    told = report_of(number)
     legs = [_leg("active", told.speed, told.altitude)]
     if number % _SECOND_LEG == _SECOND_LEG - 1:
-        planned = report(~number)
+        planned = report_of(~number)
         legs.append(_leg("planned", planned.speed, planned.altitude))
     if number % _NO_POSITION:
         (north, minutes_north), (west, minutes_west) = told.latitude, told.longitude

@@ -1,9 +1,9 @@
 """Queries on flight records (`flight_records`).
 
-Values are evenly spread and independent, so with the mix `STANDARD` an event matches about
-2e-4 of the boxes, of the prefixes and of the queries on one leg, 1 in 350 of the spans (in a
-quarter of the flights there are two legs) and 1 in 20,000 of the equalities: 3 to 4 of 10,000
-queries, and with the mix `HARDER` 1.1% of them.
+Values are evenly spread and independent. With the mix `STANDARD` an event matches about 2e-4 of the
+boxes, of the prefixes and of the queries on one leg. It matches 1 in 350 of the spans (a quarter of
+the flights has two legs) and 1 in 20,000 of the equalities. That is 3 to 4 of 10,000 queries; with
+the mix `HARDER` it is 1.1% of them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from benchmarks.harness.flights import (
 from benchmarks.workloads.mix import STANDARD, Draw, Mix, distinct_queries
 from benchmarks.workloads.windows import Scale
 
-#: Of the papers' Table 1 (DCP D81), in the words of this DTD: everything, an altitude, an airline,
-#: and what is north of the Tropic of Cancer (23 degrees 26 minutes).
+#: The papers' Table 1 (DCP D81) for this DTD: everything, an altitude, an airline, and positions
+#: north of the Tropic of Cancer (23 degrees 26 minutes).
 TABLE_1: Final = (
     "true()",
     "/flight/flightleg/altitude > 300",
     'starts-with(string(/flight/id), "TWA")',
     "substring(string(/flight/flightleg/coordinate/lat), 1, 4) > 2326",
 )
-#: Of the boxes, so many are places on the map, whose bounds are on parts of values.
+#: Share of the boxes that are places on the map, with bounds on parts of values.
 _ON_THE_MAP: Final = 0.2
 
 _ALTITUDES: Final = Scale(ALTITUDES)
@@ -41,15 +41,15 @@ _LONGITUDES: Final = Scale(100 * degrees + minute for degrees in LONGITUDES for 
 
 
 def flight_queries(count: int, mix: Mix = STANDARD, seed: int = 1) -> list[tuple[str, str]]:
-    """So many distinct queries, each with its kind (see `Mix`)."""
+    """Return distinct queries, each with its kind (see `Mix`)."""
     return distinct_queries(count, mix, _kinds(mix.window), seed)
 
 
 def rare_queries(count: int, seed: int = 1) -> list[str]:
-    """So many distinct queries, of which 1,000 together match about one event in fifty.
+    """Return distinct queries of which 1,000 together match about one event in fifty.
 
-    Single aircraft, some of them only when they fly high, ranges of flight numbers, and boxes of
-    height and speed.
+    Single aircraft, some only at high altitude, ranges of flight numbers, and boxes of height and
+    speed.
     """
     chance = random.Random(f"rare {seed}")
     draws: tuple[Draw, ...] = (_aircraft, _aircraft_high, _prefix(3e-5), _height_and_speed(1e-5))
@@ -75,7 +75,7 @@ def _kinds(window: float) -> dict[str, Draw]:
 
 
 def _equality(chance: random.Random) -> str:
-    # The fleet is smaller than the largest workload: then an aircraft is asked for above a height.
+    # The fleet is smaller than the largest workload, so some queries add an altitude.
     if chance.random() < 0.5:
         return _aircraft(chance)
     name = flight_id(chance.randrange(FLEET))
@@ -92,13 +92,13 @@ def _aircraft_high(chance: random.Random) -> str:
 
 
 def _prefix(window: float) -> Draw:
-    # Flight numbers have four digits, the first of which is no 0.
+    # Flight numbers have four digits, the first one not 0.
     shares = [1 / len(AIRLINES), *(1 / len(AIRLINES) / 9 / 10**more for more in range(3))]
     digits = min(range(4), key=lambda count: abs(shares[count] / window - 1))
 
     def draw(chance: random.Random) -> str:
         wanted = digits
-        # When all of this length are taken, longer ones.
+        # Use longer prefixes when all of this length are taken.
         while wanted < 3 and chance.random() < 0.3:
             wanted += 1
         number = str(chance.randrange(1000, 10_000))[:wanted]

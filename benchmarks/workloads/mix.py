@@ -1,4 +1,4 @@
-"""Which kinds of queries a workload has, in which shares, and how narrow they are."""
+"""Kinds of queries of a workload, their shares, and their selectivity."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import attrs
 
 from benchmarks.harness.failure import BenchmarkFailed
 
-#: Draws the next query of one kind; it may draw one that it has drawn before.
+#: Draws a query of one kind; repetitions are possible.
 Draw: TypeAlias = Callable[[random.Random], str]
 
-#: Draws in a row that bring nothing new, after which a kind of query is exhausted.
+#: Draws without a new query, after which a kind is exhausted.
 _PATIENCE: Final = 2_000
 
 
 @attrs.frozen
 class Mix:
-    """Shares of the kinds of queries, which add up to one.
+    """Shares of the kinds of queries, with a sum of one.
 
-    `window` is the share of events that one query with bounds or a prefix matches, about: each
-    kind comes as near to it as its values allow. So the matches that an event has grow with the
-    number of queries; a workload says how many there are.
+    `window` is the approximate share of events that a query with bounds or a prefix matches; each
+    kind comes as close as its values allow. So the matches of an event grow with the number of
+    queries.
     """
 
     name: str
@@ -34,19 +34,19 @@ class Mix:
     box: float
     """Two dimensions with two bounds each."""
     correlated: float
-    """Several conditions on one and the same element."""
+    """Several conditions on the same element."""
     undecidable: float
-    """Not to be decided by an index, beside a condition that passes on `window` of the events."""
+    """Not decidable by an index, with another condition that `window` of the events meet."""
     window: float
 
     def counts(self, queries: int) -> dict[str, int]:
-        """How many of so many queries are of each kind; what rounding leaves are equalities."""
+        """Return the number of queries of each kind; the rounding rest are equalities."""
         kinds = ("prefix", "span", "box", "correlated", "undecidable")
         found = {kind: round(queries * getattr(self, kind)) for kind in kinds}
         return {"equality": queries - sum(found.values()), **found}
 
 
-#: What subscribers ask for: narrow things, one in a hundred of which is beyond an index.
+#: Typical subscribers: narrow queries, one in a hundred of them beyond an index.
 STANDARD: Final = Mix(
     "standard",
     equality=0.30,
@@ -57,7 +57,7 @@ STANDARD: Final = Mix(
     undecidable=0.01,
     window=2e-4,
 )
-#: Wide things: a query matches one in a hundred events, and one query in ten is beyond an index.
+#: Wide queries: one matches one in a hundred events, and one in ten is beyond an index.
 HARDER: Final = Mix(
     "harder",
     equality=0.10,
@@ -73,22 +73,22 @@ HARDER: Final = Mix(
 def distinct_queries(
     count: int, mix: Mix, kinds: Mapping[str, Draw], seed: int
 ) -> list[tuple[str, str]]:
-    """So many queries as (kind, text), no text twice, in random order; the same for a seed.
+    """Return distinct queries as (kind, text), in random order, the same for a seed.
 
-    Raises `BenchmarkFailed` when a kind has not so many.
+    Raises `BenchmarkFailed` when a kind is exhausted.
     """
     chance = random.Random(f"{mix.name} {seed}")
     seen: set[str] = set()
     found = [
         (kind, text)
         for kind, wanted in mix.counts(count).items()
-        for text in _new_ones(kind, kinds[kind], wanted, seen, chance)
+        for text in _draw_distinct(kind, kinds[kind], wanted, seen, chance)
     ]
     chance.shuffle(found)
     return found
 
 
-def _new_ones(
+def _draw_distinct(
     kind: str, draw: Draw, wanted: int, seen: set[str], chance: random.Random
 ) -> Iterator[str]:
     for number in range(wanted):

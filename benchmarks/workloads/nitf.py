@@ -1,8 +1,8 @@
-"""Queries on NITF as the published measurements of XML filters (YFilter) make them.
+"""Queries on NITF, as in published measurements of XML filters (YFilter).
 
-Random walks down the DTD of at most 6 levels; each step is `//` with probability 0.2 and its name
-`*` with probability 0.2; all distinct. One in five has a predicate on a value besides: an attribute
-or the text of one of its steps. Paths without values match many documents: how many is measured.
+Random walks down the DTD of at most 6 levels, all distinct. Each step is `//` with probability 0.2
+and its name `*` with probability 0.2. One in five also has a predicate on an attribute or text of a
+step. Paths without values match many documents; the benchmark counts how many.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ LEVELS: Final = 6
 WILDCARD: Final = 0.2
 DESCENDANT: Final = 0.2
 PREDICATE: Final = 0.2
-#: Draws in a row that bring nothing new, after which there are no more.
+#: Draws without a new query, after which the queries are exhausted.
 _PATIENCE: Final = 10_000
 
 
 def nitf_queries(grammar: Grammar, count: int, seed: int = 1) -> list[str]:
-    """So many distinct queries, the same for a seed. Raises `BenchmarkFailed` if there are less."""
+    """Return distinct queries, the same for a seed. Raises `BenchmarkFailed` if there are fewer."""
     chance = random.Random(f"nitf {seed}")
     found: dict[str, None] = {}
     while len(found) < count:
-        # Decided before it is known whether the walk is new: or paths without one, of which there
-        # are fewer, would become rare.
+        # Decided before it is known whether the walk is new. Otherwise paths without a predicate,
+        # which are fewer, would become rare.
         with_predicate = chance.random() < PREDICATE
         for _ in range(_PATIENCE):
             text = _walk(grammar, chance, with_predicate)

@@ -1,4 +1,4 @@
-"""Random NITF documents, valid by the DTD: no shape of them comes twice."""
+"""Random valid NITF documents; no shape occurs twice."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from benchmarks.workloads.nitf_grammar import NITF, ROOT, Attribute, Grammar, height
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 
 STREAM: Final = "news"
-#: Values of attributes and numbers in text are below this.
+#: Upper bound of attribute values and of numbers in text.
 VALUES: Final = 100
 
-#: Below this level only what the DTD demands is written, and when there are so many elements.
+#: Below this level, or beyond so many elements, only required content is written.
 _LEVELS: Final = 9
 _ELEMENTS: Final = 60
 _OPTIONAL: Final = 0.6
-#: What `*` and `+` repeat at most.
+#: Most repetitions of `*` and `+`.
 _REPEATS: Final = 3
 _ATTRIBUTE: Final = 0.25
 _WORDS: Final = ("tides", "in", "norfolk", "are", "running", "normal", "today", "city", "court")
 
 
-def nitf_events(grammar: Grammar, mint: Mint, count: int, seed: int = 1) -> Iterator[bytes]:
-    """So many events with a document each; the ids are minted in order."""
+def nitf_events(
+    grammar: Grammar, event_ids: EventIdGenerator, count: int, seed: int = 1
+) -> Iterator[bytes]:
+    """Yield events with a document each; ids are given in order."""
     now = time.time_ns() // 1_000_000
     for number in range(count):
         document = nitf_document(grammar, random.Random(f"nitf {seed} {number}"))
-        yield write_event(mint.next(now), STREAM, NITF, document)
+        yield write_event(event_ids.next_id(now), STREAM, NITF, document)
 
 
 def nitf_document(grammar: Grammar, chance: random.Random) -> bytes:
-    """One document, the element `nitf`."""
+    """Return one document, the element `nitf`."""
     return _Writer(grammar, chance).document()
 
 
@@ -95,7 +97,7 @@ class _Writer:
         found = []
         while content.type == "or":
             found.append(content.left)
-            # Nested alternatives that repeat are one of their own.
+            # Nested alternatives that repeat count as one alternative.
             if content.right.type != "or" or content.right.occur != "once":
                 found.append(content.right)
                 break

@@ -1,4 +1,4 @@
-"""NITF, the news industry's format, whose DTD published measurements of XML filters use."""
+"""NITF, the news industry's format; published measurements of XML filters use its DTD."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.event.envelope import EventType
 NITF: Final = EventType("nitf", "3.0")
 ROOT: Final = "nitf"
 _FILE: Final = "nitf-3-0.dtd"
-#: Makes the DTD one of events (DESIGN 5).
+#: Makes the DTD an event's DTD (DESIGN 5).
 _AS_PAYLOAD: Final = (
     b'<!ENTITY % Mspaces.content ", nitf">'
     b'<!ENTITY % m PUBLIC "-//xmlbroker//ELEMENTS Mspaces Envelope 1.1//EN" "mspaces-1.1.mod">%m;'
@@ -26,7 +26,7 @@ _AS_PAYLOAD: Final = (
 
 @attrs.frozen
 class Attribute:
-    """One declared attribute: `kind` as lxml names it (cdata, nmtoken, id, enumeration...)."""
+    """One declared attribute; `kind` is lxml's name (cdata, nmtoken, id, enumeration...)."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class Element:
     name: str
     content: Any
     children: tuple[str, ...]
-    """Names that may stand in it, sorted."""
+    """Names of possible children, sorted."""
     attributes: tuple[Attribute, ...]
 
 
@@ -51,16 +51,16 @@ class Grammar:
 
     elements: dict[str, Element]
     heights: dict[str, float]
-    """Levels below each element that its content model demands at least."""
+    """Levels below each element that its content model requires."""
 
 
 def nitf_dtd() -> tuple[DtdReference, bytes]:
-    """The DTD with the envelope around it, for a node's cache. Raises `NoData`."""
+    """Return the DTD with the envelope, for a node's cache. Raises `NoData`."""
     return DtdReference(NITF.name, NITF.version), _AS_PAYLOAD + _file().read_bytes()
 
 
 def nitf_grammar() -> Grammar:
-    """What the DTD declares. Raises `NoData`."""
+    """Return the DTD's declarations. Raises `NoData`."""
     parsed: Any = etree.DTD(BytesIO(_file().read_bytes()))
     elements = {each.name: _element(each) for each in parsed.iterelements()}
     heights = dict.fromkeys(elements, math.inf)
@@ -70,7 +70,7 @@ def nitf_grammar() -> Grammar:
 
 
 def height(content: Any, heights: dict[str, float]) -> float:
-    """Levels that a content model demands at least."""
+    """Return the levels that a content model requires."""
     if content is None or content.type == "pcdata" or content.occur in ("opt", "mult"):
         return 0
     if content.type == "element":
@@ -94,7 +94,7 @@ def _element(declared: Any) -> Element:
         tuple(
             Attribute(each.name, each.type, each.default == "required", tuple(each.values()))
             for each in declared.iterattributes()
-            # What is fixed is written by the DTD itself.
+            # The DTD supplies fixed attributes.
             if each.default != "fixed"
         ),
     )

@@ -1,4 +1,4 @@
-"""Real packets that a network of VOEvent brokers carried, as events of the shipped DTDs."""
+"""Real packets of a network of VOEvent brokers, as events of the shipped DTDs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Final
 from lxml import etree
 
 from broker.event.envelope import EventType
-from broker.event.identity import Mint
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import extract_payload_element, write_event
 
-#: Beside the checkout, and never part of it.
+#: Outside the checkout.
 SHARED_DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data"
 STREAM: Final = "voevent"
 NAMESPACES: Final = {"voe": "http://www.ivoa.net/xml/VOEvent/v2.0"}
-#: In one week of April 2014 came 14,196 packets, 98 of them of version 1.1.
+#: One week of April 2014 has 14,196 packets, 98 of them of version 1.1.
 _ARCHIVE: Final = "2014-04.001.tar.bz2"
 _SEED: Final = 1
 _VERSION: Final = re.compile(rb'<voe:VOEvent[^>]*?\sversion="([0-9.]+)"')
@@ -30,10 +30,10 @@ class NoData(Exception):
     """The real documents are not on this machine."""
 
 
-def packets(count: int | None = None) -> list[bytes]:
-    """So many packets, or all: each as likely to come next as any other. Raises `NoData`.
+def load_packets(count: int | None = None) -> list[bytes]:
+    """Return so many packets, or all, in random order. Raises `NoData`.
 
-    The archive has those of one publisher after those of another, which is not how they came.
+    The archive has them publisher by publisher, unlike the order of arrival.
     """
     archive = SHARED_DATA / "voevent" / _ARCHIVE
     if not archive.is_file():
@@ -43,32 +43,34 @@ def packets(count: int | None = None) -> list[bytes]:
     return found[:count]
 
 
-def voevent_events(mint: Mint, packets: Sequence[bytes]) -> Iterator[bytes]:
-    """The packets as payloads of events; the ids are minted in order."""
+def voevent_events(event_ids: EventIdGenerator, packets: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield events with the packets as payloads; ids are given in order."""
     now = time.time_ns() // 1_000_000
     types: dict[str, EventType] = {}
     for packet in packets:
         version = _version(packet)
         event_type = types.setdefault(version, EventType("VOEvent", version))
-        yield write_event(mint.next(now), STREAM, event_type, payload_element(packet))
+        yield write_event(
+            event_ids.next_id(now), STREAM, event_type, extract_payload_element(packet)
+        )
 
 
 class Sample:
-    """What the packets say that queries ask for: values of parameters, places, identifiers."""
+    """Values in packets for the literals of queries: parameters, places, identifiers."""
 
     def __init__(self, packets: Sequence[bytes]) -> None:
-        """Of version 2.0 only: a query names the elements of one version."""
+        """Uses version 2.0 only: a query names the elements of one version."""
         self.packets = 0
         self.identifiers: list[str] = []
         self.parameters: dict[str, list[str]] = {}
-        """Values by name, one for each time that a parameter came."""
+        """Values by name, one for each occurrence."""
         self.places: list[tuple[float, float]] = []
         """Right ascension and declination, in degrees."""
         for packet in packets:
             if _version(packet) == "2.0":
-                self._note(etree.fromstring(packet))
+                self._add(etree.fromstring(packet))
 
-    def _note(self, root: etree._Element) -> None:
+    def _add(self, root: etree._Element) -> None:
         self.packets += 1
         self.identifiers.append(root.get("ivorn") or "")
         for parameter in root.iter("Param"):

@@ -1,8 +1,8 @@
-"""Queries on VOEvents whose literals are taken from real packets, so that some of them match.
+"""Queries on VOEvents with literals from real packets, so that some of them match.
 
-A window is a run of the distinct values of one parameter, all runs being equally likely, so the
-matches come out as the mix says whatever the distribution of values is. With the mix `STANDARD`
-about 1.7 of 10,000 queries match a packet, and with `HARDER` about 1% of them.
+A window is a run of the distinct values of one parameter, all runs equally likely. So the number of
+matches follows the mix for any distribution of values. With the mix `STANDARD` about 1.7 of 10,000
+queries match a packet, and with `HARDER` about 1%.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import attrs
 from benchmarks.workloads.mix import STANDARD, Draw, Mix, distinct_queries
 from benchmarks.workloads.voevent_packets import Sample
 from benchmarks.workloads.windows import Scale
-from broker.matching.query.number import number_of
+from broker.matching.query.number import parse_number
 
-#: A parameter is asked for by its number when it has taken so many different ones.
+#: Distinct values from which on queries use a parameter's number.
 _MANY: Final = 100
 _ROOT: Final = '/voe:VOEvent[@role="observation"]'
 
@@ -26,21 +26,21 @@ _ROOT: Final = '/voe:VOEvent[@role="observation"]'
 def voevent_queries(
     sample: Sample, count: int, mix: Mix = STANDARD, seed: int = 1
 ) -> list[tuple[str, str]]:
-    """So many distinct queries, each with its kind (see `Mix`), for the prefix `voe`."""
+    """Return distinct queries, each with its kind (see `Mix`), for the prefix `voe`."""
     return distinct_queries(count, mix, _kinds(_Literals.of(sample), mix.window), seed)
 
 
 @attrs.frozen
 class _Literals:
-    """What queries are made of."""
+    """Literals of the queries."""
 
     identifiers: list[str]
     prefixes: Counter[str]
-    """Beginnings of identifiers, as often as they came, of all lengths beyond the publisher's."""
+    """Prefixes of identifiers longer than the publisher's part, with their counts."""
     values: list[tuple[str, str]]
-    """Distinct pairs of a parameter and a value, of parameters with many values."""
+    """Distinct pairs of parameter and value, of parameters with many values."""
     scales: list[tuple[str, Scale, float]]
-    """Parameters that are numbers, and the share of packets that have them."""
+    """Numeric parameters, and the share of packets that have them."""
     right_ascension: Scale
     declination: Scale
     packets: int
@@ -57,7 +57,7 @@ class _Literals:
             if '"' in name or len(distinct) < _MANY:
                 continue
             values += [(name, value) for value in distinct if '"' not in value]
-            numbers = [number_of(value) for value in distinct]
+            numbers = [parse_number(value) for value in distinct]
             if all(abs(number) < 1e12 for number in numbers):
                 scales.append((name, Scale(numbers), len(found) / sample.packets))
         return cls(
@@ -138,7 +138,7 @@ def _correlated(literals: _Literals, window: float) -> Draw:
 
 
 def _parameter(literals: _Literals, window: float) -> Draw:
-    # Those with more values give more different windows, so they are drawn more often.
+    # Parameters with more values give more distinct windows, so they are drawn more often.
     weights = [len(scale) for _, scale, _ in literals.scales]
 
     def draw(chance: random.Random) -> str:

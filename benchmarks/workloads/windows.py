@@ -1,4 +1,4 @@
-"""Bounds around a known share of the values that events have."""
+"""Bounds around a known share of the events' values."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import math
 import random
 from collections.abc import Iterable
 
-#: Digits of a bound beyond those that tell its neighbours apart: so many windows are distinct.
+#: Additional digits of a bound, so that many windows are distinct.
 _FINER = 2
 
 
 class Scale:
-    """The distinct numbers that one value of the events takes.
+    """The distinct numbers of one value of the events.
 
-    A window is a run of neighbouring values, all runs being equally likely: so whatever value an
-    event has, it lies in as many of the windows as any other (but for values near both ends).
+    A window is a run of neighbouring values, all runs equally likely. So each value lies in the
+    same share of windows, except near both ends.
     """
 
     def __init__(self, values: Iterable[float]) -> None:
-        """At least two values; duplicates do no harm."""
+        """At least two values; duplicates are ignored."""
         self._values = sorted(set(values))
 
     def __len__(self) -> int:
         return len(self._values)
 
     def window(self, chance: random.Random, share: float) -> tuple[str, str]:
-        """Bounds with about this share of the values strictly between them, at least one."""
+        """Return bounds with about this share of the values, at least one, strictly between
+        them."""
         values = self._values
         # A share between two whole numbers of values is met on average.
         wide = max(1, int(share * len(values) + chance.random()))
@@ -37,7 +38,7 @@ class Scale:
         return _between(chance, below, values[first]), _between(chance, values[last], above)
 
     def bound(self, chance: random.Random, above: float) -> str:
-        """A number that about the share `above` of the values exceed."""
+        """Return a number that about the share `above` of the values exceed."""
         index = min(len(self._values) - 1, max(1, round((1 - above) * len(self._values))))
         return _between(chance, self._values[index - 1], self._values[index])
 

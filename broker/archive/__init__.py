@@ -1,5 +1,5 @@
-"""The archive: all events of all nodes as Parquet, under one URI (DESIGN 8).
+"""The archive: events of all nodes as Parquet files under one URI (DESIGN 8).
 
-Everything in here blocks: it is for a thread or a process of its own. docs/archive.md has the
+All functions block, so they run in a thread or process of their own. docs/archive.md describes the
 layout byte by byte.
 """

@@ -1,4 +1,4 @@
-"""The archive, opened: what it has, and reading it."""
+"""An open archive: its state, and reading from it."""
 
 from __future__ import annotations
 
@@ -12,49 +12,48 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.archive.adoption import find_unlisted
+from broker.archive.archive_state import ArchiveState
 from broker.archive.disk import Disk
-from broker.archive.durables import Durables, StoredDurable
+from broker.archive.durable_journal import DurableJournal, StoredDurable
 from broker.archive.layout import DURABLES, FORMAT, MANIFESTS, MARKER
-from broker.archive.leases import ReadingLease
-from broker.archive.listed import ArchivedFile, DtdText
 from broker.archive.manifest import Manifest, SetAside
-from broker.archive.manifests import Ledger, Manifests
-from broker.archive.objects import Objects, objects_at
-from broker.archive.state import ArchiveState
+from broker.archive.manifest_entry import ArchivedFile, DtdText
+from broker.archive.manifest_journal import ManifestJournal, ManifestWriter
+from broker.archive.object_store import ObjectStore, open_object_store
+from broker.archive.reader_lease import ReaderLease
 from broker.archive.table import SCHEMA
+from broker.archive.unlisted_files import find_unlisted_files
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 from broker.transport.clock import wall_clock_ms
 
-#: Rows of a batch that `read` gives, unless it is told otherwise: some megabytes of events.
+#: Default rows per batch of `Archive.read`: some megabytes of events.
 BATCH_ROWS: Final = 8192
-#: How names of writers begin that come once: after a day of silence others speak for them.
-GUEST: Final = "guest-"
-#: A guest's name is used no longer than that (ms) after it was used last.
-_GUEST_MS: Final = 3_600_000
-#: What the marker holds.
-_MARKED: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
+#: Prefix of writers that are used once. After a day of silence, expiry absorbs their manifests.
+TEMPORARY_WRITER_PREFIX: Final = "guest-"
+#: Ms after its last use at which a temporary writer's name is replaced.
+_TEMPORARY_NAME_MS: Final = 3_600_000
+_MARKER_CONTENT: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
 
 
-def guest_name() -> str:
-    """A name for a writer that writes little and never comes back under it."""
-    return f"{GUEST}{secrets.token_hex(8)}"
+def new_temporary_writer_name() -> str:
+    """Return a name for a writer that writes little and is not used again."""
+    return f"{TEMPORARY_WRITER_PREFIX}{secrets.token_hex(8)}"
 
 
 class Archive:
-    """An archive that one thread uses. All methods block and may raise `ArchiveUnavailable`."""
+    """An archive, used by one thread. All methods block and may raise `ArchiveUnavailable`."""
 
-    def __init__(self, objects: Objects, wall_clock: Callable[[], int] = wall_clock_ms) -> None:
-        """Whether anything lies there is seen when it is used; `open` looks at once."""
+    def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int] = wall_clock_ms) -> None:
+        """Access the archive without checking that it exists; `open` checks it."""
         self.objects = objects
         self.wall_clock = wall_clock
-        self.manifests = Manifests(objects)
-        self._durables = Durables(objects)
-        self._adopted: object = None
-        """Of what is lost of manifests, what was known when files were adopted last."""
-        self._own: Ledger | None = None
-        self._own_used = 0
+        self.manifests = ManifestJournal(objects)
+        self._durables = DurableJournal(objects)
+        self._lost_when_relisted: object = None
+        """The lost manifests at the last search for unlisted files."""
+        self._own_writer: ManifestWriter | None = None
+        self._own_writer_used_at = 0
 
     @classmethod
     def open(
@@ -65,136 +64,149 @@ class Archive:
         wall_clock: Callable[[], int] = wall_clock_ms,
         disk: Disk | None = None,
     ) -> Archive:
-        """The archive at a path or URI (`file:///...`, `s3://...`); made if it is not there.
+        """Open the archive at a path or URI (`file:///...`, `s3://...`).
 
-        `ConfigurationError` if that is no URI, `ArchiveUnavailable` if there is nothing and
-        nothing is to be made, `ArchiveCorrupt` if something else lies there.
+        With `create` a missing archive is created, otherwise it raises `ArchiveUnavailable`. Raises
+        `ConfigurationError` for an invalid URI, and `ArchiveCorrupt` if the place holds something
+        else.
         """
-        archive = cls(objects_at(uri, disk), wall_clock)
+        archive = cls(open_object_store(uri, disk), wall_clock)
         if create:
-            archive.make()
+            archive.create_if_missing()
         else:
-            archive.check()
+            archive.check_exists()
         return archive
 
     @property
     def uri(self) -> str:
-        """Of the folder under which everything lies, as Spark reads it too."""
+        """URI of the root folder, in a form that Spark reads too."""
         return self.objects.uri
 
-    def is_there(self) -> bool:
-        """Whether there is one; `ArchiveCorrupt` if something else lies there.
+    def exists(self) -> bool:
+        """Return whether the archive exists. Raises `ArchiveCorrupt` if the place holds something
+        else.
 
-        A marker that was cut short is put again; one that is empty or deleted, where there are
+        A truncated marker is written again. So is an empty or missing one if the archive has
         manifests or durable subscriptions.
         """
         try:
             data = self.objects.get(MARKER)
         except ArchiveObjectMissing:
             data = b""
-            if not self._has_pages():
+            if not self._has_journal_pages():
                 return False
-        if _MARKED.startswith(data) and data != _MARKED and (data or self._has_pages()):
+        if (
+            _MARKER_CONTENT.startswith(data)
+            and data != _MARKER_CONTENT
+            and (data or self._has_journal_pages())
+        ):
             with suppress(ArchiveUnavailable):
-                # Somebody who may only read needs no marker to go on.
-                self.objects.put([(MARKER, _MARKED)])
+                # A reader without write access works without the marker.
+                self.objects.put([(MARKER, _MARKER_CONTENT)])
             return True
         try:
-            said = json.loads(data)
+            content = json.loads(data)
         except ValueError:
-            raise ArchiveCorrupt(f"{self.uri} is no archive: {MARKER} is not JSON") from None
-        if not isinstance(said, dict) or said.get("format") != FORMAT:
-            raise ArchiveCorrupt(f"{self.uri} is no archive of the format {FORMAT}")
+            raise ArchiveCorrupt(f"{self.uri} is not an archive: {MARKER} is not JSON") from None
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ArchiveCorrupt(f"{self.uri} is not an archive of the format {FORMAT}")
         return True
 
-    def _has_pages(self) -> bool:
-        return any(self.objects.below(folder) for folder in (MANIFESTS, DURABLES))
+    def _has_journal_pages(self) -> bool:
+        return any(self.objects.list_objects(folder) for folder in (MANIFESTS, DURABLES))
 
-    def make(self) -> None:
-        """Begin one, if it is not there."""
-        if not self.is_there():
-            self.objects.put([(MARKER, _MARKED)])
+    def create_if_missing(self) -> None:
+        if not self.exists():
+            self.objects.put([(MARKER, _MARKER_CONTENT)])
 
-    def check(self) -> None:
-        """Raises `ArchiveUnavailable` where there is none: a file system may not be mounted."""
-        if not self.is_there():
+    def check_exists(self) -> None:
+        """Raise `ArchiveUnavailable` if there is no archive: its file system may not be mounted."""
+        if not self.exists():
             raise ArchiveUnavailable(f"there is no archive at {self.uri}")
 
-    def location(self, file: ArchivedFile) -> str:
-        """The URI of a file, for Spark."""
+    def file_uri(self, file: ArchivedFile) -> str:
         return f"{self.uri}/{file.path}"
 
     def state(self) -> ArchiveState:
-        """What the archive has now; the same object as before when nothing is new. What is not
-        there (any more) is not empty: see `check`."""
-        self.check()
-        return self.manifests.state()
+        """Return the current state; the same object while nothing changed.
+
+        Raises `ArchiveUnavailable` if the archive is missing: a missing archive is not an empty
+        one.
+        """
+        self.check_exists()
+        return self.manifests.read_state()
 
     def state_with_unlisted(self) -> ArchiveState:
-        """The same, with the files that only damaged or missing manifests listed: they are listed
-        again. For a reader that needs all that there is."""
+        """Return the state after listing again the files of damaged or missing manifests.
+
+        Readers that need all events use it.
+        """
         state = self.state()
         lost = _lost_manifests(state)
-        if not any(lost) or lost == self._adopted:
+        if not any(lost) or lost == self._lost_when_relisted:
             return state
-        found = find_unlisted(self.objects, state)
+        found = find_unlisted_files(self.objects, state)
         if found.manifest.adds:
             try:
-                self._guest().enter(found.manifest)
+                self._temporary_writer().write(found.manifest)
             except ArchiveUnavailable:
-                # It may be full. This reader knows of them all the same.
-                return state.with_more(found.manifest)
-            state = self.manifests.state()
-        self._adopted = _lost_manifests(state)
+                # The disk may be full. This reader uses the files all the same.
+                return state.with_manifest(found.manifest)
+            state = self.manifests.read_state()
+        self._lost_when_relisted = _lost_manifests(state)
         return state
 
-    def durables(self) -> Mapping[tuple[str, str], StoredDurable]:
-        """By client and name each durable subscription: (writer, stored bytes, at)."""
-        return self._durables.all()
+    def read_durables(self) -> Mapping[tuple[str, str], StoredDurable]:
+        """Return (writer, stored bytes, ms since 1970) of each durable subscription, by client and
+        name."""
+        return self._durables.read_newest()
 
-    def durables_of(self, writer: str) -> Mapping[tuple[str, str], bytes]:
-        """Those that one writer has stored and not removed, whatever others say of them."""
-        said = self._durables.by_writer().get(writer, {})
-        return {key: stored for key, (stored, _) in said.items() if stored is not None}
+    def read_durables_of(self, writer: str) -> Mapping[tuple[str, str], bytes]:
+        """Return the durable subscriptions that one writer stored and did not remove."""
+        content = self._durables.read_by_writer().get(writer, {})
+        return {key: stored for key, (stored, _) in content.items() if stored is not None}
 
-    def damaged_durables(self) -> Mapping[str, str]:
-        """Pages of durable subscriptions that can not be read, and why, by path."""
-        return self._durables.problems()
+    def read_damaged_durables(self) -> Mapping[str, str]:
+        """Return the reason for each unreadable page of durable subscriptions, by path."""
+        return self._durables.read_problems()
 
-    def reading(self) -> ReadingLease:
-        """A lease: what `state` says after it began is there until it ends.
+    def open_reader_lease(self) -> ReaderLease:
+        """Return a lease that protects the objects of later states from deletion until it ends.
 
-        Long readers call its `refresh` now and then.
+        Long readers call its `renew` regularly.
         """
-        self.check()
-        return ReadingLease(self.objects, self.wall_clock)
+        self.check_exists()
+        return ReaderLease(self.objects, self.wall_clock)
 
     def read_dtd(self, reference: DtdReference) -> bytes:
-        """The text of a DTD, checked. `ArchiveObjectMissing` if the archive has none."""
+        """Return the verified text of a DTD. Raises `ArchiveObjectMissing` if the archive has
+        none."""
         text = self.state().dtds.get(reference)
         if text is None:
-            raise ArchiveObjectMissing(f"the archive has no DTD of {reference}")
-        return self.read_text(text)
+            raise ArchiveObjectMissing(f"the archive has no DTD for {reference}")
+        return self.read_dtd_text(text)
 
-    def read_text(self, text: DtdText) -> bytes:
-        """One text of a DTD, checked. `ArchiveCorrupt` and `ArchiveObjectMissing`."""
+    def read_dtd_text(self, text: DtdText) -> bytes:
+        """Return one verified DTD text. Raises `ArchiveCorrupt` and `ArchiveObjectMissing`."""
         data = self.objects.get(text.path)
         if hashlib.sha256(data).hexdigest() != text.sha256:
-            raise ArchiveCorrupt(f"{text.path} is not what its hash says")
+            raise ArchiveCorrupt(f"{text.path} does not match its hash")
         return data
 
     def open_file(self, file: ArchivedFile, *, checked: bool = False) -> pq.ParquetFile:
-        """A file, to read row groups of. `checked` reads it whole first, and compares its hash.
+        """Open a file to read row groups. `checked` first reads it whole and compares its hash.
 
-        `ArchiveCorrupt` if it is damaged, `ArchiveObjectMissing` if it is not there.
+        Raises `ArchiveCorrupt` if it is damaged, `ArchiveObjectMissing` if it is missing.
         """
-        source = pa.BufferReader(self._checked(file)) if checked else self.objects.open(file.path)
+        source = (
+            pa.BufferReader(self._read_verified(file)) if checked else self.objects.open(file.path)
+        )
         try:
             opened = pq.ParquetFile(source)
         except (pa.ArrowException, OSError) as error:
-            raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+            raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
         if not opened.schema_arrow.equals(SCHEMA):
-            raise ArchiveCorrupt(f"{file.path} has not the columns of an archive")
+            raise ArchiveCorrupt(f"{file.path} does not have the columns of an archive")
         return opened
 
     def read(
@@ -205,34 +217,39 @@ class Archive:
         checked: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file in their order, all columns or these. Errors as of `open_file`."""
+        """Read the rows of a file in order, with all columns or the given ones. Raises as
+        `open_file`."""
         with self.open_file(file, checked=checked) as opened:
             try:
                 yield from opened.iter_batches(batch_rows, columns=columns, use_threads=False)
             except (pa.ArrowException, OSError) as error:
-                raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+                raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
 
     def set_aside(self, file: ArchivedFile, reason: str) -> None:
-        """Nobody is to read this damaged file any more; its places count as lost.
+        """Mark a damaged file as not to be read. Its places count as lost.
 
-        Its bytes stay until `expire` takes them.
+        Expiry deletes its bytes later.
         """
-        self._guest().enter(Manifest(aside={file.path: SetAside(reason, self.wall_clock())}))
+        self._temporary_writer().write(
+            Manifest(aside={file.path: SetAside(reason, self.wall_clock())})
+        )
 
-    def _guest(self) -> Ledger:
+    def _temporary_writer(self) -> ManifestWriter:
         now = self.wall_clock()
-        # A guest that was silent for long may count as gone: then this is another one.
-        if self._own is None or now - self._own_used > _GUEST_MS:
-            self._own = Ledger(self.manifests, guest_name(), self.wall_clock)
-        self._own_used = now
-        return self._own
+        # Expiry may have absorbed a name that was unused for long.
+        if self._own_writer is None or now - self._own_writer_used_at > _TEMPORARY_NAME_MS:
+            self._own_writer = ManifestWriter(
+                self.manifests, new_temporary_writer_name(), self.wall_clock
+            )
+        self._own_writer_used_at = now
+        return self._own_writer
 
-    def _checked(self, file: ArchivedFile) -> bytes:
+    def _read_verified(self, file: ArchivedFile) -> bytes:
         data = self.objects.get(file.path)
         if len(data) != file.bytes:
             raise ArchiveCorrupt(f"{file.path} has {len(data)} bytes instead of {file.bytes}")
         if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise ArchiveCorrupt(f"{file.path} is not what its hash says")
+            raise ArchiveCorrupt(f"{file.path} does not match its hash")
         return data
 
 

@@ -1,9 +1,10 @@
-"""Compaction: small files of one partition and hour become few large ones, in which a place stands
-once; and streams that are large in a shared partition get their own.
+"""Compaction: merge small files of one partition and hour, and split large streams off.
 
-A merge adds its files and removes those that they replace in one manifest, so it is whole or not
-there. Two compactors at once may both merge a file: then its places are there twice, as when two
-writers wrote them, until somebody merges them again.
+A merged file holds each place once. A stream that is large in a shared partition gets files of its
+own.
+
+One manifest adds the new files and removes the old ones, so a merge is atomic. Two concurrent
+compactors may merge the same file. Its places are then stored twice until the next merge.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.archive.archive import Archive
-from broker.archive.layout import BELOW, hour_ends
-from broker.archive.listed import ArchivedFile
+from broker.archive.layout import SHARED_TOKEN, hour_end
 from broker.archive.manifest import Manifest, SetAside
-from broker.archive.manifests import Ledger
-from broker.archive.merging import Damaged, merged_rows
-from broker.archive.parquet import EncodedFile, GrowingFile
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.parquet import EncodedFile, ParquetFileWriter
+from broker.archive.sorted_merge import DamagedFileError, merge_rows
 from broker.errors import ArchiveCorrupt
 
 _MIB: Final = 1 << 20
@@ -30,22 +31,20 @@ _MIB: Final = 1 << 20
 
 @attrs.frozen
 class CompactionRules:
-    """What is merged, and how large it becomes."""
-
     target_bytes: int = 64 * _MIB
     target_rows: int = 1_000_000
-    """A file has at most about so much; one of half of either is not small any more."""
+    """A file has at most about this size. A file below half of both targets is small."""
     settled_ms: int = 600_000
-    """So long after its end an hour is settled: only a late neighbour writes to it."""
-    many: int = 32
-    """In an hour that is not settled, so many small files are merged."""
+    """Ms after its end at which an hour is settled. Only late replicas still write to it."""
+    min_files_in_open_hour: int = 32
+    """Number of small files that are merged in an hour that is not settled."""
     split_bytes: int = 16 * _MIB
-    """A stream of so many bytes in a file that others share gets files of its own."""
+    """A stream with more bytes in a file of a shared partition gets files of its own."""
 
 
 @attrs.frozen
 class Merge:
-    """Files of one partition and hour that become one, or few."""
+    """Files of one partition and hour that become one or a few."""
 
     partition: str
     hour: str
@@ -53,14 +52,11 @@ class Merge:
 
     @property
     def bytes(self) -> int:
-        """Of the files."""
         return sum(file.bytes for file in self.files)
 
 
 @attrs.define
-class Compacted:
-    """What compaction came to."""
-
+class CompactionResult:
     merges: int = 0
     files_before: int = 0
     files_after: int = 0
@@ -71,42 +67,46 @@ class Compacted:
     damaged: list[str] = attrs.field(factory=list)
     """Paths of files that were set aside."""
     passed_over: int = 0
-    """Merges of which a file was gone or damaged; the next run has the rest."""
+    """Merges skipped because a file was missing or damaged. The next run merges their other files.
+    """
 
 
 def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int) -> list[Merge]:
-    """What is to be merged; `now` is ms since 1970. Oldest hours first."""
+    """Return the merges that are due, oldest hours first. `now` is in ms since 1970."""
     groups: dict[tuple[str, str], list[ArchivedFile]] = defaultdict(list)
     for file in files:
         groups[file.hour, file.partition].append(file)
     merges: list[Merge] = []
     for (hour, partition), group in sorted(groups.items()):
-        settled = hour_ends(hour) + rules.settled_ms <= now
+        settled = hour_end(hour) + rules.settled_ms <= now
         small = [each for each in group if _is_small(each, rules)]
         if not settled:
-            small = _alike(small)
-        if len(small) >= (2 if settled else rules.many):
-            merges += [Merge(partition, hour, files) for files in _portions(small, rules)]
+            small = _of_similar_size(small)
+        if len(small) >= (2 if settled else rules.min_files_in_open_hour):
+            merges += [
+                Merge(partition, hour, files) for files in _group_by_target_size(small, rules)
+            ]
         if settled:
             merges += [
                 Merge(partition, hour, (each,))
                 for each in group
-                if each not in small and _will_split(each, rules)
+                if each not in small and _has_large_stream(each, rules)
             ]
     return merges
 
 
 class Compaction:
-    """Merges of one archive, entered under the name of one writer."""
+    """Compaction of one archive, recorded in the manifests of one writer."""
 
-    def __init__(self, archive: Archive, ledger: Ledger, rules: CompactionRules) -> None:
+    def __init__(
+        self, archive: Archive, manifest_writer: ManifestWriter, rules: CompactionRules
+    ) -> None:
         self._archive = archive
-        self._ledger = ledger
+        self._manifest_writer = manifest_writer
         self._rules = rules
-        self.done = Compacted()
+        self.result = CompactionResult()
 
     def plan(self) -> list[Merge]:
-        """What `run` would merge now."""
         files = self._archive.state().files.values()
         return plan_merges(files, self._rules, self._archive.wall_clock())
 
@@ -114,50 +114,52 @@ class Compaction:
         self,
         progress: Callable[[int, int], object] = lambda done, of: None,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> Compacted:
-        """Do all that is to be done now; `progress` is told bytes. `ArchiveUnavailable`."""
-        with self._archive.reading() as lease:
+    ) -> CompactionResult:
+        """Do all merges that are due. Raises `ArchiveUnavailable`.
+
+        `progress` receives merged and total bytes.
+        """
+        with self._archive.open_reader_lease() as lease:
             merges = self.plan()
             of, done = sum(merge.bytes for merge in merges), 0
             for merge in merges:
                 if cancelled():
                     break
                 self._merge(merge)
-                lease.refresh()
+                lease.renew()
                 done += merge.bytes
                 progress(done, of)
-        return self.done
+        return self.result
 
     def _merge(self, merge: Merge) -> None:
         try:
-            made = list(self._made(merge))
-        except Damaged as damaged:
-            self.done.passed_over += 1
+            new_files = list(self._merged_files(merge))
+        except DamagedFileError as damaged:
+            self.result.passed_over += 1
             path = damaged.file.path
-            # What is missing and not listed any more somebody else has merged.
+            # Another compactor has merged a file that is missing and no longer listed.
             if not damaged.missing or path in self._archive.state().files:
-                self.done.damaged.append(path)
+                self.result.damaged.append(path)
                 aside = SetAside(damaged.reason, self._archive.wall_clock())
-                self._ledger.enter(Manifest(aside={path: aside}))
+                self._manifest_writer.write(Manifest(aside={path: aside}))
             return
-        self._archive.objects.put([(each.file.path, each.data) for each in made])
+        self._archive.objects.put([(each.file.path, each.data) for each in new_files])
         now = self._archive.wall_clock()
-        self._ledger.enter(
+        self._manifest_writer.write(
             Manifest(
-                adds={each.file.path: each.file for each in made},
+                adds={each.file.path: each.file for each in new_files},
                 removes={file.path: now for file in merge.files},
             )
         )
-        self._count(merge, made)
+        self._count(merge, new_files)
 
-    def _made(self, merge: Merge) -> Iterator[EncodedFile]:
-        """The new files, sorted by place within each partition."""
-        growing: dict[str, GrowingFile] = {}
-        own = self._large_streams(merge)
-        for rows in merged_rows(merge.files, self._read):
-            for partition, part in _split(rows, merge.partition, own):
-                file = growing.setdefault(partition, GrowingFile(partition))
-                file.add(part)
+    def _merged_files(self, merge: Merge) -> Iterator[EncodedFile]:
+        growing: dict[str, ParquetFileWriter] = {}
+        own_partitions = self._large_streams(merge)
+        for rows in merge_rows(merge.files, self._read):
+            for partition, part in _split_by_stream(rows, merge.partition, own_partitions):
+                file = growing.setdefault(partition, ParquetFileWriter(partition))
+                file.add_rows(part)
                 if file.rows >= self._rules.target_rows or file.bytes >= self._rules.target_bytes:
                     yield growing.pop(partition).finish()
         for file in growing.values():
@@ -167,8 +169,7 @@ class Compaction:
         return self._archive.read(file, checked=True)
 
     def _large_streams(self, merge: Merge) -> frozenset[str]:
-        """The streams of a shared partition that are to have files of their own."""
-        if not merge.partition.endswith(BELOW):
+        if not merge.partition.endswith(SHARED_TOKEN):
             return frozenset()
         sizes: Counter[str] = Counter()
         for file in merge.files:
@@ -176,17 +177,17 @@ class Compaction:
                 for stream, rows in _rows_by_stream(self._archive, file).items():
                     sizes[stream] += rows * file.bytes // file.rows
             except ArchiveCorrupt as error:
-                raise Damaged.of(file, error) from None
+                raise DamagedFileError.from_error(file, error) from None
         return frozenset(s for s, size in sizes.items() if size >= self._rules.split_bytes)
 
-    def _count(self, merge: Merge, made: Sequence[EncodedFile]) -> None:
-        self.done.merges += 1
-        self.done.files_before += len(merge.files)
-        self.done.files_after += len(made)
-        self.done.bytes_before += merge.bytes
-        self.done.bytes_after += sum(each.file.bytes for each in made)
+    def _count(self, merge: Merge, new_files: Sequence[EncodedFile]) -> None:
+        self.result.merges += 1
+        self.result.files_before += len(merge.files)
+        self.result.files_after += len(new_files)
+        self.result.bytes_before += merge.bytes
+        self.result.bytes_after += sum(each.file.bytes for each in new_files)
         rows = sum(file.rows for file in merge.files)
-        self.done.duplicates += rows - sum(each.file.rows for each in made)
+        self.result.duplicates += rows - sum(each.file.rows for each in new_files)
 
 
 def _rows_by_stream(archive: Archive, file: ArchivedFile) -> Mapping[str, int]:
@@ -197,16 +198,17 @@ def _rows_by_stream(archive: Archive, file: ArchivedFile) -> Mapping[str, int]:
     return counts
 
 
-def _split(rows: pa.Table, partition: str, own: frozenset[str]) -> Iterator[tuple[str, pa.Table]]:
-    """The rows by the partition that they go to."""
-    if not own:
+def _split_by_stream(
+    rows: pa.Table, partition: str, own_partitions: frozenset[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    if not own_partitions:
         yield partition, rows
         return
     streams = rows.column("stream").cast(pa.string())
-    shared = pc.invert(pc.is_in(streams, pa.array(sorted(own))))
+    shared = pc.invert(pc.is_in(streams, pa.array(sorted(own_partitions))))
     for name, chosen in (
         (partition, shared),
-        *((stream, pc.equal(streams, stream)) for stream in sorted(own)),
+        *((stream, pc.equal(streams, stream)) for stream in sorted(own_partitions)),
     ):
         part = rows.filter(chosen)
         if part.num_rows:
@@ -217,8 +219,9 @@ def _is_small(file: ArchivedFile, rules: CompactionRules) -> bool:
     return file.bytes < rules.target_bytes // 2 and file.rows < rules.target_rows // 2
 
 
-def _alike(files: list[ArchivedFile]) -> list[ArchivedFile]:
-    """Without those that outweigh all smaller ones together: a byte is merged seldom, then."""
+def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
+    """Drop files that are larger than all smaller ones together. Thus each byte is merged
+    seldom."""
     rest = sorted(files, key=lambda file: file.bytes)
     total = sum(file.bytes for file in rest)
     while rest and rest[-1].bytes > total - rest[-1].bytes:
@@ -226,10 +229,10 @@ def _alike(files: list[ArchivedFile]) -> list[ArchivedFile]:
     return rest
 
 
-def _portions(
+def _group_by_target_size(
     files: Sequence[ArchivedFile], rules: CompactionRules
 ) -> Iterator[tuple[ArchivedFile, ...]]:
-    """The files in groups that each fill one file; a group of one is left out."""
+    """Group files so that each group fills one file. Groups of one file are dropped."""
     group: list[ArchivedFile] = []
     size = rows = 0
     for file in sorted(files, key=lambda file: (min(file.spans), file.spans[min(file.spans)])):
@@ -245,8 +248,8 @@ def _portions(
         yield tuple(group)
 
 
-def _will_split(file: ArchivedFile, rules: CompactionRules) -> bool:
-    """Whether a file holds a stream that is large enough for certain: its average one is."""
-    if not file.partition.endswith(BELOW) or not file.streams:
+def _has_large_stream(file: ArchivedFile, rules: CompactionRules) -> bool:
+    """Return whether the file's average stream is large. Then at least one stream is."""
+    if not file.partition.endswith(SHARED_TOKEN) or not file.streams:
         return False
     return file.bytes // len(file.streams) >= rules.split_bytes

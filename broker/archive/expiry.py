@@ -1,8 +1,8 @@
-"""Expiry: retention, and deleting what nobody can be reading any more.
+"""Expiry: retention, and deletion of objects that no reader can use any more.
 
-A file is deleted when it was removed longer ago than the grace, and no reader's lease began before
-that. What no manifest lists is deleted when it is older than the grace: a flush that did not come
-to its manifest.
+A file is deleted when it was removed longer ago than the grace period and before every reader's
+lease began. An unlisted file older than the grace period is left from an aborted flush, and is
+deleted too.
 """
 
 from __future__ import annotations
@@ -13,150 +13,154 @@ from typing import Final
 
 import attrs
 
-from broker.archive.adoption import find_unlisted
-from broker.archive.archive import GUEST, Archive
+from broker.archive.archive import TEMPORARY_WRITER_PREFIX, Archive
+from broker.archive.archive_state import ArchiveState
 from broker.archive.journal import Journal, page_path
 from broker.archive.layout import DURABLES, EVENTS, MANIFESTS, READERS
-from broker.archive.leases import ended_leases, oldest_lease
 from broker.archive.manifest import Manifest
-from broker.archive.manifests import Ledger
-from broker.archive.objects import INCOMING, StoredObject
-from broker.archive.retention import Needed, Retention, TooOld, too_old
-from broker.archive.state import ArchiveState
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.object_store import INCOMING, StoredObject
+from broker.archive.reader_lease import abandoned_leases, oldest_lease_start
+from broker.archive.retention import DurableNeed, ExpiredHours, Retention, find_expired_hours
+from broker.archive.unlisted_files import find_unlisted_files
 
 _HOUR: Final = 3_600_000
-#: Clocks of machines that share an archive differ by less (ms): a lease that seems to have begun
-#: so soon after a removal counts as older.
-_SKEW: Final = 60_000
-#: Paths that are deleted at once, between two looks at what is to be done.
-_PORTION: Final = 500
+#: Assumed bound (ms) on clock differences. A lease that began this soon after a removal counts as
+#: older.
+_MAX_CLOCK_SKEW_MS: Final = 60_000
+#: Paths deleted per call.
+_DELETE_BATCH: Final = 500
 
 
 @attrs.frozen
 class ExpiryRules:
-    """What goes, and how soon."""
-
     retention: Retention = Retention()
     grace_ms: int = _HOUR
-    """How long what was removed, or what nobody lists, stays."""
+    """Ms for which removed and unlisted files stay."""
     aside_ms: int = 7 * 24 * _HOUR
-    """How long the bytes of damaged files stay, for somebody to look at."""
-    guests_ms: int = 24 * _HOUR
-    """So long after its last word a writer that never comes back is read for the last time."""
+    """Ms for which the bytes of damaged files stay, for inspection."""
+    temporary_writers_ms: int = 24 * _HOUR
+    """Ms of silence after which a temporary writer's manifests are absorbed."""
 
 
 @attrs.define
-class Expired:
-    """What expiry came to, or would."""
+class ExpiryResult:
+    """Objects that one expiry removed and deleted, or would."""
 
     removed: list[str] = attrs.field(factory=list)
-    """Paths that retention took; they are deleted after the grace."""
+    """Paths that retention removed. They are deleted after the grace period."""
     removed_bytes: int = 0
     held: str = ""
-    """The hour that would go but for a durable subscription that needs it."""
+    """The hour that would expire if no durable subscription needed it."""
     deleted: list[str] = attrs.field(factory=list)
     deleted_bytes: int = 0
     orphans: int = 0
-    """Of what is deleted, files that no manifest lists."""
+    """Number of deleted files that no manifest lists."""
     kept_orphans: int = 0
-    """Those that stay because a manifest is damaged, which may be the one that lists them."""
+    """Number of unlisted files that stay, since a damaged manifest may list them."""
 
 
 class Expiry:
-    """Expiry of one archive, entered under the name of one writer."""
+    """Expiry of one archive, recorded in the manifests of one writer."""
 
     def __init__(
         self,
         archive: Archive,
-        ledger: Ledger,
+        manifest_writer: ManifestWriter,
         rules: ExpiryRules,
-        needed: Sequence[Needed] = (),
+        needed: Sequence[DurableNeed] = (),
     ) -> None:
-        """`needed` is what durable subscriptions need."""
+        """`needed` is the unprocessed part of each durable subscription."""
         self._archive = archive
-        self._ledger = ledger
+        self._manifest_writer = manifest_writer
         self._rules = rules
         self._needed = needed
         self._now = archive.wall_clock()
 
-    def plan(self) -> Expired:
-        """What `run` would do now."""
+    def plan(self) -> ExpiryResult:
         return self._expire(really=False)
 
-    def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> Expired:
-        """Do it; `progress` is told numbers of objects. `ArchiveUnavailable`."""
+    def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> ExpiryResult:
+        """Expire files. `progress` receives deleted and total objects. Raises
+        `ArchiveUnavailable`."""
         return self._expire(really=True, progress=progress)
 
     def _expire(
         self, really: bool, progress: Callable[[int, int], object] = lambda done, of: None
-    ) -> Expired:
+    ) -> ExpiryResult:
         self._now = self._archive.wall_clock()
         objects = self._archive.objects
-        # In this order: what is put between is younger than the grace.
-        stored = objects.below(EVENTS)
-        leases = oldest_lease(objects, self._now)
+        # The listing comes before the state: files that are put in between are younger than the
+        # grace.
+        stored = objects.list_objects(EVENTS)
+        leases = oldest_lease_start(objects, self._now)
         state = self._archive.state()
-        if really and (state.problems or state.missing):
-            state = self._adopt(state)
-        expired = Expired()
-        old = self._retain(state, expired)
-        doomed = [
-            *self._files(state, stored, leases, expired),
-            *self._pages(state),
-            *(each for each in objects.below(INCOMING) if self._is_past_grace(each.modified)),
+        if really and (state.problems or state.missing_ranges):
+            state = self._relist_files(state)
+        expired = ExpiryResult()
+        old = self._apply_retention(state, expired)
+        deletable = [
+            *self._find_deletable_files(state, stored, leases, expired),
+            *self._find_deletable_pages(state),
+            *(
+                each
+                for each in objects.list_objects(INCOMING)
+                if self._is_past_grace(each.modified)
+            ),
         ]
-        expired.deleted = [each.path for each in doomed]
-        expired.deleted_bytes = sum(each.bytes for each in doomed)
+        expired.deleted = [each.path for each in deletable]
+        expired.deleted_bytes = sum(each.bytes for each in deletable)
         if really:
-            there = {each.path for each in stored}
-            self._enter(state, old, there - set(expired.deleted), doomed, progress)
+            stored_paths = {each.path for each in stored}
+            self._delete_and_record(
+                state, old, stored_paths - set(expired.deleted), deletable, progress
+            )
         return expired
 
-    def _adopt(self, state: ArchiveState) -> ArchiveState:
-        """List again what only lost manifests listed. With all of it these are given up."""
-        found = find_unlisted(self._archive.objects, state)
+    def _relist_files(self, state: ArchiveState) -> ArchiveState:
+        """List the files of lost manifests again. If all are readable, give the lost manifests
+        up."""
+        found = find_unlisted_files(self._archive.objects, state)
         said = found.manifest
         if not found.unreadable:
             said.given_up = set(state.problems)
         if said.adds or said.given_up:
-            self._ledger.enter(said)
+            self._manifest_writer.write(said)
         return self._archive.state()
 
-    def _retain(self, state: ArchiveState, expired: Expired) -> TooOld:
+    def _apply_retention(self, state: ArchiveState, expired: ExpiryResult) -> ExpiredHours:
         listed = [*state.files.values()]
-        listed += [file for p in state.aside if (file := state.everything.adds.get(p))]
-        old = too_old(listed, self._rules.retention, self._needed, self._now)
+        listed += [file for p in state.aside if (file := state.manifest.adds.get(p))]
+        old = find_expired_hours(listed, self._rules.retention, self._needed, self._now)
         expired.removed = [file.path for file in old.files]
         expired.removed_bytes = sum(file.bytes for file in old.files)
-        expired.held = old.held
+        expired.held = old.held_hour
         return old
 
-    def _files(
-        self, state: ArchiveState, stored: list[StoredObject], leases: int, expired: Expired
+    def _find_deletable_files(
+        self, state: ArchiveState, stored: list[StoredObject], leases: int, expired: ExpiryResult
     ) -> list[StoredObject]:
-        """The files of events that can be deleted now."""
-        everything = state.everything
-        doomed: list[StoredObject] = []
+        everything = state.manifest
+        deletable: list[StoredObject] = []
         for each in stored:
             removed, aside = everything.removes.get(each.path), state.aside.get(each.path)
             if removed is not None:
-                if self._is_past_grace(removed) and removed + _SKEW < leases:
-                    doomed.append(each)
+                if self._is_past_grace(removed) and removed + _MAX_CLOCK_SKEW_MS < leases:
+                    deletable.append(each)
             elif aside is not None:
                 if aside.at + self._rules.aside_ms < self._now:
-                    doomed.append(each)
+                    deletable.append(each)
             elif each.path not in state.files and self._is_past_grace(each.modified):
                 if state.problems:
                     expired.kept_orphans += 1
                 else:
                     expired.orphans += 1
-                    doomed.append(each)
-        return doomed
+                    deletable.append(each)
+        return deletable
 
-    def _pages(self, state: ArchiveState) -> list[StoredObject]:
-        """Pages of journals that nobody reads any more, and leases that ended."""
+    def _find_deletable_pages(self, state: ArchiveState) -> list[StoredObject]:
         objects = self._archive.objects
-        doomed: set[str] = set(ended_leases(objects, self._now))
+        deletable: set[str] = set(abandoned_leases(objects, self._now))
         for folder in (MANIFESTS, DURABLES):
             for writer, pages in Journal(objects, folder).read().items():
                 unread = 1
@@ -164,52 +168,52 @@ class Expiry:
                     unread = pages.newest + 1
                 elif pages.pages and pages.pages[0].snapshot:
                     unread = pages.pages[0].number
-                doomed |= {page_path(folder, writer, number) for number in range(1, unread)}
-        found = chain.from_iterable(map(objects.below, (MANIFESTS, DURABLES, READERS)))
+                deletable |= {page_path(folder, writer, number) for number in range(1, unread)}
+        found = chain.from_iterable(map(objects.list_objects, (MANIFESTS, DURABLES, READERS)))
         return [
-            each for each in found if each.path in doomed and self._is_past_grace(each.modified)
+            each for each in found if each.path in deletable and self._is_past_grace(each.modified)
         ]
 
     def _is_absorbed(self, state: ArchiveState, writer: str, newest: int) -> bool:
-        number, at = state.everything.absorbed.get(writer, (0, 0))
+        number, at = state.manifest.absorbed.get(writer, (0, 0))
         return number == newest and self._is_past_grace(at)
 
-    def _enter(
+    def _delete_and_record(
         self,
         state: ArchiveState,
-        old: TooOld,
-        there: set[str],
-        doomed: list[StoredObject],
+        old: ExpiredHours,
+        stored_paths: set[str],
+        deletable: list[StoredObject],
         progress: Callable[[int, int], object],
     ) -> None:
-        """Say what is removed and what is gone, and delete."""
-        for start in range(0, len(doomed), _PORTION):
-            self._archive.objects.delete([e.path for e in doomed[start : start + _PORTION]])
-            progress(min(start + _PORTION, len(doomed)), len(doomed))
-        gone = [*(file.path for file in old.files), *state.healed]
-        said = Manifest(removes=dict.fromkeys(gone, self._now))
-        said.forget(old.forgets)
+        for start in range(0, len(deletable), _DELETE_BATCH):
+            self._archive.objects.delete([e.path for e in deletable[start : start + _DELETE_BATCH]])
+            progress(min(start + _DELETE_BATCH, len(deletable)), len(deletable))
+        removed_paths = [*(file.path for file in old.files), *state.healed_files]
+        said = Manifest(removes=dict.fromkeys(removed_paths, self._now))
+        said.add_forgets(old.forgotten_ranges)
         said.deleted = {
             path
-            for path in state.everything.removes
-            if path not in there and path not in state.everything.deleted
+            for path in state.manifest.removes
+            if path not in stored_paths and path not in state.manifest.deleted
         }
-        self._absorb(state, said)
+        self._absorb_temporary_writers(state, said)
         if said.to_json():
-            self._ledger.enter(said)
+            self._manifest_writer.write(said)
 
-    def _absorb(self, state: ArchiveState, said: Manifest) -> None:
-        """Repeat what guests said long ago, so that their pages can go when that is known."""
+    def _absorb_temporary_writers(self, state: ArchiveState, said: Manifest) -> None:
+        """Copy the manifests of silent temporary writers into `manifest`. Their pages can be
+        deleted later."""
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():
-            manifest = self._archive.manifests.said_by(writer)
+            manifest = self._archive.manifests.manifest_of(writer)
             if (
-                writer.startswith(GUEST)
-                and writer not in state.everything.absorbed
-                and writer != self._ledger.writer
-                and manifest.at + self._rules.guests_ms < self._now
-                and not journals.damaged(writer)
+                writer.startswith(TEMPORARY_WRITER_PREFIX)
+                and writer not in state.manifest.absorbed
+                and writer != self._manifest_writer.writer
+                and manifest.at + self._rules.temporary_writers_ms < self._now
+                and not journals.is_damaged(writer)
             ):
                 said.merge(manifest)
                 said.absorbed[writer] = (newest, self._now)

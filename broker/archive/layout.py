@@ -1,7 +1,4 @@
-"""Where things lie under the archive's URI, and what may be a part of a path.
-
-Paths are relative to the URI, with `/` between their parts.
-"""
+"""Paths of the archive's objects, relative to its URI and with `/` between their parts."""
 
 from __future__ import annotations
 
@@ -23,47 +20,48 @@ MANIFESTS: Final = "manifests"
 DURABLES: Final = "durables"
 READERS: Final = "readers"
 
-#: How names of writers begin that care for the archive.
-CARER: Final = "carer-"
-#: A partition's last token when it holds all streams below; no token of a stream is spelt so.
-BELOW: Final = "+"
-#: Most partitions of one hour that a flush writes: each is a file to sync, list and open.
-MOST_PARTITIONS: Final = 16
-#: File systems take names of 255 bytes.
-_LONGEST_PARTITION: Final = 200
+#: Prefix of the writers of maintenance processes.
+MAINTENANCE_PREFIX: Final = "carer-"
+#: Last token of a partition that several streams share. No stream has this token.
+SHARED_TOKEN: Final = "+"
+#: Maximum partitions per hour and flush: each is a file to sync, list and open.
+MAX_PARTITIONS: Final = 16
+#: File systems allow names of 255 bytes.
+_MAX_PARTITION_CHARS: Final = 200
 _HOUR_MS: Final = 3_600_000
 _WRITER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}", re.ASCII)
 _ORIGIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@]{0,63}", re.ASCII)
 
 
-def check_writer(name: str) -> str:
-    """The name itself; `BadName` when it can not be a folder of its own."""
+def check_writer_name(name: str) -> str:
+    """Return the name. Raises `BadName` if it cannot be a folder."""
     if _WRITER.fullmatch(name) is None:
-        raise BadName(f"{name[:80]!r} is no name of a writer: 1 to 100 of A-Z a-z 0-9 _ . @ -")
+        raise BadName(
+            f"{name[:80]!r} is not a valid writer name: use 1 to 100 of A-Z a-z 0-9 _ . @ -"
+        )
     return name
 
 
 def hour_of(arrival: int) -> str:
-    """The folder of an hour, UTC, such as `2026-11-20T07`; `arrival` is ms since 1970."""
+    """Return the folder of an hour (UTC), such as `2026-11-20T07`. `arrival` is in ms since
+    1970."""
     return f"{datetime.fromtimestamp(arrival // _HOUR_MS * 3600, UTC):%Y-%m-%dT%H}"
 
 
-def hour_starts(hour: str) -> int:
-    """The first ms since 1970 of an hour that `hour_of` wrote."""
+def hour_start(hour: str) -> int:
     return int(datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) * 1000
 
 
-def hour_ends(hour: str) -> int:
-    """The first ms since 1970 after an hour."""
-    return hour_starts(hour) + _HOUR_MS
+def hour_end(hour: str) -> int:
+    return hour_start(hour) + _HOUR_MS
 
 
 def events_path(
     partition: str, hour: str, origin: str, first: Mark, last_offset: int, token: str
 ) -> str:
-    """The path of a file of events; only its manifest says what is in it.
+    """Return the path of a file of events. Its name is informative; its manifest is authoritative.
 
-    `origin` is that of the first row. A file of several origins bears the marks of that one.
+    `origin` and the marks are those of the first row's origin.
     """
     epoch, offset = first
     shown = origin if _ORIGIN.fullmatch(origin) else hashlib.sha256(origin.encode()).hexdigest()
@@ -71,59 +69,56 @@ def events_path(
 
 
 def dtd_path(kind: str, version: str, sha256: str) -> str:
-    """The path of the text of a DTD."""
     return f"{DTDS}/{kind}/{version}-{sha256}.dtd"
 
 
-def partitions_of(streams: Collection[str], most: int = MOST_PARTITIONS) -> dict[str, str]:
-    """The partition of each stream: its own name, unless that makes more than `most`.
+def assign_partitions(streams: Collection[str], most: int = MAX_PARTITIONS) -> dict[str, str]:
+    """Assign each stream to a partition: its own name, if that makes at most `most` partitions.
 
-    Then the deepest names lose their last tokens until it fits (`asdi.zbw.+`, `asdi.+`, `+`).
+    Otherwise the deepest names lose their last tokens (`asdi.zbw.+`, `asdi.+`, `+`).
     """
-    partitions = {stream: _short_enough(stream) for stream in streams}
+    partitions = {stream: _limit_length(stream) for stream in streams}
     depth = max((name.count(".") + 1 for name in partitions.values()), default=0)
     while len(set(partitions.values())) > most and depth > 0:
         depth -= 1
-        partitions = {s: _cut(name, depth) for s, name in partitions.items()}
+        partitions = {s: _shared_partition(name, depth) for s, name in partitions.items()}
     return partitions
 
 
-def partition_holds(partition: str, stream: str) -> bool:
-    """Whether events of the stream may lie in the partition."""
-    if partition == BELOW:
+def partition_contains(partition: str, stream: str) -> bool:
+    if partition == SHARED_TOKEN:
         return True
-    if partition.endswith(f".{BELOW}"):
-        return stream.startswith(partition[: -len(BELOW)])
+    if partition.endswith(f".{SHARED_TOKEN}"):
+        return stream.startswith(partition[: -len(SHARED_TOKEN)])
     return stream == partition
 
 
-def partition_meets(partition: str, pattern: StreamPattern) -> bool:
-    """Whether the partition may hold a stream that the pattern matches."""
-    if not partition.endswith(BELOW):
+def partition_may_match(partition: str, pattern: StreamPattern) -> bool:
+    if not partition.endswith(SHARED_TOKEN):
         return pattern.matches(partition)
     known = partition.split(".")[:-1]
-    wanted = pattern.tokens
+    pattern_tokens = pattern.tokens
     for index, token in enumerate(known):
-        if index >= len(wanted):
+        if index >= len(pattern_tokens):
             return False
-        if wanted[index] == ">":
+        if pattern_tokens[index] == ">":
             return True
-        if wanted[index] not in ("*", token):
+        if pattern_tokens[index] not in ("*", token):
             return False
-    # What is below has a token more at least.
-    return len(wanted) > len(known)
+    # A stream in a shared partition has at least one more token.
+    return len(pattern_tokens) > len(known)
 
 
-def _cut(name: str, depth: int) -> str:
-    """The partition of all that begins as `name` does with `depth` tokens; or `name` itself."""
+def _shared_partition(name: str, depth: int) -> str:
+    """Return the shared partition of `depth` tokens; `name` if it has no more tokens."""
     tokens = name.split(".")
     if len(tokens) <= depth:
         return name
-    return ".".join((*tokens[:depth], BELOW))
+    return ".".join((*tokens[:depth], SHARED_TOKEN))
 
 
-def _short_enough(stream: str) -> str:
+def _limit_length(stream: str) -> str:
     name = stream
-    while len(name) > _LONGEST_PARTITION:
-        name = _cut(name, name.count(".") - name.endswith(f".{BELOW}"))
+    while len(name) > _MAX_PARTITION_CHARS:
+        name = _shared_partition(name, name.count(".") - name.endswith(f".{SHARED_TOKEN}"))
     return name

@@ -1,8 +1,8 @@
-"""What manifests say: sets that only grow, so in whatever order they are read, it is the same.
+"""Manifests: sets that only grow, so the order of reading does not matter.
 
-A writer's manifests are merged into one, and those of all writers into one again. A file is there
-when some manifest adds it and none removes it or sets it aside. A snapshot repeats what all
-manifests before it say, so it is a manifest like any other.
+The manifests of a writer are merged into one, and those of all writers again. A file is present
+when some manifest adds it and none removes it or sets it aside. A snapshot repeats all earlier
+manifests, so it is an ordinary manifest.
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from broker.archive.intervals import Interval, merged
-from broker.archive.listed import ArchivedFile, DtdText, TextUse
+from broker.archive.interval import Interval, union
+from broker.archive.manifest_entry import ArchivedFile, DtdText, OriginDtdVariant
 from broker.errors import ArchiveCorrupt, BrokerError
 from broker.event.place import Mark
 
-#: An origin, and an interval of its places.
+#: Origin, and an interval of its places.
 Range: TypeAlias = tuple[str, Mark, Mark]
 Ranges: TypeAlias = dict[str, list[Interval]]
 
-#: How long (ms) it is remembered that a writer was absorbed: its pages are long gone by then.
+#: Ms for which the absorption of a writer is recorded. Its pages are deleted long before.
 _ABSORBED_MS: Final = 30 * 86_400_000
 
 
 @attrs.frozen
 class SetAside:
-    """Why a file is not to be read any more."""
-
     reason: str
     at: int
     """Ms since 1970."""
@@ -36,62 +34,56 @@ class SetAside:
 
 @attrs.define
 class Manifest:
-    """What one manifest says, or several together."""
+    """The content of one manifest, or of several merged ones."""
 
     at: int = 0
-    """When it was written, ms since 1970; the latest of several."""
+    """Time of writing, ms since 1970; the latest of several."""
     covers: Ranges = attrs.field(factory=dict)
-    """Of which places all that was to be archived has been, in files that are added with it or
-    before it."""
+    """Places of which all events are archived, in files added by this manifest or earlier ones."""
     forgets: Ranges = attrs.field(factory=dict)
-    """Places that retention took: they are not covered any more."""
+    """Places that retention removed. They are no longer covered."""
     adds: dict[str, ArchivedFile] = attrs.field(factory=dict)
     removes: dict[str, int] = attrs.field(factory=dict)
-    """Paths of files that others took the place of, or that are too old; and since when, ms."""
+    """Paths of files that were replaced or are too old, and the time of removal in ms."""
     deleted: set[str] = attrs.field(factory=set)
-    """Paths of which nothing is left."""
+    """Paths that are deleted."""
     aside: dict[str, SetAside] = attrs.field(factory=dict)
-    """Files that are damaged: what only they held is not covered."""
+    """Damaged files. Places that only they hold are not covered."""
     heals: dict[str, Ranges] = attrs.field(factory=dict)
-    """By path of a file set aside, which of its places have been written again since."""
+    """Places of a file set aside that were written again, by path."""
     dtds: set[DtdText] = attrs.field(factory=set)
-    uses: set[TextUse] = attrs.field(factory=set)
-    """Origins with texts of their own under a name."""
+    uses: set[OriginDtdVariant] = attrs.field(factory=set)
+    """Origins whose events use another DTD text than the default."""
     absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
-    """Writers that never come back, whose manifests up to a number are repeated here; since when,
-    ms."""
+    """Temporary writers whose manifests up to a number are repeated here, and the time in ms."""
     ends: dict[str, Mark] = attrs.field(factory=dict)
-    """By origin, up to where the writer saw it covered by manifests of others."""
+    """Last place of each origin that the writer saw covered by manifests of others."""
     pages: dict[str, int] = attrs.field(factory=dict)
-    """By carer, the number of its newest manifest that the writer saw."""
+    """Number of the newest manifest that the writer saw, by maintenance writer."""
     given_up: set[str] = attrs.field(factory=set)
-    """Paths of manifests that can not be read. The files that they list were adopted."""
+    """Paths of unreadable manifests whose files were listed again."""
 
-    def cover(self, ranges: Iterable[Range]) -> None:
-        """These places are covered, too."""
-        _extend(self.covers, ranges)
+    def add_covers(self, ranges: Iterable[Range]) -> None:
+        _add_ranges(self.covers, ranges)
 
-    def forget(self, ranges: Iterable[Range]) -> None:
-        """These places are covered no more."""
-        _extend(self.forgets, ranges)
+    def add_forgets(self, ranges: Iterable[Range]) -> None:
+        _add_ranges(self.forgets, ranges)
 
-    def heal(self, ranges: Mapping[str, Ranges]) -> None:
-        """These places of files set aside are covered again."""
+    def add_heals(self, ranges: Mapping[str, Ranges]) -> None:
         for path, healed in ranges.items():
-            _unite(self.heals.setdefault(path, {}), healed)
+            _merge_ranges(self.heals.setdefault(path, {}), healed)
 
     def merge(self, other: Manifest) -> None:
-        """Say also what the other says."""
         self.at = max(self.at, other.at)
-        _unite(self.covers, other.covers)
-        _unite(self.forgets, other.forgets)
+        _merge_ranges(self.covers, other.covers)
+        _merge_ranges(self.forgets, other.forgets)
         self.adds.update(other.adds)
         for path, at in other.removes.items():
             self.removes[path] = min(at, self.removes.get(path, at))
         self.deleted |= other.deleted
         for path, aside in other.aside.items():
             self.aside.setdefault(path, aside)
-        self.heal(other.heals)
+        self.add_heals(other.heals)
         self.dtds |= other.dtds
         self.uses |= other.uses
         self.absorbed.update(other.absorbed)
@@ -101,12 +93,11 @@ class Manifest:
             self.pages[carer] = max(number, self.pages.get(carer, 0))
         self.given_up |= other.given_up
 
-    def without_gone(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
-        """The same without what is of no use to anybody, given what all manifests say together, and
-        the paths of those that can not be read.
+    def without_obsolete(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
+        """Return a copy without obsolete entries.
 
-        A file of which nothing is left need not be added; and what nobody adds need not be
-        removed, set aside, healed or called deleted.
+        `everything` merges all manifests; `unreadable` has the paths of unreadable ones. Additions
+        of deleted files are obsolete. So is every other entry for a path that no manifest adds.
         """
         known = everything.adds
         return attrs.evolve(
@@ -125,64 +116,64 @@ class Manifest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in an object; what is empty is left out."""
-        said: dict[str, Any] = {
+        """Return the JSON object, without empty values."""
+        content: dict[str, Any] = {
             "at": self.at,
-            "covers": _listed(self.covers),
-            "forgets": _listed(self.forgets),
+            "covers": _ranges_to_json(self.covers),
+            "forgets": _ranges_to_json(self.forgets),
             "adds": [file.to_json() for file in self.adds.values()],
             "removes": [[path, at] for path, at in self.removes.items()],
             "deleted": sorted(self.deleted),
             "aside": [[path, why.reason, why.at] for path, why in self.aside.items()],
-            "heals": [[path, _listed(ranges)] for path, ranges in self.heals.items()],
+            "heals": [[path, _ranges_to_json(ranges)] for path, ranges in self.heals.items()],
             "dtds": [text.to_json() for text in sorted(self.dtds)],
             "uses": [use.to_json() for use in sorted(self.uses)],
-            "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
+            "absorbed": [[writer, *content] for writer, content in self.absorbed.items()],
             "ends": [[origin, *end] for origin, end in self.ends.items()],
             "pages": [[carer, number] for carer, number in self.pages.items()],
             "given_up": sorted(self.given_up),
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in content.items() if value}
 
     @classmethod
-    def from_json(cls, said: dict[str, Any]) -> Manifest:
-        """What `to_json` gave; `ArchiveCorrupt` if it is not that."""
+    def from_json(cls, content: dict[str, Any]) -> Manifest:
+        """Parse the result of `to_json`. Raises `ArchiveCorrupt`."""
         try:
             manifest = cls(
-                at=int(said.get("at", 0)),
+                at=int(content.get("at", 0)),
                 adds={
-                    file.path: file for file in map(ArchivedFile.from_json, said.get("adds", ()))
+                    file.path: file for file in map(ArchivedFile.from_json, content.get("adds", ()))
                 },
-                removes={str(path): int(at) for path, at in said.get("removes", ())},
-                deleted=set(map(str, said.get("deleted", ()))),
-                aside={str(p): SetAside(str(r), int(at)) for p, r, at in said.get("aside", ())},
-                dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
-                uses=set(map(TextUse.from_json, said.get("uses", ()))),
-                absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
-                ends={str(o): (int(e), int(offset)) for o, e, offset in said.get("ends", ())},
-                pages={str(carer): int(number) for carer, number in said.get("pages", ())},
-                given_up=set(map(str, said.get("given_up", ()))),
+                removes={str(path): int(at) for path, at in content.get("removes", ())},
+                deleted=set(map(str, content.get("deleted", ()))),
+                aside={str(p): SetAside(str(r), int(at)) for p, r, at in content.get("aside", ())},
+                dtds=set(map(DtdText.from_json, content.get("dtds", ()))),
+                uses=set(map(OriginDtdVariant.from_json, content.get("uses", ()))),
+                absorbed={str(w): (int(n), int(at)) for w, n, at in content.get("absorbed", ())},
+                ends={str(o): (int(e), int(offset)) for o, e, offset in content.get("ends", ())},
+                pages={str(carer): int(number) for carer, number in content.get("pages", ())},
+                given_up=set(map(str, content.get("given_up", ()))),
             )
-            manifest.cover(_ranges(said.get("covers", ())))
-            manifest.forget(_ranges(said.get("forgets", ())))
-            for path, healed in said.get("heals", ()):
-                _extend(manifest.heals.setdefault(str(path), {}), _ranges(healed))
+            manifest.add_covers(_ranges_from_json(content.get("covers", ())))
+            manifest.add_forgets(_ranges_from_json(content.get("forgets", ())))
+            for path, healed in content.get("heals", ()):
+                _add_ranges(manifest.heals.setdefault(str(path), {}), _ranges_from_json(healed))
         except (KeyError, TypeError, ValueError, AttributeError, BrokerError) as error:
-            raise ArchiveCorrupt(f"a manifest can not be read: {error!r}") from None
+            raise ArchiveCorrupt(f"invalid manifest: {error!r}") from None
         return manifest
 
 
-def _extend(ranges: Ranges, more: Iterable[Range]) -> None:
+def _add_ranges(ranges: Ranges, more: Iterable[Range]) -> None:
     for origin, after, upto in more:
-        ranges[origin] = list(merged((*ranges.get(origin, ()), (after, upto))))
+        ranges[origin] = list(union((*ranges.get(origin, ()), (after, upto))))
 
 
-def _unite(mine: Ranges, theirs: Ranges) -> None:
-    for origin, intervals in theirs.items():
-        mine[origin] = list(merged((*mine.get(origin, ()), *intervals)))
+def _merge_ranges(target: Ranges, added: Ranges) -> None:
+    for origin, intervals in added.items():
+        target[origin] = list(union((*target.get(origin, ()), *intervals)))
 
 
-def _listed(ranges: Ranges) -> list[Any]:
+def _ranges_to_json(ranges: Ranges) -> list[Any]:
     return [
         [origin, list(after), list(upto)]
         for origin, intervals in ranges.items()
@@ -190,8 +181,8 @@ def _listed(ranges: Ranges) -> list[Any]:
     ]
 
 
-def _ranges(said: Iterable[Any]) -> list[Range]:
+def _ranges_from_json(content: Iterable[Any]) -> list[Range]:
     return [
         (str(origin), (int(after[0]), int(after[1])), (int(upto[0]), int(upto[1])))
-        for origin, after, upto in said
+        for origin, after, upto in content
     ]

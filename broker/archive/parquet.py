@@ -1,4 +1,4 @@
-"""Rows as the bytes of a Parquet file, and what its manifest says of it."""
+"""Encoding rows as a Parquet file, and its manifest entry."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from broker.archive.layout import events_path, hour_of
-from broker.archive.listed import MOST_STREAMS, ArchivedFile
+from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
 from broker.archive.table import SCHEMA
 from broker.event.place import Mark
 
-#: Bytes of documents in a row group, about: the least that a reader of one event reads.
+#: Approximate document bytes per row group: the minimum that a reader of one event reads.
 ROW_GROUP_BYTES: Final = 16 << 20
-#: Of zstd. 1 saves a tenth of the time and costs a tenth of the room.
+#: Level of zstd. Level 1 takes a tenth less time and a tenth more space.
 COMPRESSION_LEVEL: Final = 3
-#: Columns with few values, which are stored once each.
+#: Columns with few distinct values, stored with a dictionary.
 _DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack"]
-#: Columns by whose least and greatest values row groups are passed over.
+#: Columns whose minimum and maximum let readers skip row groups.
 _STATISTICS: Final = [
     *("origin", "epoch", "offset", "arrival", "level", "client", "timestamp"),
     *("stream", "type", "version", "stack", "stack_order"),
@@ -33,25 +33,21 @@ _STATISTICS: Final = [
 
 @attrs.frozen
 class EncodedFile:
-    """A file of events that is to be put."""
-
     file: ArchivedFile
     data: Any
-    """Its bytes, as a buffer."""
 
 
 def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) -> EncodedFile:
-    """A file of rows sorted by place, at least one, of one hour and partition."""
-    growing = GrowingFile(partition, level)
-    growing.add(rows)
+    """Encode rows of one hour and partition, at least one, sorted by place."""
+    growing = ParquetFileWriter(partition, level)
+    growing.add_rows(rows)
     return growing.finish()
 
 
-class GrowingFile:
-    """A file of events that gets its rows bit by bit, all of one hour and partition."""
+class ParquetFileWriter:
+    """Incremental writer of one file of events of one hour and partition."""
 
     def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
-        """`level` is zstd's."""
         self._partition = partition
         self._sink = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
@@ -64,21 +60,20 @@ class GrowingFile:
         )
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
-        self._parts: list[Part] = []
+        self._parts: list[RowSummary] = []
 
     @property
     def rows(self) -> int:
-        """So many were added."""
         return sum(part.rows for part in self._parts)
 
     @property
     def bytes(self) -> int:
-        """What is written; rows that wait for their row group do not count yet."""
+        """Bytes written; rows that wait for their row group do not count yet."""
         return int(self._sink.tell())
 
-    def add(self, rows: pa.Table) -> None:
-        """Add rows that are sorted by place and stand behind all before them; at least one."""
-        self._parts.append(Part.of(rows))
+    def add_rows(self, rows: pa.Table) -> None:
+        """Add at least one row. Rows are sorted by place and follow all earlier rows."""
+        self._parts.append(RowSummary.from_rows(rows))
         size = rows.column("document").nbytes
         average = max(1, size // rows.num_rows)
         group = max(1, ROW_GROUP_BYTES // average)
@@ -91,17 +86,16 @@ class GrowingFile:
             self._waiting.append(rows)
             self._waiting_bytes += size
         if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._write()
+            self._write_row_group()
 
     def finish(self) -> EncodedFile:
-        """The file, to which nothing is added any more."""
-        self._write()
+        self._write_row_group()
         self._writer.close()
         data = self._sink.getvalue()
         sha256 = hashlib.sha256(data).hexdigest()
-        return EncodedFile(describe(self._parts, self._partition, data.size, sha256), data)
+        return EncodedFile(describe_file(self._parts, self._partition, data.size, sha256), data)
 
-    def _write(self) -> None:
+    def _write_row_group(self) -> None:
         if self._waiting:
             rows = pa.concat_tables(self._waiting).unify_dictionaries()
             self._writer.write_table(rows, row_group_size=rows.num_rows)
@@ -109,8 +103,8 @@ class GrowingFile:
 
 
 @attrs.frozen
-class Part:
-    """What a manifest is to know of some rows."""
+class RowSummary:
+    """The part of a manifest entry that some rows determine."""
 
     rows: int
     spans: dict[str, tuple[Mark, Mark]]
@@ -120,8 +114,7 @@ class Part:
     types: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Part:
-        """Of at least one row, sorted by place."""
+    def from_rows(cls, rows: pa.Table) -> RowSummary:
         arrivals = pc.min_max(rows.column("arrival")).as_py()
         kinds = rows.select(["type", "version"]).group_by(["type", "version"]).aggregate([])
         return cls(
@@ -134,10 +127,10 @@ class Part:
         )
 
 
-def describe(
-    parts: Sequence[Part], partition: str, size: int, sha256: str, path: str = ""
+def describe_file(
+    parts: Sequence[RowSummary], partition: str, size: int, sha256: str, path: str = ""
 ) -> ArchivedFile:
-    """What a manifest says of a file of these rows; the path is a new one unless it is given."""
+    """Return the manifest entry for a file of these rows; with a new path unless one is given."""
     spans: dict[str, tuple[Mark, Mark]] = {}
     for part in parts:
         for origin, (first, last) in part.spans.items():
@@ -156,13 +149,13 @@ def describe(
         spans=spans,
         arrivals=arrivals,
         levels=tuple(sorted(frozenset[int]().union(*(part.levels for part in parts)))),
-        streams=tuple(streams) if len(streams) <= MOST_STREAMS else None,
+        streams=tuple(streams) if len(streams) <= MAX_STREAMS else None,
         types=tuple(sorted(frozenset[tuple[str, str]]().union(*(part.types for part in parts)))),
     )
 
 
 def _spans(rows: pa.Table) -> dict[str, tuple[Mark, Mark]]:
-    """First and last mark of each origin, whose rows are neighbours."""
+    """Return the first and last mark of each origin. Rows of one origin are neighbours."""
     origins = rows.column("origin").combine_chunks()
     names, numbers = origins.dictionary.to_pylist(), origins.indices.to_numpy()
     starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]

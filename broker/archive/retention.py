@@ -1,6 +1,7 @@
-"""What is too old: whole hours, oldest first, and none that somebody still needs.
+"""Retention: whole hours expire, oldest first, up to the first hour that is still needed.
 
-An hour goes with all its files, so that what is left of an origin is all of it behind one mark.
+An hour expires with all its files. So the remaining places of an origin are all those after one
+mark.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Final
 
 import attrs
 
-from broker.archive.layout import partition_meets
-from broker.archive.listed import ArchivedFile
+from broker.archive.layout import partition_may_match
 from broker.archive.manifest import Range
+from broker.archive.manifest_entry import ArchivedFile
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 
@@ -22,46 +23,43 @@ _DAY: Final = 86_400_000
 
 @attrs.frozen
 class Retention:
-    """How much is kept. 0: there is no such bound."""
+    """Limits of the archive. 0 means no limit."""
 
     age_ms: int = 0
-    """Hours whose newest event is older go."""
+    """Hours whose newest event is older expire."""
     max_bytes: int = 0
-    """The oldest hours go until the files together have no more."""
+    """The oldest hours expire until all files together are within this size."""
     max_events: int = 0
-    """The same for their events."""
+    """The same for the number of events."""
     hard_age_ms: int = 90 * _DAY
-    """What is older goes, whoever still needs it. 0: nothing does."""
+    """Older hours expire even if a durable subscription needs them. 0 means never."""
 
 
 @attrs.frozen
-class Needed:
-    """What a durable subscription has not processed yet."""
+class DurableNeed:
+    """The unprocessed part of a durable subscription."""
 
     pattern: StreamPattern
     position: Position
 
-    def needs(self, file: ArchivedFile) -> bool:
-        """Whether there may be something for it in a file."""
+    def may_need(self, file: ArchivedFile) -> bool:
         if file.streams is not None:
             wanted = any(map(self.pattern.matches, file.streams))
         else:
-            wanted = partition_meets(file.partition, self.pattern)
+            wanted = partition_may_match(file.partition, self.pattern)
         marks = self.position.marks
         return wanted and any(last > marks.get(o, (0, 0)) for o, (_, last) in file.spans.items())
 
 
 @attrs.frozen
-class TooOld:
-    """What retention takes."""
-
+class ExpiredHours:
     files: tuple[ArchivedFile, ...]
-    held: str
-    """The hour at which it stopped because somebody needs that; "" if it did not."""
+    held_hour: str
+    """The hour that is kept for a durable subscription; "" if there is none."""
 
     @property
-    def forgets(self) -> list[Range]:
-        """The places that are not covered any more: of each origin all up to the last."""
+    def forgotten_ranges(self) -> list[Range]:
+        """The places that are no longer covered: all up to the last one, by origin."""
         last: dict[str, Mark] = {}
         for file in self.files:
             for origin, (_, mark) in file.spans.items():
@@ -69,16 +67,17 @@ class TooOld:
         return [(origin, (0, 0), mark) for origin, mark in sorted(last.items())]
 
 
-def too_old(
-    files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[Needed], now: int
-) -> TooOld:
-    """What goes now; `now` is ms since 1970. `files` are those set aside, too."""
+def find_expired_hours(
+    files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[DurableNeed], now: int
+) -> ExpiredHours:
+    """Return the files that expire now. `files` includes those set aside; `now` is in ms since
+    1970."""
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)
     bytes_left = sum(file.bytes for group in hours.values() for file in group)
     events_left = sum(file.rows for group in hours.values() for file in group)
-    gone: list[ArchivedFile] = []
+    expired: list[ArchivedFile] = []
     for hour, group in sorted(hours.items()):
         newest = max(file.arrivals[1] for file in group)
         aged = 0 < retention.age_ms < now - newest
@@ -86,9 +85,9 @@ def too_old(
         if not aged and not many:
             break
         hard = 0 < retention.hard_age_ms < now - newest
-        if not hard and any(each.needs(file) for each in needed for file in group):
-            return TooOld(tuple(gone), hour)
-        gone += group
+        if not hard and any(each.may_need(file) for each in needed for file in group):
+            return ExpiredHours(tuple(expired), hour)
+        expired += group
         bytes_left -= sum(file.bytes for file in group)
         events_left -= sum(file.rows for file in group)
-    return TooOld(tuple(gone), "")
+    return ExpiredHours(tuple(expired), "")

@@ -1,7 +1,7 @@
-"""Events as columns and back, a column at a time: nothing of Arrow is made for a single event.
+"""Conversion of events to columns and back, without an Arrow object per event.
 
-The record of an event is not stored: it is made again from the columns, byte for byte as
-`encode_header` made it.
+The record of an event is not stored. It is rebuilt from the columns, byte for byte as
+`encode_header` encodes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Liveness, SecurityLevel
 from broker.log.records import LoggedEvent, encode_fields
 
-#: Bytes of a document's hash: enough to find any damage, and no secret is kept by it.
+#: Bytes of a document's digest: enough to detect damage. It protects no secret.
 DIGEST_BYTES: Final = 16
 
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
@@ -28,7 +28,7 @@ SCHEMA: Final = pa.schema(
     [
         pa.field("origin", _NAMES, nullable=False),
         pa.field("epoch", pa.uint32(), nullable=False),
-        # Signed: Spark reads an unsigned one as a decimal, and numpy adds it to floats.
+        # Signed, since Spark reads unsigned values as decimals, and numpy adds them to floats.
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("arrival", pa.int64(), nullable=False),
         pa.field("level", pa.int8(), nullable=False),
@@ -46,15 +46,15 @@ SCHEMA: Final = pa.schema(
         pa.field("document", pa.binary(), nullable=False),
     ]
 )
-#: What says where an event stands among those of all origins, and which event it is.
+#: Columns of an event's place, and of its EventId.
 PLACE_COLUMNS: Final = ("origin", "epoch", "offset")
 ID_COLUMNS: Final = ("client", "timestamp", "sequence", "incarnation")
 
-#: What the numbers in the columns `level` and `liveness` stand for in a record.
+#: Values in a record of the numbers in the columns `level` and `liveness`.
 _LEVELS: Final = dict(enumerate(level.value for level in sorted(SecurityLevel)))
 _LIVENESS: Final = {0: Liveness.LIVE.value, 1: Liveness.RECOVERY.value}
 _LIVENESS_NUMBER: Final = {text: number for number, text in _LIVENESS.items()}
-_FIELDS_OF_A_RECORD: Final = 9
+_RECORD_FIELDS: Final = 9
 
 _record = attrgetter("record")
 _document = attrgetter("document")
@@ -62,26 +62,26 @@ _origin = attrgetter("origin")
 
 
 def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
-    """The events as rows in the same order; their serials are left behind.
+    """Convert events to rows in the same order, without their serials.
 
-    No stack tells its own order yet, so `stack` and `stack_order` are null. ValueError for a
-    record that is none.
+    No protocol stack has an order of its own yet, so `stack` and `stack_order` are null. Raises
+    ValueError for an invalid record.
     """
     documents = list(map(_document, events))
-    return rows_of(
+    return columns_to_batch(
         origins=[(name, len(list(run))) for name, run in groupby(map(_origin, events))],
-        epochs=_numbers(events, attrgetter("epoch"), np.uint32),
-        offsets=_numbers(events, attrgetter("offset"), np.int64),
-        arrivals=_numbers(events, attrgetter("arrival"), np.int64),
-        levels=_numbers(events, attrgetter("level"), np.int8),
+        epochs=_number_array(events, attrgetter("epoch"), np.uint32),
+        offsets=_number_array(events, attrgetter("offset"), np.int64),
+        arrivals=_number_array(events, attrgetter("arrival"), np.int64),
+        levels=_number_array(events, attrgetter("level"), np.int8),
         records=b"".join(map(_record, events)),
         pieces=documents,
-        ends=np.fromiter(_offsets(documents), np.int64, len(documents) + 1),
+        ends=np.fromiter(_document_ends(documents), np.int64, len(documents) + 1),
         documents=b"".join(documents),
     )
 
 
-def rows_of(
+def columns_to_batch(
     *,
     origins: Sequence[tuple[str, int]],
     epochs: Any,
@@ -93,74 +93,82 @@ def rows_of(
     ends: Any,
     documents: bytes,
 ) -> pa.RecordBatch:
-    """Rows from columns, which are numpy's: `origins` in runs, `records` behind each other,
-    `documents` too and as `pieces`, `ends` where they end, with a 0 before."""
+    """Build rows from numpy columns.
+
+    `origins` is run-length encoded. `records` are concatenated. `documents` are concatenated and,
+    as `pieces`, separate; `ends` has a 0 and then the end of each.
+    """
     count = len(offsets)
-    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _headers(
+    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _decode_headers(
         records, count
     )
     return pa.RecordBatch.from_arrays(
         [
-            _runs(origins),
+            _expand_origins(origins),
             *map(pa.array, (epochs, offsets, arrivals, levels)),
             pa.array(client, _NAMES),
-            *(_integers(each, np.int64) for each in (timestamp, sequence, incarnation)),
+            *(_integer_column(each, np.int64) for each in (timestamp, sequence, incarnation)),
             pa.array(stream, _NAMES),
             pa.array(kind, _NAMES),
             pa.array(version, _NAMES),
-            _integers(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
+            _integer_column(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
             pa.nulls(count, _NAMES),
             pa.nulls(count, pa.int64()),
-            _digests(pieces),
-            _documents(documents, ends),
+            _digest_column(pieces),
+            _document_column(documents, ends),
         ],
         schema=SCHEMA,
     )
 
 
 def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
-    """The events of rows that have all columns but `stack`, `stack_order` and `digest` at least.
+    """Convert rows to events with the serial 0.
 
-    Their serials are 0. `ArchiveCorrupt` if a value is none that an event can have.
+    `stack`, `stack_order` and `digest` are not needed. Raises `ArchiveCorrupt` if a value is
+    invalid for an event.
     """
     try:
         return list(
             map(
                 LoggedEvent,
-                *(values_of(batch, name) for name in ("epoch", "offset", "arrival", "level")),
-                *(records_of(batch), values_of(batch, "document"), values_of(batch, "origin")),
+                *(column_values(batch, name) for name in ("epoch", "offset", "arrival", "level")),
+                *(
+                    encode_records(batch),
+                    column_values(batch, "document"),
+                    column_values(batch, "origin"),
+                ),
                 repeat(0),
             )
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise no_event(error) from None
+        raise corrupt_row_error(error) from None
 
 
-def records_of(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """The records of such rows. Raises KeyError, TypeError or ValueError if they have none."""
+def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Encode the records of rows. Raises KeyError, TypeError or ValueError if a value is
+    invalid."""
     return map(
         encode_fields,
         zip(
-            *(values_of(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
-            map(_LEVELS.__getitem__, values_of(batch, "level")),
-            map(_LIVENESS.__getitem__, values_of(batch, "liveness")),
+            *(column_values(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
+            map(_LEVELS.__getitem__, column_values(batch, "level")),
+            map(_LIVENESS.__getitem__, column_values(batch, "liveness")),
             strict=True,
         ),
     )
 
 
-def no_event(error: Exception) -> ArchiveCorrupt:
-    """What is raised for a row that is none."""
-    return ArchiveCorrupt(f"a row of the archive is no event: {error!r}")
+def corrupt_row_error(error: Exception) -> ArchiveCorrupt:
+    return ArchiveCorrupt(f"a row of the archive is not a valid event: {error!r}")
 
 
 def digest_of(document: bytes) -> bytes:
-    """The hash of a document that the column `digest` holds (blake2b)."""
+    """Return the digest (blake2b) of a document."""
     return hashlib.blake2b(document, digest_size=DIGEST_BYTES).digest()
 
 
-def values_of(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """A column as Python's values: several times as fast as Arrow's own way, one by one."""
+def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """Convert a column to Python values, several times as fast as Arrow converts single values."""
     column = batch.column(name)
     if column.null_count:
         raise ValueError(f"{name} is null")
@@ -174,51 +182,49 @@ def values_of(batch: pa.RecordBatch, name: str) -> list[Any]:
     return values
 
 
-def _headers(records: bytes, count: int) -> list[tuple[Any, ...]]:
-    """The fields of all records, a column each."""
+def _decode_headers(records: bytes, count: int) -> list[tuple[Any, ...]]:
     unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=0)
     unpacker.feed(records)
     fields = tuple(chain.from_iterable(unpacker))
-    if len(fields) != _FIELDS_OF_A_RECORD * count:
-        raise ValueError("a record has not the fields of a header")
-    return [fields[i::_FIELDS_OF_A_RECORD] for i in range(_FIELDS_OF_A_RECORD)]
+    if len(fields) != _RECORD_FIELDS * count:
+        raise ValueError("a record does not have the fields of a header")
+    return [fields[i::_RECORD_FIELDS] for i in range(_RECORD_FIELDS)]
 
 
-def _runs(origins: Sequence[tuple[str, int]]) -> pa.Array:
-    """A name for each row, from names and how many rows have them."""
+def _expand_origins(origins: Sequence[tuple[str, int]]) -> pa.Array:
     names = list(dict(origins))
     numbers = [names.index(name) for name, _ in origins]
     indices = np.repeat(np.array(numbers, np.int32), [count for _, count in origins])
     return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(names, pa.string()))
 
 
-def _numbers(
+def _number_array(
     events: Sequence[LoggedEvent], number: Callable[[LoggedEvent], int], kind: type
 ) -> Any:
     return np.fromiter(map(number, events), kind, len(events))
 
 
-def _integers(values: Sequence[int], kind: type) -> pa.Array:
+def _integer_column(values: Sequence[int], kind: type) -> pa.Array:
     try:
         return pa.array(np.fromiter(values, kind, len(values)))
     except OverflowError:
         raise ValueError("a number in a record is above 2**63 - 1") from None
 
 
-def _documents(documents: bytes, ends: Any) -> pa.Array:
-    # Three times as fast as a list of bytes given to Arrow.
+def _document_column(documents: bytes, ends: Any) -> pa.Array:
+    # Three times as fast as building an array from a list of bytes.
     if ends[-1] > np.iinfo(np.int32).max:
-        raise ValueError("documents of more than 2 GiB can not be one batch")
+        raise ValueError("documents of more than 2 GiB do not fit into one batch")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(documents)]
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
 
 
-def _offsets(documents: Sequence[bytes]) -> Iterable[int]:
+def _document_ends(documents: Sequence[bytes]) -> Iterable[int]:
     return accumulate(map(len, documents), initial=0)
 
 
-def _digests(documents: Sequence[bytes | memoryview]) -> pa.Array:
-    # As `digest_of` does: a call of it would be a tenth of the time.
+def _digest_column(documents: Sequence[bytes | memoryview]) -> pa.Array:
+    # Inlined `digest_of`: the call would take a tenth of the time.
     hashed = hashlib.blake2b
     whole = b"".join([hashed(each, digest_size=DIGEST_BYTES).digest() for each in documents])
     kind = pa.binary(DIGEST_BYTES)

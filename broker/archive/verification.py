@@ -1,4 +1,4 @@
-"""Verification: every object that is listed is what was written; the rest stays usable."""
+"""Verification of all listed objects against their hashes and manifests."""
 
 from __future__ import annotations
 
@@ -8,30 +8,26 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from broker.archive.archive import Archive
-from broker.archive.checking import check_place, checked_parts
-from broker.archive.durables import Durables
-from broker.archive.listed import ArchivedFile, DtdText
-from broker.archive.parquet import describe
-from broker.archive.state import ArchiveState
+from broker.archive.archive_state import ArchiveState
+from broker.archive.durable_journal import DurableJournal
+from broker.archive.manifest_entry import ArchivedFile, DtdText
+from broker.archive.parquet import describe_file
+from broker.archive.row_check import check_partition_and_hour, check_rows
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
 
 @attrs.frozen
 class Fault:
-    """Something that is not as it should be."""
-
     kind: str
-    """`file`, `missing` (a file), `dtd`, `manifest`, `durables`, `aside` (a file that was found
-    damaged before) or `hole` (places between others that nobody covers)."""
+    """`file`, `missing` (a file), `dtd`, `manifest`, `durables`, `aside` (a file set aside before)
+    or `hole` (a missing range)."""
     name: str
-    """A path; of a hole the origin."""
+    """A path; for a `hole`, the origin."""
     reason: str
 
 
 @attrs.define
-class Verified:
-    """What verification came to."""
-
+class VerificationResult:
     files: int = 0
     rows: int = 0
     bytes: int = 0
@@ -40,88 +36,86 @@ class Verified:
 
 
 class Verification:
-    """Looks at every listed object of an archive."""
-
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self.done = Verified()
+        self.result = VerificationResult()
 
     def run(
         self,
         progress: Callable[[int, int], object] = lambda done, of: None,
         *,
         set_aside: bool = True,
-    ) -> Verified:
-        """Look at everything; damaged files are set aside, unless that is not wanted.
+    ) -> VerificationResult:
+        """Check all objects. `set_aside` marks damaged files as not to be read.
 
-        `progress` is told bytes. Files that others took the place of meanwhile are passed over.
+        `progress` receives checked and total bytes. Files that were replaced meanwhile are skipped.
         Raises `ArchiveUnavailable`.
         """
-        with self._archive.reading() as lease:
+        with self._archive.open_reader_lease() as lease:
             state = self._archive.state()
             of, done = sum(file.bytes for file in state.files.values()), 0
             for file in sorted(state.files.values(), key=lambda each: each.path):
-                fault = self._file(file)
+                fault = self._check_event_file(file)
                 if fault is not None:
-                    self.done.faults.append(fault)
+                    self.result.faults.append(fault)
                     if set_aside:
                         self._archive.set_aside(file, fault.reason)
                 done += file.bytes
                 progress(done, of)
-                lease.refresh()
-            self.done.faults += self._others(state)
-        return self.done
+                lease.renew()
+            self.result.faults += self._check_other_objects(state)
+        return self.result
 
-    def _file(self, file: ArchivedFile) -> Fault | None:
-        self.done.files += 1
+    def _check_event_file(self, file: ArchivedFile) -> Fault | None:
+        self.result.files += 1
         try:
             check_file(self._archive, file)
         except ArchiveObjectMissing:
             if file.path not in self._archive.state().files:
                 return None
-            return Fault("missing", file.path, "it is listed and not there")
+            return Fault("missing", file.path, "it is listed but missing")
         except ArchiveCorrupt as error:
             return Fault("file", file.path, error.text)
-        self.done.rows += file.rows
-        self.done.bytes += file.bytes
+        self.result.rows += file.rows
+        self.result.bytes += file.bytes
         return None
 
-    def _others(self, state: ArchiveState) -> Iterator[Fault]:
-        for text in sorted(state.everything.dtds):
-            self.done.dtds += 1
-            yield from self._text(text)
+    def _check_other_objects(self, state: ArchiveState) -> Iterator[Fault]:
+        for text in sorted(state.manifest.dtds):
+            self.result.dtds += 1
+            yield from self._check_dtd_text(text)
         for path, reason in state.problems.items():
             yield Fault("manifest", path, reason)
-        for path, reason in Durables(self._archive.objects).problems().items():
+        for path, reason in DurableJournal(self._archive.objects).read_problems().items():
             yield Fault("durables", path, reason)
-        for path in state.aside.keys() - state.healed:
+        for path in state.aside.keys() - state.healed_files:
             yield Fault("aside", path, state.aside[path].reason)
-        for origin, holes in state.missing.items():
-            for after, upto in holes:
-                if after == state.forgotten(origin) and state.covered[origin]:
-                    # It was never there: the archive began later.
+        for origin, ranges in state.missing_ranges.items():
+            for after, upto in ranges:
+                if after == state.forgotten_upto(origin) and state.covered[origin]:
+                    # The archive began after these places.
                     continue
-                yield Fault("hole", origin, f"nothing covers ({_mark(after)}, {_mark(upto)}]")
+                yield Fault("hole", origin, f"no manifest covers ({_mark(after)}, {_mark(upto)}]")
 
-    def _text(self, text: DtdText) -> Iterator[Fault]:
+    def _check_dtd_text(self, text: DtdText) -> Iterator[Fault]:
         try:
             data = self._archive.objects.get(text.path)
         except ArchiveObjectMissing:
-            yield Fault("dtd", text.path, "it is listed and not there")
+            yield Fault("dtd", text.path, "it is listed but missing")
         else:
             if hashlib.sha256(data).hexdigest() != text.sha256:
-                yield Fault("dtd", text.path, "it is not what its hash says")
+                yield Fault("dtd", text.path, "it does not match its hash")
 
 
 def check_file(archive: Archive, file: ArchivedFile) -> None:
-    """Nothing, if a file is what its manifest says, down to the hash of each document.
+    """Check a file against its manifest entry, including the digest of each document.
 
-    `ArchiveCorrupt` says what is wrong; `ArchiveObjectMissing` if it is not there.
+    Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`.
     """
-    parts = checked_parts(archive.read(file, checked=True))
-    if describe(parts, file.partition, file.bytes, file.sha256, file.path) != file:
-        raise ArchiveCorrupt("its rows are not those of which its manifest tells")
-    check_place(file, parts)
+    parts = check_rows(archive.read(file, checked=True))
+    if describe_file(parts, file.partition, file.bytes, file.sha256, file.path) != file:
+        raise ArchiveCorrupt("its rows do not match its manifest")
+    check_partition_and_hour(file, parts)
 
 
 def _mark(mark: tuple[int, int]) -> str:

@@ -1,4 +1,4 @@
-"""Writing to the archive: a flush is some files and one manifest, all of it or nothing."""
+"""Writing to the archive. A flush writes some files and one manifest, atomically."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from broker.archive.archive import Archive
-from broker.archive.durables import DurablesWriter
-from broker.archive.layout import dtd_path, partitions_of
-from broker.archive.listed import DtdText, TextUse
+from broker.archive.durable_journal import DurableJournalWriter
+from broker.archive.layout import assign_partitions, dtd_path
 from broker.archive.manifest import Manifest
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_entry import DtdText, OriginDtdVariant
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.observed_coverage import ObservedCoverage
 from broker.archive.parquet import COMPRESSION_LEVEL, EncodedFile, encode_file
-from broker.archive.places import sorted_once
+from broker.archive.row_order import sort_and_deduplicate
 from broker.archive.table import events_to_batch
-from broker.archive.witness import Witness
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable
 from broker.event.place import Mark
@@ -30,17 +30,14 @@ _HOUR_MS: Final = 3_600_000
 
 
 @attrs.frozen
-class Written:
-    """What a flush came to."""
-
+class WriteResult:
     files: tuple[str, ...]
-    """Their paths."""
     rows: int
     bytes: int
 
 
 class ArchiveWriter:
-    """One writer of an archive; several may write at once, each under a name of its own."""
+    """One writer of an archive. Several may write at once, each under its own name."""
 
     def __init__(
         self,
@@ -50,74 +47,81 @@ class ArchiveWriter:
         *,
         level: int = COMPRESSION_LEVEL,
     ) -> None:
-        """`wall_clock` gives ms since 1970; `level` is zstd's. `BadName` if it can be no folder."""
+        """`wall_clock` returns ms since 1970; `level` is the level of zstd. Raises `BadName` for an
+        invalid name."""
         self._archive = archive
-        self._ledger = Ledger(archive.manifests, name, wall_clock)
-        self._durables = DurablesWriter(archive.objects, name, wall_clock)
+        self._manifest_writer = ManifestWriter(archive.manifests, name, wall_clock)
+        self._durables = DurableJournalWriter(archive.objects, name, wall_clock)
         self._wall_clock = wall_clock
         self._level = level
-        self._witness = Witness(name)
-        self._texts: set[tuple[DtdReference, str]] = set()
+        self._observed_coverage = ObservedCoverage(name)
+        self._archived_texts: set[tuple[DtdReference, str]] = set()
 
     @property
-    def ledger(self) -> Ledger:
-        """Where this writer enters what it does, for compaction and expiry under its name."""
-        return self._ledger
+    def manifest_writer(self) -> ManifestWriter:
+        """Writer of this name's manifests, also for compaction and expiry."""
+        return self._manifest_writer
 
     def write(
         self,
         covers: Sequence[tuple[str, Mark, Mark]],
         events: Sequence[LoggedEvent] | pa.RecordBatch,
         dtds: Mapping[DtdReference, bytes],
-        uses: Collection[TextUse] = (),
-    ) -> Written:
-        """Archive events, or rows of them: all that is to be archived of the places in `covers`.
+        uses: Collection[OriginDtdVariant] = (),
+    ) -> WriteResult:
+        """Archive events or rows, atomically.
 
-        `dtds` are the texts of the versions that they name; those that are there already cost
-        nothing. `uses` names those of them that do not count under their names, and whose events
-        they judge. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of
-        it is archived or nothing, and the same may be written again: a place that is there twice is
-        one event.
+        `covers` are the places of which these are all events. `dtds` are the DTD texts of the
+        events; those already archived cost nothing. `uses` names texts that replace the default for
+        an origin.
+
+        All documents together must be below 2 GiB. After `ArchiveUnavailable`, the same call can be
+        repeated: repeated places count as one event.
         """
         manifest = Manifest()
-        manifest.cover(covers)
-        texts = self._new_texts(dtds)
-        files = self._encoded(events)
+        manifest.add_covers(covers)
+        texts = self._find_new_texts(dtds)
+        files = self._encode_files(events)
         objects = [(text.path, data) for text, data in texts]
         objects += [(each.file.path, each.data) for each in files]
         try:
             self._archive.objects.put(objects)
         except ArchiveUnavailable:
-            self._take_back(files)
+            self._delete_files(files)
             raise
         manifest.adds = {each.file.path: each.file for each in files}
         manifest.dtds = {text for text, _ in texts}
         manifest.uses = set(uses)
         state = self._archive.state()
-        manifest.heal(state.healed_by(covers))
-        self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))
-        news = self._witness.news()
-        manifest.merge(news)
-        self._ledger.enter(manifest)
-        self._witness.was_said(news, self._wall_clock())
-        self._texts |= {(text.reference, text.sha256) for text, _ in texts}
-        return Written(
+        manifest.add_heals(state.ranges_healed_by(covers))
+        self._observed_coverage.observe(
+            state, self._archive.manifests.manifest_of(self._manifest_writer.writer)
+        )
+        entries = self._observed_coverage.unreported()
+        manifest.merge(entries)
+        self._manifest_writer.write(manifest)
+        self._observed_coverage.mark_reported(entries, self._wall_clock())
+        self._archived_texts |= {(text.reference, text.sha256) for text, _ in texts}
+        return WriteResult(
             tuple(manifest.adds),
             sum(each.file.rows for each in files),
             sum(each.file.bytes for each in files),
         )
 
-    def put_witness(self) -> None:
-        """Say what is new of other writers, if it is time for that. `ArchiveUnavailable`."""
+    def report_observed_coverage(self) -> None:
+        """Record the observed coverage by other writers, if it is due. Raises
+        `ArchiveUnavailable`."""
         state, now = self._archive.state(), self._wall_clock()
-        self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))
-        if self._witness.is_due(state, now):
-            news = self._witness.news()
-            self._ledger.enter(news)
-            self._witness.was_said(news, now)
+        self._observed_coverage.observe(
+            state, self._archive.manifests.manifest_of(self._manifest_writer.writer)
+        )
+        if self._observed_coverage.is_due(state, now):
+            entries = self._observed_coverage.unreported()
+            self._manifest_writer.write(entries)
+            self._observed_coverage.mark_reported(entries, now)
 
-    def restore_texts(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
-        """Put lost texts of DTDs again, as far as these are the same. `ArchiveUnavailable`."""
+    def restore_dtds(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
+        """Put lost DTD texts again if `dtds` has the same text. Raises `ArchiveUnavailable`."""
         hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
         found = [
             (text.path, dtds[text.reference])
@@ -128,23 +132,23 @@ class ArchiveWriter:
             self._archive.objects.put(found)
 
     def put_durables(self, changes: Sequence[tuple[str, str, bytes | None]]) -> None:
-        """Store durable subscriptions of clients: (client, name, stored bytes); None removes one.
+        """Store durable subscriptions: (client, name, stored bytes); None removes one.
 
-        What a removal takes away is what this writer stored, not what another one stored later.
+        A removal affects what this writer stored, not what another writer stored later.
         """
         if changes:
-            self._durables.put(changes)
+            self._durables.put_changes(changes)
 
-    def _take_back(self, files: list[EncodedFile]) -> None:
-        """Nobody lists these. What can not be deleted now, `expire` deletes."""
+    def _delete_files(self, files: list[EncodedFile]) -> None:
+        """Delete unlisted files. Expiry deletes those that remain."""
         with suppress(ArchiveUnavailable):
             self._archive.objects.delete([each.file.path for each in files])
 
-    def _new_texts(self, dtds: Mapping[DtdReference, bytes]) -> list[tuple[DtdText, bytes]]:
+    def _find_new_texts(self, dtds: Mapping[DtdReference, bytes]) -> list[tuple[DtdText, bytes]]:
         hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
-        if not hashes.items() <= self._texts:
-            everything = self._archive.state().everything
-            self._texts = {(text.reference, text.sha256) for text in everything.dtds}
+        if not hashes.items() <= self._archived_texts:
+            everything = self._archive.state().manifest
+            self._archived_texts = {(text.reference, text.sha256) for text in everything.dtds}
         now = self._wall_clock()
         return [
             (
@@ -155,23 +159,22 @@ class ArchiveWriter:
                 dtds[each],
             )
             for each, sha256 in hashes.items()
-            if (each, sha256) not in self._texts
+            if (each, sha256) not in self._archived_texts
         ]
 
-    def _encoded(self, events: Sequence[LoggedEvent] | pa.RecordBatch) -> list[EncodedFile]:
+    def _encode_files(self, events: Sequence[LoggedEvent] | pa.RecordBatch) -> list[EncodedFile]:
         if not len(events):
             return []
         if not isinstance(events, pa.RecordBatch):
             events = events_to_batch(events)
         rows = pa.Table.from_batches([events])
         return [
-            encode_file(sorted_once(part), partition, self._level)
-            for partition, part in split_rows(rows)
+            encode_file(sort_and_deduplicate(part), partition, self._level)
+            for partition, part in split_by_partition(rows)
         ]
 
 
-def split_rows(rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows by partition and hour, in their order: (partition, rows)."""
+def split_by_partition(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     streams = rows.column("stream").combine_chunks()
     names = streams.dictionary.to_pylist()
     hours = rows.column("arrival").to_numpy() // _HOUR_MS
@@ -179,7 +182,7 @@ def split_rows(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     parts: list[tuple[str, pa.Table]] = []
     for hour in np.unique(hours):
         of_hour = hours == hour
-        partitions = partitions_of([names[number] for number in np.unique(numbers[of_hour])])
+        partitions = assign_partitions([names[number] for number in np.unique(numbers[of_hour])])
         listed = sorted(set(partitions.values()))
         ranks = np.array([listed.index(partitions[n]) if n in partitions else -1 for n in names])
         for rank, partition in enumerate(listed):

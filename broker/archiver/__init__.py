@@ -1,1 +1,1 @@
-"""The process beside a node that carries its log into the archive (DESIGN 8)."""
+"""The archiver: a child process that copies a node's log into the archive (DESIGN 8)."""

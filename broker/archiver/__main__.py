@@ -1,6 +1,6 @@
-"""`python -m broker.archiver`: one node's archiver, until its standard input ends.
+"""`python -m broker.archiver`: one node's archiver; it ends when its standard input closes.
 
-It speaks JSON lines: see `broker.archiver.lines`.
+It speaks the JSON lines of `broker.archiver.protocol`.
 """
 
 from __future__ import annotations
@@ -21,206 +21,212 @@ import attrs
 import click
 
 from broker.archive.archive import Archive
-from broker.archive.noticed_holes import NoticedHoles
-from broker.archiver import lines
-from broker.archiver.archiving import Archiving
-from broker.archiver.care_rules import NO_CARE, CareRules
-from broker.archiver.caring import Caring
-from broker.archiver.known_archives import opened_archive
+from broker.archive.missing_range_age import MissingRangeAges
+from broker.archiver import protocol
+from broker.archiver.known_archive import open_archive
+from broker.archiver.log_archiver import LogArchiver
+from broker.archiver.maintenance_process import MaintenanceProcess
+from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.log.reading_along import LogAlong
-from broker.recovery.archive_access import Covered
-from broker.replay.collector import quieten_collector
+from broker.recovery.archive_access import Coverage
+from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
 
-#: Less than the node and its clients: what is urgent comes first.
+#: Lower priority than the node and its clients.
 NICENESS = 10
-#: Seconds that the node has to tell a DTD.
+#: Seconds until the node must have answered a question for DTDs.
 DTD_TIMEOUT = 10.0
 _STDIN = 0
 _READ = 1 << 16
-#: Seconds between two looks at the care.
-GLANCE = 5.0
-#: Seconds after which an archive that could not be written is tried again.
+#: Most seconds between two checks whether maintenance is due.
+MAX_WAIT = 5.0
+#: Seconds between two attempts to write or open the archive after an error.
 RETRY = 5.0
 
 
-class Conversation:
-    """What the node says, read by a thread, and what it is told."""
+class NodeConnection:
+    """Messages from and to the node. A thread reads standard input."""
 
     def __init__(self) -> None:
-        self.said: queue.Queue[lines.Said | None] = queue.Queue()
-        self.flushes: list[int] = []
-        self.questions: list[lines.AskCovered | lines.AskDurable | lines.AskText] = []
-        self.dead: tuple[str, ...] = ()
-        self.noticed = NoticedHoles()
-        self.over = False
-        """This process is to end."""
-        self._gone = False
-        """The node is."""
-        self._texts: dict[DtdReference, bytes | None] = {}
+        self.received: queue.Queue[protocol.NodeMessage | None] = queue.Queue()
+        self.flush_numbers: list[int] = []
+        self.questions: list[protocol.AskCoverage | protocol.AskDurable | protocol.AskDtd] = []
+        self.dead_origins: tuple[str, ...] = ()
+        self.missing_range_ages = MissingRangeAges()
+        self.is_ending = False
+        self._is_node_gone = False
+        """The node has closed its end of the pipes."""
+        self._dtds: dict[DtdReference, bytes | None] = {}
         self._origin = ""
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        # Not by `sys.stdin`, whose lock this thread would hold when the interpreter ends.
+        # `sys.stdin` has a lock that this thread would hold while the interpreter ends.
         begun = b""
         try:
             while data := os.read(_STDIN, _READ):
                 *complete, begun = (begun + data).split(b"\n")
                 for line in complete:
-                    self.said.put(lines.decode(line))
+                    self.received.put(protocol.decode_node_message(line))
         except ValueError as error:
-            # Another version of the node: it starts one that understands it.
-            _complain(str(error))
-        self.said.put(None)
+            # The node is of another version. Ending lets it start an archiver of its own version.
+            _warn(str(error))
+        self.received.put(None)
 
-    def tell(self, line: bytes) -> None:
-        """Say something to the node; its end ends this process too."""
+    def send(self, line: bytes) -> None:
+        """Send a line. If the node is gone, this process ends too."""
         try:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            self.over = self._gone = True
+            self.is_ending = self._is_node_gone = True
 
-    def listen(self, seconds: float) -> None:
-        """Take what the node says, until it wants something or the time is over."""
+    def receive(self, seconds: float) -> None:
+        """Receive messages until one needs an answer or the time is over."""
         until = time.monotonic() + seconds
-        while not (self.over or self.flushes or self.questions):
+        while not (self.is_ending or self.flush_numbers or self.questions):
             left = until - time.monotonic()
-            if left <= 0 or not self._take(left):
+            if left <= 0 or not self._receive_one(left):
                 return
 
-    def wait(self, seconds: float, problem: str) -> None:
-        """Wait while the archive can not be opened; whatever is asked is answered with nothing."""
+    def wait_for_archive(self, seconds: float, problem: str) -> None:
+        """Answer all questions with nothing for some seconds, since the archive can not be
+        opened."""
         until = time.monotonic() + seconds
-        while not self.over:
-            numbers, self.flushes = self.flushes, []
-            self.tell(lines.report(lines.Report(flushed=numbers, problem=problem)))
+        while not self.is_ending:
+            numbers, self.flush_numbers = self.flush_numbers, []
+            self.send(protocol.encode_report(protocol.Report(flushed=numbers, problem=problem)))
             questions, self.questions = self.questions, []
             for asked in questions:
                 match asked:
-                    case lines.AskDurable(number):
-                        self.tell(lines.found(number, "", None))
-                    case lines.AskText(number):
-                        self.tell(lines.found_text(number, None))
+                    case protocol.AskDurable(number):
+                        self.send(protocol.encode_durable(number, "", None))
+                    case protocol.AskDtd(number):
+                        self.send(protocol.encode_dtd(number, None))
                     case _:
-                        self.tell(lines.coverage(Covered()))
+                        self.send(protocol.encode_coverage(Coverage()))
             if until <= time.monotonic():
                 return
-            self.listen(until - time.monotonic())
+            self.receive(until - time.monotonic())
 
-    def ask_dtds(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:
-        """The texts that the node knows, for events of an origin."""
-        self._texts.clear()
+    def fetch_dtds(
+        self, references: Sequence[DtdReference], origin: str
+    ) -> Mapping[DtdReference, bytes]:
+        """Ask the node for DTDs that validate events of an origin; unknown ones are left out."""
+        self._dtds.clear()
         self._origin = origin
-        self.tell(lines.ask_dtds(wanted, origin))
+        self.send(protocol.encode_dtd_request(references, origin))
         until = time.monotonic() + DTD_TIMEOUT
-        while not self._gone and self._texts.keys() < set(wanted):
+        while not self._is_node_gone and self._dtds.keys() < set(references):
             left = until - time.monotonic()
-            if left <= 0 or not self._take(left):
+            if left <= 0 or not self._receive_one(left):
                 break
-        return {each: text for each, text in self._texts.items() if text is not None}
+        return {each: text for each, text in self._dtds.items() if text is not None}
 
-    def _take(self, seconds: float) -> bool:
+    def _receive_one(self, seconds: float) -> bool:
         try:
-            said = self.said.get(timeout=seconds)
+            message = self.received.get(timeout=seconds)
         except queue.Empty:
             return False
-        match said:
+        match message:
             case None:
-                self.over = self._gone = True
-            case lines.End():
-                self.over = True
-            case lines.Flush(number):
-                self.flushes.append(number)
-            case lines.AskCovered() | lines.AskDurable() | lines.AskText():
-                self.questions.append(said)
-            case lines.Dead(origins):
-                self.dead = origins
-            case lines.TellDtd(reference, text, origin):
+                self.is_ending = self._is_node_gone = True
+            case protocol.End():
+                self.is_ending = True
+            case protocol.Flush(number):
+                self.flush_numbers.append(number)
+            case protocol.AskCoverage() | protocol.AskDurable() | protocol.AskDtd():
+                self.questions.append(message)
+            case protocol.DeadOrigins(origins):
+                self.dead_origins = origins
+            case protocol.DtdAnswer(reference, text, origin):
                 if origin == self._origin:
-                    self._texts[reference] = text
+                    self._dtds[reference] = text
         return True
 
 
-def run(
-    log: LogAlong, archive: Archive, every: float, conversation: Conversation, caring: Caring
+def archive_until_end(
+    log: LogAlong,
+    archive: Archive,
+    every: float,
+    node: NodeConnection,
+    maintenance: MaintenanceProcess,
 ) -> None:
-    """Archive what is new, again and again, and care for the archive; once more when the node is
-    gone."""
-    archiving = Archiving(log, archive, conversation.ask_dtds, wall_clock_ms)
+    """Archive new events at intervals and run due maintenance; flush once more at the end."""
+    archiver = LogArchiver(log, archive, node.fetch_dtds, wall_clock_ms)
     last = False
     while not last:
-        last = conversation.over
-        numbers, conversation.flushes = conversation.flushes, []
+        last = node.is_ending
+        numbers, node.flush_numbers = node.flush_numbers, []
         problem = ""
         try:
-            while archiving.flush(conversation.dead):
-                _answer(archive, conversation)
-                conversation.tell(lines.report(_report(archiving, caring)))
+            while archiver.flush(node.dead_origins):
+                _answer_questions(archive, node)
+                node.send(protocol.encode_report(_report(archiver, maintenance)))
         except BrokerError as error:
             problem = str(error)
-        conversation.tell(lines.report(_report(archiving, caring, numbers, problem)))
+        node.send(protocol.encode_report(_report(archiver, maintenance, numbers, problem)))
         due = time.monotonic() + (RETRY if problem else every)
-        while not (conversation.over or conversation.flushes) and due > time.monotonic():
-            caring.look(time.monotonic())
-            _answer(archive, conversation)
-            conversation.listen(min(due - time.monotonic(), GLANCE))
+        while not (node.is_ending or node.flush_numbers) and due > time.monotonic():
+            maintenance.run_if_due(time.monotonic())
+            _answer_questions(archive, node)
+            node.receive(min(due - time.monotonic(), MAX_WAIT))
 
 
-def _answer(archive: Archive, conversation: Conversation) -> None:
-    """Tell the node what it has asked about the archive."""
-    questions, conversation.questions = conversation.questions, []
+def _answer_questions(archive: Archive, node: NodeConnection) -> None:
+    questions, node.questions = node.questions, []
     for asked in questions:
-        if isinstance(asked, lines.AskDurable):
-            conversation.tell(lines.found(asked.number, *_stored(archive, asked)))
+        if isinstance(asked, protocol.AskDurable):
+            node.send(protocol.encode_durable(asked.number, *_find_durable(archive, asked)))
             continue
-        if isinstance(asked, lines.AskText):
-            conversation.tell(lines.found_text(asked.number, _text(archive, asked.reference)))
+        if isinstance(asked, protocol.AskDtd):
+            node.send(protocol.encode_dtd(asked.number, _read_dtd(archive, asked.reference)))
             continue
         try:
             state = archive.state()
-            healing = conversation.noticed.healing(state, archive.wall_clock())
+            healing = node.missing_range_ages.healing_origins(state, archive.wall_clock())
             ends = state.lost_ends
-            covered = Covered(state.covered, healing, lost_ends=ends, is_known=True)
+            covered = Coverage(state.covered, healing, lost_ends=ends, is_known=True)
         except BrokerError:
-            # It is asked again, until it can be read or the node has no patience any more.
-            covered = Covered()
-        conversation.tell(lines.coverage(covered))
+            # The node asks again until the archive is readable or its patience is over.
+            covered = Coverage()
+        node.send(protocol.encode_coverage(covered))
 
 
-def _text(archive: Archive, reference: DtdReference) -> bytes | None:
+def _read_dtd(archive: Archive, reference: DtdReference) -> bytes | None:
     try:
         return archive.read_dtd(reference)
     except BrokerError:
         return None
 
 
-def _stored(archive: Archive, asked: lines.AskDurable) -> tuple[str, bytes | None]:
+def _find_durable(archive: Archive, asked: protocol.AskDurable) -> tuple[str, bytes | None]:
     try:
-        found = archive.durables().get((asked.client_id, asked.name))
+        found = archive.read_durables().get((asked.client_id, asked.name))
     except BrokerError:
         found = None
     return ("", None) if found is None else found[:2]
 
 
 def _report(
-    archiving: Archiving, caring: Caring, flushed: Sequence[int] = (), problem: str = ""
-) -> lines.Report:
-    figures = {**attrs.asdict(archiving.figures), **caring.figures}
-    return lines.Report(archiving.reached, flushed, problem, figures)
+    archiver: LogArchiver,
+    maintenance: MaintenanceProcess,
+    flushed: Sequence[int] = (),
+    problem: str = "",
+) -> protocol.Report:
+    figures = {**attrs.asdict(archiver.counters), **maintenance.counters}
+    return protocol.Report(archiver.reached, flushed, problem, figures)
 
 
-def _complain(problem: str) -> None:
-    """The node logs what comes here."""
+def _warn(problem: str) -> None:
+    """Write to standard error, which the node logs."""
     print(problem, file=sys.stderr, flush=True)
 
 
-def alone(folder: Path) -> BinaryIO:
-    """Wait until no other archiver carries this log: one of a process of the node that was killed
-    may still be at its last flush."""
+def lock_log(folder: Path) -> BinaryIO:
+    """Wait until no other archiver uses this log. The archiver of a killed node may still flush."""
     file = open(folder / "archiver.lock", "ab")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
@@ -230,25 +236,27 @@ def alone(folder: Path) -> BinaryIO:
 @click.option("--log", type=click.Path(path_type=Path), required=True)
 @click.option("--archive", "uri", required=True)
 @click.option("--every", type=float, required=True)
-@click.option("--care", type=CareRules.decode, default=NO_CARE)
-def main(log: Path, uri: str, every: float, care: CareRules) -> None:
+@click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE)
+def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     os.nice(NICENESS)
-    # A Ctrl-C is for the node: what it logs until its end is still to be archived.
+    # Ctrl-C ends the node. The archiver still has to archive its last events.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    quieten_collector()
-    conversation = Conversation()
-    held = alone(log)
+    tune_garbage_collector()
+    node = NodeConnection()
+    held = lock_log(log)
     while True:
         try:
-            # Closed before the next try: LMDB opens a folder once in a process.
+            # Close the log before the next try: a process can open an LMDB folder only once.
             with closing(LogAlong(log)) as along:
-                archive = opened_archive(uri, log)
-                caring = Caring(archive, along.origin, log, care, _complain, time.monotonic())
-                with closing(caring):
-                    run(along, archive, every, conversation, caring)
+                archive = open_archive(uri, log)
+                maintenance = MaintenanceProcess(
+                    archive, along.origin, log, rules, _warn, time.monotonic()
+                )
+                with closing(maintenance):
+                    archive_until_end(along, archive, every, node, maintenance)
         except BrokerError as error:
-            conversation.wait(RETRY, str(error))
-        if conversation.over:
+            node.wait_for_archive(RETRY, str(error))
+        if node.is_ending:
             break
     held.close()
 

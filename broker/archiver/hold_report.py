@@ -1,4 +1,4 @@
-"""Log messages about own events that the archive has not got, and that fill the log."""
+"""Log messages about own events that stay in the log because they are not archived."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from twisted.logger import Logger
 
 from broker.log.unarchived import UnarchivedHold
 
-#: Share of the limit from which on the loss of unarchived events is announced.
+#: Share of the limit at which the loss of unarchived events is announced.
 NEAR = 0.9
 
 
 class HoldReport:
-    """Says once what retention does about events that are not archived."""
+    """Logs each change of the hold on unarchived events once."""
 
     log = Logger()
 
     def __init__(self) -> None:
-        self._holds = self._is_near = False
-        self._taken = 0
+        self._is_holding = self._is_near = False
+        self._removed = 0
 
-    def look(self, hold: UnarchivedHold, used_bytes: int, *, is_known: bool = True) -> None:
-        """To be called each second. `is_known`: the archiver has said what the archive has."""
+    def log_changes(self, hold: UnarchivedHold, used_bytes: int, *, is_known: bool = True) -> None:
+        """Log changes; call it each second. `is_known`: the archiver has reported its progress."""
         holds = hold.since is not None
         figures = {"used": used_bytes, "most": hold.most_bytes, "since": hold.since}
-        if holds and not self._holds:
+        if holds and not self._is_holding:
             self.log.warn(
                 "the archive lacks own events behind {since}: the log keeps them beyond "
                 "log.max_bytes and log.max_age, up to {most} bytes",
@@ -37,11 +37,11 @@ class HoldReport:
                 **figures,
             )
         hold.is_told = is_near
-        if hold.taken > self._taken:
+        if hold.taken > self._removed:
             self.log.error(
                 "{count} own events were removed that the archive lacks",
-                count=hold.taken - self._taken,
+                count=hold.taken - self._removed,
             )
-        if self._holds and not holds:
+        if self._is_holding and not holds:
             self.log.info("the archive has all own events that retention removes")
-        self._holds, self._is_near, self._taken = holds, is_near, hold.taken
+        self._is_holding, self._is_near, self._removed = holds, is_near, hold.taken

@@ -1,4 +1,4 @@
-"""The node's side of its archiver: starts it, tells it what it needs, starts it again."""
+"""The node's side of the archiver: starts the process, restarts it, and talks to it."""
 
 from __future__ import annotations
 
@@ -17,33 +17,31 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.archiver import lines
-from broker.archiver.care_rules import NO_CARE, CareRules
+from broker.archiver import protocol
+from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchivedDurable, Covered
+from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import Backoff
 
-#: Seconds until an archiver that died is started again, at first and at most.
-FIRST_REST = 1.0
-LONGEST_REST = 60.0
-#: Seconds that it has for its last flush when the node stops.
-LAST_FLUSH = 20.0
-#: Seconds that it has to say what the archive has; behind a slow store it may be busy for longer.
-LONGEST_ANSWER = 10.0
-#: What it may write without the end of a line.
-MOST_LINE = 1 << 20
-#: Seconds that the archiver has to give a DTD, and how many may be asked for at a time.
-TEXT_TIMEOUT = 3.0
-MOST_TEXTS = 64
+#: Seconds until a process that died is restarted, at first and at most.
+MIN_RESTART_DELAY = 1.0
+MAX_RESTART_DELAY = 60.0
+#: Seconds for the last flush when the node stops.
+STOP_TIMEOUT = 20.0
+#: Seconds until the coverage must be known. A slow store may take longer.
+COVERAGE_TIMEOUT = 10.0
+#: Most bytes of a line.
+MAX_LINE_BYTES = 1 << 20
+#: Seconds until a DTD must have come, and the number of open questions for one.
+DTD_TIMEOUT = 3.0
+MAX_DTD_QUESTIONS = 64
 
-#: Figures of the archive's care.
-_CARE = ("merged", "removed", "deleted")
+#: Counters of archive maintenance.
+_MAINTENANCE_COUNTERS = ("merged", "removed", "deleted")
 
 
 class ArchiverSupervisor:
-    """One node's archiver."""
-
     log = Logger()
 
     def __init__(
@@ -53,121 +51,121 @@ class ArchiverSupervisor:
         log_folder: Path,
         uri: str,
         every: float,
-        care: CareRules = NO_CARE,
+        maintenance: MaintenanceRules = NO_MAINTENANCE,
     ) -> None:
-        """`reactor` starts processes and knows the time; `every` is in seconds."""
+        """`reactor` starts processes and knows the time. `every` is seconds between flushes."""
         self._process: IReactorProcess = reactor
         self._clock: IReactorTime = reactor
         self._arguments = [
             *(sys.executable, "-m", "broker.archiver"),
             *("--log", str(log_folder), "--archive", uri, "--every", str(every)),
-            *("--care", care.encode()),
+            *("--care", maintenance.encode()),
         ]
         self.uri = uri
         self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
             None
         )
-        """The text of a DTD; None where it is not known."""
+        """Returns a DTD of the node for events of an origin; None if it is unknown."""
         self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
-        """Called with `reached` at each report of the archiver."""
-        self._running: _Running | None = None
+        """Called with `reached` after each report."""
+        self._child: _ArchiverProcess | None = None
         self._stopping: Deferred[None] | None = None
-        self._backoff = Backoff(FIRST_REST, LONGEST_REST, jitter=False)
-        self._dead: tuple[str, ...] = ()
-        self._flush = 0
-        self._again: IDelayedCall | None = None
+        self._backoff = Backoff(MIN_RESTART_DELAY, MAX_RESTART_DELAY, jitter=False)
+        self._dead_origins: tuple[str, ...] = ()
+        self._last_number = 0
+        self._restart: IDelayedCall | None = None
         self.reached: Mapping[str, Mark] = {}
-        """By origin up to where the archive has it, as far as this node's archiver knows."""
+        """By origin, the end of its archived events, from the last report."""
         self.problem = ""
-        """Why nothing is archived at the moment."""
-        self.figures: Mapping[str, int] = {}
+        self.counters: Mapping[str, int] = {}
         self.restarts = 0
-        self._sought: dict[int, Deferred[ArchivedDurable | None]] = {}
-        self._asking: list[Deferred[Covered]] = []
-        self._texts: dict[int, Deferred[bytes | None]] = {}
-        self._answer_due: IDelayedCall | None = None
+        self._durable_answers: dict[int, Deferred[ArchivedDurable | None]] = {}
+        self._coverage_answers: list[Deferred[Coverage]] = []
+        self._dtd_answers: dict[int, Deferred[bytes | None]] = {}
+        self._coverage_timeout: IDelayedCall | None = None
 
     @property
-    def runs(self) -> bool:
-        """Whether there is a process now."""
-        return self._running is not None
+    def is_running(self) -> bool:
+        return self._child is not None
 
     def start(self) -> None:
-        """Start it."""
-        self._running = _Running(self)
+        self._child = _ArchiverProcess(self)
         environment = dict(os.environ)
         try:
             self._process.spawnProcess(
-                self._running, sys.executable, self._arguments, env=environment, path=None
+                self._child, sys.executable, self._arguments, env=environment, path=None
             )
         except OSError as error:
-            # No room for one more process, say: that passes.
-            self.ended(str(error))
+            # The system may lack room for a process. That passes.
+            self.process_ended(str(error))
 
     def flush_soon(self) -> None:
-        """What is durable now is to be archived at once, and not when its time comes."""
-        self._flush += 1
-        self._say(lines.Flush(self._flush))
+        """Archive events that are durable now, without waiting for the next interval."""
+        self._last_number += 1
+        self._send(protocol.Flush(self._last_number))
 
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
-        """What the archive has of these origins behind these marks, if it can tell now."""
-        answer: Deferred[Covered] = Deferred()
-        answer.addCallback(lambda covered: _behind(covered, after))
-        if self._running is None:
-            answer.callback(Covered())
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
+        """Return the archive's coverage of origins after these marks; empty if it is unknown
+        now."""
+        answer: Deferred[Coverage] = Deferred()
+        answer.addCallback(lambda covered: _coverage_after(covered, after))
+        if self._child is None:
+            answer.callback(Coverage())
             return answer
-        # However many clients have come back at once: one question for all.
-        self._asking.append(answer)
-        if len(self._asking) == 1:
-            self._say(lines.ASK_COVERED)
-            self._answer_due = self._clock.callLater(LONGEST_ANSWER, self._tell_covered, Covered())
+        # One question answers all callers, such as clients that came back together.
+        self._coverage_answers.append(answer)
+        if len(self._coverage_answers) == 1:
+            self._send(protocol.ASK_COVERAGE)
+            self._coverage_timeout = self._clock.callLater(
+                COVERAGE_TIMEOUT, self._answer_coverage, Coverage()
+            )
         return answer
 
-    def durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
-        """What the archive has stored of a durable subscription; None: nothing, or it could not
-        tell at the moment."""
-        self._flush += 1
-        answer = self._sought[self._flush] = Deferred()
-        self._say(lines.AskDurable(self._flush, client_id, name))
-        if self._running is None:
-            self._sought.pop(self._flush).callback(None)
+    def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
+        """Find a durable subscription in the archive; None if there is none, or it is unknown
+        now."""
+        self._last_number += 1
+        answer = self._durable_answers[self._last_number] = Deferred()
+        self._send(protocol.AskDurable(self._last_number, client_id, name))
+        if self._child is None:
+            self._durable_answers.pop(self._last_number).callback(None)
         return answer
 
-    def archived_text(self, reference: DtdReference) -> Deferred[bytes | None]:
-        """The text of a DTD in the archive; None: it has none, or could not tell in time."""
-        self._flush += 1
-        number = self._flush
+    def find_dtd(self, reference: DtdReference) -> Deferred[bytes | None]:
+        """Find a DTD in the archive; None if there is none, or the answer took too long."""
+        self._last_number += 1
+        number = self._last_number
         answer: Deferred[bytes | None] = Deferred()
-        if self._running is None or len(self._texts) >= MOST_TEXTS:
+        if self._child is None or len(self._dtd_answers) >= MAX_DTD_QUESTIONS:
             answer.callback(None)
             return answer
-        self._texts[number] = answer
-        self._say(lines.AskText(number, reference))
-        self._clock.callLater(TEXT_TIMEOUT, self._tell_text, number, None)
+        self._dtd_answers[number] = answer
+        self._send(protocol.AskDtd(number, reference))
+        self._clock.callLater(DTD_TIMEOUT, self._answer_dtd, number, None)
         return answer
 
-    def _tell_text(self, number: int, text: bytes | None) -> None:
-        answer = self._texts.pop(number, None)
+    def _answer_dtd(self, number: int, text: bytes | None) -> None:
+        answer = self._dtd_answers.pop(number, None)
         if answer is not None:
             answer.callback(text)
 
-    def set_dead(self, origins: Iterable[str]) -> None:
-        """The nodes of these origins are gone: what is kept of them here is to be archived."""
+    def set_dead_origins(self, origins: Iterable[str]) -> None:
+        """Archive the replicas of these origins, since their nodes are gone."""
         dead = tuple(sorted(origins))
-        if dead != self._dead:
-            self._dead = dead
-            self._say(lines.Dead(dead))
+        if dead != self._dead_origins:
+            self._dead_origins = dead
+            self._send(protocol.DeadOrigins(dead))
 
     def stop(self) -> Deferred[None]:
-        """Let it archive what the log has, and end it."""
-        running = self._running
-        if self._again is not None and self._again.active():
-            self._again.cancel()
-        if running is None or running.transport is None:
+        """Let the process archive the rest of the log, and end it."""
+        child = self._child
+        if self._restart is not None and self._restart.active():
+            self._restart.cancel()
+        if child is None or child.transport is None:
             return succeed(None)
-        self._say(lines.End())
+        self._send(protocol.End())
         stopping = self._stopping = Deferred()
-        timer = self._clock.callLater(LAST_FLUSH, running.kill)
+        timer = self._clock.callLater(STOP_TIMEOUT, child.kill)
 
         def stopped(result: object) -> object:
             if timer.active():
@@ -176,94 +174,96 @@ class ArchiverSupervisor:
 
         return stopping.addBoth(stopped)
 
-    def _say(self, said: lines.Said) -> None:
-        running = self._running
-        if running is not None and running.transport is not None:
-            running.transport.write(lines.encode(said))
+    def _send(self, message: protocol.NodeMessage) -> None:
+        child = self._child
+        if child is not None and child.transport is not None:
+            child.transport.write(protocol.encode_node_message(message))
 
     # ------------------------------------------------------------------ from the process
 
-    def began(self) -> None:
-        """The process runs."""
-        if self._dead:
-            self._say(lines.Dead(self._dead))
+    def process_started(self) -> None:
+        """Send the state that a new process needs."""
+        if self._dead_origins:
+            self._send(protocol.DeadOrigins(self._dead_origins))
 
-    def told(self, line: bytes) -> None:
-        """A line of the process."""
-        said = lines.understood(line)
-        if isinstance(said, lines.AskDtds):
-            for reference in said.references:
-                text = self.dtd_text(reference, said.origin)
-                text.addBoth(self._tell_dtd, reference, said.origin)
+    def receive_line(self, line: bytes) -> None:
+        """Receive a line of the process. Raises `ValueError`."""
+        message = protocol.decode_archiver_message(line)
+        if isinstance(message, protocol.AskDtds):
+            for reference in message.references:
+                text = self.dtd_text(reference, message.origin)
+                text.addBoth(self._send_dtd, reference, message.origin)
             return
-        if isinstance(said, lines.FoundDurable):
-            answer = self._sought.pop(said.number, None)
+        if isinstance(message, protocol.FoundDurable):
+            answer = self._durable_answers.pop(message.number, None)
             if answer is not None:
-                stored = said.stored
-                answer.callback(None if stored is None else ArchivedDurable(said.origin, stored))
+                stored = message.stored
+                answer.callback(None if stored is None else ArchivedDurable(message.origin, stored))
             return
-        if isinstance(said, lines.FoundText):
-            self._tell_text(said.number, said.text)
+        if isinstance(message, protocol.FoundDtd):
+            self._answer_dtd(message.number, message.text)
             return
-        if isinstance(said, Covered):
-            self._tell_covered(said)
+        if isinstance(message, Coverage):
+            self._answer_coverage(message)
             return
-        if said.figures:
-            if not self.figures:
+        if message.figures:
+            if not self.counters:
                 self.log.info("events are archived in {uri}", uri=self.uri)
             self._backoff.up(self._clock.seconds())
-            if any(said.figures.get(name, 0) != self.figures.get(name, 0) for name in _CARE):
-                care = {name: said.figures.get(name, 0) for name in _CARE}
+            if any(
+                message.figures.get(name, 0) != self.counters.get(name, 0)
+                for name in _MAINTENANCE_COUNTERS
+            ):
+                maintenance = {name: message.figures.get(name, 0) for name in _MAINTENANCE_COUNTERS}
                 self.log.info(
-                    "the archive is cared for: {merged} files merged, {removed} too old, "
-                    "{deleted} deleted so far",
-                    **care,
+                    "archive maintenance so far: {merged} files merged, {removed} expired, "
+                    "{deleted} deleted",
+                    **maintenance,
                 )
-            self.reached, self.figures = said.reached, said.figures
+            self.reached, self.counters = message.reached, message.figures
             self.on_reached(self.reached)
-        if said.problem != self.problem:
-            # Once, and not with every attempt.
-            if said.problem:
-                self.log.error("nothing is archived: {problem}", problem=said.problem)
+        if message.problem != self.problem:
+            # Log a problem once, not after each attempt.
+            if message.problem:
+                self.log.error("nothing is archived: {problem}", problem=message.problem)
             else:
                 self.log.info("the archive can be written again")
-        self.problem = said.problem
+        self.problem = message.problem
 
-    def complained(self, text: str) -> None:
-        """What it wrote to its standard error."""
+    def log_error_line(self, text: str) -> None:
         self.log.warn("archiver: {text}", text=text)
 
-    def ended(self, reason: str) -> None:
-        """The process is over."""
-        self._running, self.figures = None, {}
-        self._tell_covered(Covered())
-        for number in list(self._texts):
-            self._tell_text(number, None)
-        sought, self._sought = self._sought, {}
-        for answer in sought.values():
+    def process_ended(self, reason: str) -> None:
+        """Fail open questions, and restart the process unless the node stops."""
+        self._child, self.counters = None, {}
+        self._answer_coverage(Coverage())
+        for number in list(self._dtd_answers):
+            self._answer_dtd(number, None)
+        durable_answers, self._durable_answers = self._durable_answers, {}
+        for answer in durable_answers.values():
             answer.callback(None)
         if self._stopping is not None:
             stopping, self._stopping = self._stopping, None
             stopping.callback(None)
             return
         self.problem = f"the archiver has ended: {reason}"
-        self.log.error("{problem}; it is started again", problem=self.problem)
+        self.log.error("{problem}; it is restarted", problem=self.problem)
         self.restarts += 1
-        rest = self._backoff.next(self._clock.seconds())
-        self._again = self._clock.callLater(rest, self.start)
+        delay = self._backoff.next(self._clock.seconds())
+        self._restart = self._clock.callLater(delay, self.start)
 
-    def _tell_covered(self, covered: Covered) -> None:
-        if self._answer_due is not None and self._answer_due.active():
-            self._answer_due.cancel()
-        asking, self._asking = self._asking, []
-        for answer in asking:
+    def _answer_coverage(self, covered: Coverage) -> None:
+        if self._coverage_timeout is not None and self._coverage_timeout.active():
+            self._coverage_timeout.cancel()
+        answers, self._coverage_answers = self._coverage_answers, []
+        for answer in answers:
             answer.callback(covered)
 
-    def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference, origin: str) -> None:
-        self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None, origin))
+    def _send_dtd(self, text: bytes | None | Failure, reference: DtdReference, origin: str) -> None:
+        self._send(protocol.DtdAnswer(reference, text if isinstance(text, bytes) else None, origin))
 
 
-def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
+def _coverage_after(covered: Coverage, after: Mapping[str, Mark]) -> Coverage:
     found = {
         origin: [each for each in covered.intervals[origin] if each[1] > mark]
         for origin, mark in after.items()
@@ -271,42 +271,39 @@ def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
     }
     others = frozenset(covered.intervals.keys() - after.keys())
     ends = {o: end for o, end in covered.lost_ends.items() if end > after.get(o, end)}
-    return attrs.evolve(covered, intervals=found, others=others, lost_ends=ends)
+    return attrs.evolve(covered, intervals=found, other_origins=others, lost_ends=ends)
 
 
-class _Running(ProcessProtocol):
-    """One process of the archiver."""
-
+class _ArchiverProcess(ProcessProtocol):
     def __init__(self, supervisor: ArchiverSupervisor) -> None:
         self._supervisor = supervisor
-        self._received = self._complaint = b""
+        self._received = self._error_output = b""
 
     def connectionMade(self) -> None:
-        self._supervisor.began()
+        self._supervisor.process_started()
 
     def outReceived(self, data: bytes) -> None:
         *complete, self._received = (self._received + data).split(b"\n")
         try:
             for line in complete:
-                self._supervisor.told(line)
+                self._supervisor.receive_line(line)
         except ValueError as error:
-            self._supervisor.complained(str(error))
+            self._supervisor.log_error_line(str(error))
             self.kill()
-        if len(self._received) > MOST_LINE:
+        if len(self._received) > MAX_LINE_BYTES:
             self.kill()
 
     def errReceived(self, data: bytes) -> None:
-        *complete, self._complaint = (self._complaint + data)[-MOST_LINE:].split(b"\n")
+        *complete, self._error_output = (self._error_output + data)[-MAX_LINE_BYTES:].split(b"\n")
         for line in complete:
-            self._supervisor.complained(line.decode(errors="replace"))
+            self._supervisor.log_error_line(line.decode(errors="replace"))
 
     def processEnded(self, reason: Failure) -> None:
         self.transport = None
-        self._supervisor.ended(reason.getErrorMessage())
+        self._supervisor.process_ended(reason.getErrorMessage())
 
     def kill(self) -> None:
-        """It does not do what it is to do."""
         if self.transport is not None:
-            # It may be over, and only its last words not yet read.
+            # The process may have ended although its output is not read to the end.
             with suppress(ProcessExitedAlready):
                 self.transport.signalProcess("KILL")

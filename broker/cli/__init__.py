@@ -1,6 +1,6 @@
-"""The command line `xmlbroker`: a file a command, each loaded when it is used.
+"""The command line `xmlbroker`: one module per command, imported when the command runs.
 
-So `xmlbroker --help` and the completion of a shell pay for no command's imports.
+So `xmlbroker --help` and shell completion import no command.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any, Final
 import click
 
 import broker
-from broker.cli.failing import failure_of
+from broker.cli.failure import failure_of
 from broker.errors import BrokerError
 
-#: The commands with what `--help` says of them. Each is `command` of the module of its name.
+#: Name and help line of each command; its module of the same name defines `command`.
 COMMANDS: Final = {
     "pub": "Publish XML documents from files, folders, archives or a pipe.",
     "sub": "Subscribe: print the events that match an XPath query.",
-    "recover": "Replay what was published, or say where it would come from.",
-    "explain": "Say how a query is answered, and why an event matches it or does not.",
+    "recover": "Replay published events, or show their sources.",
+    "explain": "Show how a query is evaluated, and why an event matches or not.",
     "durable": "Show, pause, reset and delete durable subscriptions.",
-    "status": "Show what a node is doing, or several, side by side.",
-    "top": "Watch nodes, their links, and what flows.",
+    "status": "Show the state of one node, or of several side by side.",
+    "top": "Watch nodes, their links and their traffic.",
     "archive": "List, verify, compact and expire the archive of a network.",
     "log": "Verify and repair the event log of a node.",
-    "dtd": "List and show DTDs; check one of your own.",
+    "dtd": "List and show DTDs; check and register your own.",
     "node": "Prepare a node's data, while the node is down, for its next start.",
     "config": "Explain or check a node's configuration; hash a secret for it.",
 }
@@ -58,5 +58,5 @@ class _Commands(click.Group):
 def main() -> None:
     """Publish and subscribe to XML events by their content.
 
-    A node is started with `twistd -n xmlbroker`.
+    Start a node with `twistd -n xmlbroker`.
     """

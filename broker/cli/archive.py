@@ -1,4 +1,4 @@
-"""`xmlbroker archive`: what the archive has, whether it is sound, and its care."""
+"""`xmlbroker archive`: content, verification and maintenance of an archive."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 import click
 
-from broker.cli.archive_access import opened_archive, size_type, span_type
+from broker.cli.archive_access import duration_type, open_archive, size_type
 from broker.cli.archive_report import (
-    compacted_lines,
-    copied_lines,
-    expired_lines,
-    file_lines,
-    merge_lines,
-    progress_of,
-    verified_lines,
+    compaction_printer,
+    copy_printer,
+    expiry_printer,
+    files_printer,
+    merge_plan_printer,
+    progress_bar,
+    verification_printer,
 )
-from broker.cli.terminal import note, on_terminal
+from broker.cli.terminal import is_terminal, print_note
 
 _where = click.argument("where", metavar="URI|NODE.toml")
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
-_dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+_dry = click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
 
 
 @click.group(no_args_is_help=True)
@@ -36,12 +36,12 @@ def command() -> None:
 @command.command("list")
 @_where
 @_json
-@click.option("--files", is_flag=True, help="Every file, not a line for a partition.")
+@click.option("--files", is_flag=True, help="List files instead of partitions.")
 def list_(where: str, as_json: bool, files: bool) -> None:
-    """List what the archive has: events, bytes and hours by partition, and what it covers."""
-    archive = opened_archive(where)
+    """List the events, bytes and hours of each partition, and the covered ranges."""
+    archive = open_archive(where)
     state = archive.state()
-    file_lines(state, files=files, for_people=_people(as_json))()
+    files_printer(state, files=files, human_readable=_human_readable(as_json))()
     if state.aside or state.problems:
         sys.exit(1)
 
@@ -49,19 +49,19 @@ def list_(where: str, as_json: bool, files: bool) -> None:
 @command.command()
 @_where
 @_json
-@click.option("--keep", is_flag=True, help="Only say what is damaged; set nothing aside.")
+@click.option("--keep", is_flag=True, help="Only list damaged files; do not set them aside.")
 def verify(where: str, as_json: bool, keep: bool) -> None:
-    """Read every file, and compare it with its hash and with what its manifest says.
+    """Read every file, and compare it with its hash and its manifest.
 
-    Damaged files are set aside: nobody reads them any more, the rest stays usable. The exit status
-    is 1 if anything is wrong.
+    Damaged files are set aside: readers skip them, and the rest stays usable. The exit status is 1
+    if anything is wrong.
     """
     from broker.archive.verification import Verification
 
-    archive = opened_archive(where)
-    with progress_of("verified", bytes_=True) as progress:
+    archive = open_archive(where)
+    with progress_bar("verified", bytes_=True) as progress:
         done = Verification(archive).run(progress, set_aside=not keep)
-    verified_lines(done, for_people=_people(as_json))()
+    verification_printer(done, human_readable=_human_readable(as_json))()
     if done.faults:
         sys.exit(1)
 
@@ -75,26 +75,26 @@ def verify(where: str, as_json: bool, keep: bool) -> None:
     type=size_type,
     default="64MiB",
     show_default=True,
-    help="What files grow to; those of half of it are left alone.",
+    help="Target size of a file; files of at least half of it are left alone.",
 )
 def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
     """Merge small files of one partition and hour into large ones.
 
     The exit status is 1 if a damaged file was found.
     """
-    from broker.archive.archive import guest_name
+    from broker.archive.archive import new_temporary_writer_name
     from broker.archive.compaction import Compaction, CompactionRules
-    from broker.archive.manifests import Ledger
+    from broker.archive.manifest_journal import ManifestWriter
 
-    archive = opened_archive(where)
-    ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
+    archive = open_archive(where)
+    ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
     compaction = Compaction(archive, ledger, CompactionRules(target_bytes=target))
     if dry_run:
-        merge_lines(compaction.plan(), for_people=_people(as_json))()
+        merge_plan_printer(compaction.plan(), human_readable=_human_readable(as_json))()
         return
-    with progress_of("merged", bytes_=True) as progress:
+    with progress_bar("merged", bytes_=True) as progress:
         done = compaction.run(progress)
-    compacted_lines(done, for_people=_people(as_json))()
+    compaction_printer(done, human_readable=_human_readable(as_json))()
     if done.damaged:
         sys.exit(1)
 
@@ -104,18 +104,18 @@ def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
 @click.argument("target", metavar="URI")
 @_json
 def copy_(where: str, target: str, as_json: bool) -> None:
-    """Copy the archive to another place, or bring what is new since the last time: a backup.
+    """Copy the archive, or add what is new since the last copy: a backup.
 
-    The copy is an archive of its own. To restore it copy it back, or let nodes write to it. The
-    exit status is 1 if something is damaged or missing: the copy lacks it.
+    The copy is an archive of its own. To restore it, copy it back, or let nodes write to it. The
+    exit status is 1 if something is damaged or missing; the copy lacks it.
     """
     from broker.archive.archive import Archive
-    from broker.archive.copying import Copying
+    from broker.archive.backup import Backup
 
-    copying = Copying(opened_archive(where), Archive.open(target))
-    with progress_of("copied", bytes_=True) as progress:
+    copying = Backup(open_archive(where), Archive.open(target))
+    with progress_bar("copied", bytes_=True) as progress:
         done = copying.run(progress)
-    copied_lines(done, for_people=_people(as_json))()
+    copy_printer(done, human_readable=_human_readable(as_json))()
     if done.damaged:
         sys.exit(1)
 
@@ -124,33 +124,40 @@ def copy_(where: str, target: str, as_json: bool) -> None:
 @_where
 @_json
 @_dry
-@click.option("--age", type=span_type, default="0", help="Hours that are older go, as 30d.")
-@click.option("--size", type=size_type, default="0", help="The oldest hours go beyond it, as 1TB.")
+@click.option(
+    "--age", type=duration_type, default="0", help="Remove hours older than this, such as 30d."
+)
+@click.option(
+    "--size",
+    type=size_type,
+    default="0",
+    help="Remove the oldest hours beyond this size, such as 1TB.",
+)
 @click.option(
     "--events",
     type=click.IntRange(0),
     default=0,
-    help="The oldest hours go while there are more events; 0: none does.",
+    help="Remove the oldest hours beyond this number of events; 0: no bound.",
 )
 @click.option(
     "--hard-age",
-    type=span_type,
+    type=duration_type,
     default="90d",
     show_default=True,
-    help="Older hours go even if a durable subscription needs them; 0: none does.",
+    help="Remove older hours even if a durable subscription needs them; 0: never.",
 )
 @click.option(
     "--grace",
-    type=span_type,
+    type=duration_type,
     default="1h",
     show_default=True,
-    help="What was removed is deleted after so long.",
+    help="Delay before removed files are deleted.",
 )
 def expire(**options: Any) -> None:
-    """Take away what is too old, and delete what nobody can be reading.
+    """Remove old hours, and delete files that no reader can be using.
 
-    Without --age, --size and --events nothing is too old. What a durable subscription has not
-    processed stays. The exit status is 1 if files stay that a damaged manifest may list.
+    Without --age, --size and --events no hour is removed. Events that a durable subscription has
+    not processed stay. The exit status is 1 if files stay that a damaged manifest may list.
     """
     _expire(**options)
 
@@ -165,25 +172,25 @@ def _expire(
     hard_age: int,
     grace: int,
 ) -> None:
-    from broker.archive.archive import guest_name
+    from broker.archive.archive import new_temporary_writer_name
     from broker.archive.expiry import Expiry, ExpiryRules
-    from broker.archive.manifests import Ledger
+    from broker.archive.manifest_journal import ManifestWriter
     from broker.archive.retention import Retention
-    from broker.archiver.needed import needed_by_durables
+    from broker.archiver.durable_needs import find_durable_needs
 
-    archive = opened_archive(where)
+    archive = open_archive(where)
     rules = ExpiryRules(Retention(age, size, events, hard_age), grace_ms=grace)
-    ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
-    expiry = Expiry(archive, ledger, rules, needed_by_durables(archive, note))
+    ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
+    expiry = Expiry(archive, ledger, rules, find_durable_needs(archive, print_note))
     if dry_run:
         expired = expiry.plan()
     else:
-        with progress_of("deleted", bytes_=False) as progress:
+        with progress_bar("deleted", bytes_=False) as progress:
             expired = expiry.run(progress)
-    expired_lines(expired, dry_run=dry_run, for_people=_people(as_json))()
+    expiry_printer(expired, dry_run=dry_run, human_readable=_human_readable(as_json))()
     if expired.kept_orphans:
         sys.exit(1)
 
 
-def _people(as_json: bool) -> bool:
-    return on_terminal() and not as_json
+def _human_readable(as_json: bool) -> bool:
+    return is_terminal() and not as_json

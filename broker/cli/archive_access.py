@@ -1,4 +1,4 @@
-"""Which archive a command is about, and what its options mean."""
+"""Argument types of `xmlbroker archive`, and access to the archive that an argument names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 from broker.config.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -21,32 +21,32 @@ class _Quantity(click.ParamType[int]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; a usage error says what is wrong."""
+        """Return the number. Reports a usage error."""
         try:
             return self._parse(str(value))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-#: Ms, from a text such as `30d`.
-span_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
+#: Milliseconds, from a text such as `30d`.
+duration_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
 #: Bytes, from a text such as `64MiB`.
 size_type = _Quantity("size", parse_size)
 
 
-def opened_archive(where: str) -> Archive:
-    """The archive that a URI, a path or a node's configuration names; it must be there."""
+def open_archive(where: str) -> Archive:
+    """Open the existing archive of a URI, a path, or a node's configuration."""
     from broker.archive.archive import Archive
 
-    uri = _uri_in(Path(where)) if where.endswith(".toml") and "://" not in where else where
+    uri = _configured_uri(Path(where)) if where.endswith(".toml") and "://" not in where else where
     return Archive.open(uri, create=False)
 
 
-def _uri_in(file: Path) -> str:
+def _configured_uri(file: Path) -> str:
     from broker.config import load
 
     settings = load(file)
     uri = settings.archive.uri(settings.node.data)
     if not uri:
-        raise Failure(f"{file} keeps no archive: archive.enabled is false")
+        raise Failure(f"{file} has no archive: archive.enabled is false")
     return uri

@@ -1,4 +1,4 @@
-"""What `xmlbroker archive` prints: tables for people, JSON lines for programs."""
+"""Output of `xmlbroker archive`: tables on a terminal, JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -11,130 +11,132 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from broker.cli.terminal import console, json_line, one_line
+from broker.cli.terminal import json_line, make_console, one_line
 
 if TYPE_CHECKING:
-    from broker.archive.compaction import Compacted, Merge
-    from broker.archive.copying import Copied
-    from broker.archive.expiry import Expired
-    from broker.archive.listed import ArchivedFile
-    from broker.archive.state import ArchiveState
-    from broker.archive.verification import Verified
+    from broker.archive.archive_state import ArchiveState
+    from broker.archive.backup import BackupResult
+    from broker.archive.compaction import CompactionResult, Merge
+    from broker.archive.expiry import ExpiryResult
+    from broker.archive.manifest_entry import ArchivedFile
+    from broker.archive.verification import VerificationResult
 
-#: Prints something.
-Printing = Callable[[], None]
+#: Prints one report.
+Printer = Callable[[], None]
 
 
-def file_lines(state: ArchiveState, *, files: bool, for_people: bool) -> Printing:
-    """What is there, by partition or file; what is covered; what is damaged."""
-    rows = [_file(each) for each in _sorted(state)] if files else _partitions(state)
+def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> Printer:
+    """Report the files or partitions, the covered ranges, and the damaged files."""
+    rows = [_file_row(each) for each in _sorted_files(state)] if files else _partition_rows(state)
     covered: list[dict[str, Any]] = [
         {"covered": origin, "after": list(after), "upto": list(upto)}
         for origin, intervals in sorted(state.covered.items())
         for after, upto in intervals
     ]
-    wrong: list[dict[str, Any]] = [
+    damaged: list[dict[str, Any]] = [
         *({"damaged": path, "reason": why.reason} for path, why in state.aside.items()),
         *({"damaged": path, "reason": reason} for path, reason in state.problems.items()),
     ]
-    if not for_people:
-        return lambda: _lines([*rows, *covered, *wrong])
+    if not human_readable:
+        return lambda: _print_json_lines([*rows, *covered, *damaged])
 
-    def printing() -> None:
-        _table("partition" if not files else "file", rows)
+    def print_report() -> None:
+        _print_table("partition" if not files else "file", rows)
         for each in covered:
             (first, after), (last, upto) = each["after"], each["upto"]
-            click.echo(f"{each['covered']}: all from {first}:{after} on, up to {last}:{upto}")
-        for each in wrong:
+            click.echo(f"{each['covered']}: complete after {first}:{after} up to {last}:{upto}")
+        for each in damaged:
             click.echo(one_line(f"damaged: {each['damaged']}: {each['reason']}"))
 
-    return printing
+    return print_report
 
 
-def verified_lines(done: Verified, *, for_people: bool) -> Printing:
-    """What is wrong, and how much was looked at."""
+def verification_printer(done: VerificationResult, *, human_readable: bool) -> Printer:
+    """Report the faults, and the amount of verified data."""
     faults = [attrs.asdict(fault) for fault in done.faults]
     total = {"files": done.files, "rows": done.rows, "bytes": done.bytes, "dtds": done.dtds}
-    if not for_people:
-        return lambda: _lines([*faults, {**total, "faults": len(faults)}])
+    if not human_readable:
+        return lambda: _print_json_lines([*faults, {**total, "faults": len(faults)}])
 
-    def printing() -> None:
+    def print_report() -> None:
         for fault in done.faults:
             click.echo(one_line(f"{fault.kind}: {fault.name}: {fault.reason}"))
-        told = f"{done.files:,} files with {done.rows:,} events ({_size(done.bytes)})"
-        click.echo(f"{told} and {done.dtds:,} DTDs: {len(faults) or 'no'} faults")
+        summary = f"{done.files:,} files with {done.rows:,} events ({_format_size(done.bytes)})"
+        click.echo(f"{summary} and {done.dtds:,} DTDs verified: {len(faults) or 'no'} faults")
 
-    return printing
+    return print_report
 
 
-def merge_lines(merges: Sequence[Merge], *, for_people: bool) -> Printing:
-    """What would be merged."""
+def merge_plan_printer(merges: Sequence[Merge], *, human_readable: bool) -> Printer:
     rows = [
         {"partition": m.partition, "hour": m.hour, "files": len(m.files), "bytes": m.bytes}
         for m in merges
     ]
-    return (lambda: _table("partition", rows)) if for_people else lambda: _lines(rows)
+    return (
+        (lambda: _print_table("partition", rows))
+        if human_readable
+        else lambda: _print_json_lines(rows)
+    )
 
 
-def compacted_lines(done: Compacted, *, for_people: bool) -> Printing:
-    """What was merged."""
-    if not for_people:
-        return lambda: _lines([attrs.asdict(done)])
+def compaction_printer(done: CompactionResult, *, human_readable: bool) -> Printer:
+    if not human_readable:
+        return lambda: _print_json_lines([attrs.asdict(done)])
 
-    def printing() -> None:
+    def print_report() -> None:
         click.echo(
-            f"{done.files_before:,} files ({_size(done.bytes_before)}) became "
-            f"{done.files_after:,} ({_size(done.bytes_after)}); "
-            f"{done.duplicates:,} events were there twice"
+            f"{done.files_before:,} files ({_format_size(done.bytes_before)}) became "
+            f"{done.files_after:,} ({_format_size(done.bytes_after)}); "
+            f"{done.duplicates:,} duplicate events dropped"
         )
         for path in done.damaged:
             click.echo(one_line(f"damaged and set aside: {path}"))
 
-    return printing
+    return print_report
 
 
-def copied_lines(done: Copied, *, for_people: bool) -> Printing:
-    """What a copy brought."""
-    if not for_people:
-        return lambda: _lines([attrs.asdict(done)])
+def copy_printer(done: BackupResult, *, human_readable: bool) -> Printer:
+    if not human_readable:
+        return lambda: _print_json_lines([attrs.asdict(done)])
 
-    def printing() -> None:
+    def print_report() -> None:
         click.echo(
-            f"{done.files:,} files ({_size(done.bytes)}), {done.dtds:,} DTDs and {done.pages:,} "
-            f"pages copied; {done.there:,} files were there"
+            f"{done.files:,} files ({_format_size(done.bytes)}), {done.dtds:,} DTDs and "
+            f"{done.pages:,} pages copied; {done.there:,} files were there already"
         )
         for path in done.damaged:
             click.echo(one_line(f"damaged or missing, and not copied: {path}"))
 
-    return printing
+    return print_report
 
 
-def expired_lines(expired: Expired, *, dry_run: bool, for_people: bool) -> Printing:
-    """What was, or would be, taken away and deleted."""
-    if not for_people:
-        return lambda: _lines([{**attrs.asdict(expired), "dry_run": dry_run}])
+def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool) -> Printer:
+    if not human_readable:
+        return lambda: _print_json_lines([{**attrs.asdict(expired), "dry_run": dry_run}])
 
-    def printing() -> None:
+    def print_report() -> None:
         would = "would be " if dry_run else ""
         click.echo(
-            f"{len(expired.removed):,} files ({_size(expired.removed_bytes)}) {would}too old; "
-            f"{len(expired.deleted):,} objects ({_size(expired.deleted_bytes)}) {would}deleted, "
-            f"{expired.orphans:,} of them listed nowhere"
+            f"{len(expired.removed):,} files "
+            f"({_format_size(expired.removed_bytes)}) {would}removed; "
+            f"{len(expired.deleted):,} objects "
+            f"({_format_size(expired.deleted_bytes)}) {would}deleted, "
+            f"{expired.orphans:,} of them in no manifest"
         )
         if expired.held:
-            click.echo(f"{expired.held} and later stay: a durable subscription needs them")
+            click.echo(f"hours from {expired.held} on stay: a durable subscription needs them")
         if expired.kept_orphans:
             click.echo(
-                f"{expired.kept_orphans:,} files that no manifest lists stay, for one is damaged: "
-                "see `xmlbroker archive verify`"
+                f"{expired.kept_orphans:,} files in no manifest stay, since a manifest is damaged: "
+                "run `xmlbroker archive verify`"
             )
 
-    return printing
+    return print_report
 
 
 @contextmanager
-def progress_of(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], None]]:
-    """A line on stderr that moves, where that is a terminal; told what is done, of how much."""
+def progress_bar(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function (done, total) that moves a bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return
@@ -142,23 +144,23 @@ def progress_of(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], Non
 
     column = DownloadColumn() if bytes_ else MofNCompleteColumn()
     with Progress(
-        TextColumn(what), BarColumn(), column, console=console(err=True), transient=True
+        TextColumn(what), BarColumn(), column, console=make_console(err=True), transient=True
     ) as line:
         task = line.add_task(what)
         yield lambda done, of: line.update(task, completed=done, total=of)
 
 
-def _sorted(state: ArchiveState) -> list[ArchivedFile]:
+def _sorted_files(state: ArchiveState) -> list[ArchivedFile]:
     return sorted(state.files.values(), key=lambda file: (file.partition, file.hour, file.path))
 
 
-def _file(file: ArchivedFile) -> dict[str, Any]:
+def _file_row(file: ArchivedFile) -> dict[str, Any]:
     return {"file": file.path, "events": file.rows, "bytes": file.bytes, "hour": file.hour}
 
 
-def _partitions(state: ArchiveState) -> list[dict[str, Any]]:
+def _partition_rows(state: ArchiveState) -> list[dict[str, Any]]:
     groups: dict[str, list[ArchivedFile]] = defaultdict(list)
-    for file in _sorted(state):
+    for file in _sorted_files(state):
         groups[file.partition].append(file)
     return [
         {
@@ -173,31 +175,31 @@ def _partitions(state: ArchiveState) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(rows: Iterable[dict[str, Any]]) -> None:
+def _print_json_lines(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         click.echo(json_line(row))
 
 
-def _table(first: str, rows: Sequence[dict[str, Any]]) -> None:
+def _print_table(first: str, rows: Sequence[dict[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
 
     names = list(rows[0]) if rows else [first]
     table = Table(*names, box=box.SIMPLE_HEAD)
     for row in rows:
-        table.add_row(*(_cell(name, value) for name, value in row.items()))
+        table.add_row(*(_format_cell(name, value) for name, value in row.items()))
     for column in table.columns[1:]:
         column.justify = "right"
-    console().print(table)
+    make_console().print(table)
 
 
-def _cell(name: str, value: Any) -> str:
+def _format_cell(name: str, value: Any) -> str:
     if name == "bytes":
-        return _size(value)
+        return _format_size(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _size(size: float) -> str:
+def _format_size(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

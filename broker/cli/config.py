@@ -1,4 +1,4 @@
-"""`xmlbroker config`: what a node may be told, and whether a file says it rightly."""
+"""`xmlbroker config`: the settings of a node, and a check of its configuration file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 
 
 @click.command(no_args_is_help=True)
@@ -23,7 +23,7 @@ from broker.cli.failing import Failure
     "--hash-secret",
     "hashing",
     is_flag=True,
-    help="Read a secret from a prompt or a pipe, print what the configuration stores of it.",
+    help="Read a secret from a prompt or a pipe, and print its hash for the configuration.",
 )
 def command(explain: bool, file: Path | None, hashing: bool) -> None:
     """Explain or check a node's configuration; hash a secret for it."""
@@ -34,7 +34,7 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
 
         click.echo(explanation(), nl=False)
     elif hashing:
-        _hash()
+        _print_secret_hash()
     else:
         from broker.config import load
 
@@ -46,7 +46,7 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
         )
 
 
-def _hash() -> None:
+def _print_secret_hash() -> None:
     from broker.identity.secret import hash_secret
 
     if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`xmlbroker dtd`: the DTDs that a node knows, and a check of one's own."""
+"""`xmlbroker dtd`: the DTDs of a node, and checks of a DTD file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 
 import click
 
-from broker.cli.dtd_check import Checked, check_file, load_own
+from broker.cli.dtd_check import CheckCounts, check_events, load_dtd_file
 from broker.cli.dtd_report import report_lines
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import note
+from broker.cli.terminal import print_note
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 
-_local = click.option(
-    "--local", is_flag=True, help="Of the catalogue that comes with us; no node is asked."
-)
+_local = click.option("--local", is_flag=True, help="Use the shipped catalogue; ask no node.")
 
 
 @click.group(no_args_is_help=True)
@@ -31,7 +29,7 @@ def command() -> None:
 @_local
 @node_options
 def list_(access: NodeAccess, local: bool) -> None:
-    """List the event types that the node knows, a TYPE and VERSION a line."""
+    """List the event types of the node, one TYPE and VERSION a line."""
     if local:
         catalogue = Catalogue.load(shipped_folder())
         known = [(each.type, each.version) for each in catalogue.references()]
@@ -56,7 +54,7 @@ def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
     text = catalogue.read(reference.public_id, reference.system_id)
     if text is None:
         raise Failure(
-            f"no DTD of {reference} comes with us; `xmlbroker dtd list --local` lists them"
+            f"no DTD of {reference} is shipped; `xmlbroker dtd list --local` lists the shipped ones"
         )
     click.echo(Dtd.load(reference, text, catalogue.read).text.decode(), nl=False)
 
@@ -67,7 +65,7 @@ _type = click.option(
     "type_",
     nargs=2,
     metavar="NAME VERSION",
-    help="The event type.  [default: as the file's name says, as in flight-1.1.dtd]",
+    help="The event type.  [default: from the file's name, such as flight-1.1.dtd]",
 )
 
 
@@ -78,7 +76,7 @@ _type = click.option(
 @click.option(
     "--against",
     metavar="VERSION",
-    help="Ask the node what the DTD changes against this version, and for whom.",
+    help="Compare with this version at the node, and list affected subscriptions.",
 )
 @node_options
 def check(
@@ -90,18 +88,21 @@ def check(
 ) -> None:
     """Load a DTD as a node would, and validate events against it.
 
-    An EVENT.xml holds whole events or bare payloads, any number; - reads a pipe. Modules are found
-    in our catalogue, then in that of the file's own folder. No node is asked without --against.
+    An EVENT.xml holds any number of whole events or bare payloads; - reads a pipe. Modules are
+    looked up in the shipped catalogue, then in that of the file's folder. No node is asked without
+    --against.
     """
-    dtd = load_own(file, DtdReference(*type_) if type_ else None)
-    checked = Checked()
-    for problem in check_file(dtd, events, checked):
+    dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
+    counts = CheckCounts()
+    for problem in check_events(dtd, events, counts):
         click.echo(problem, err=True)
-    note(f"{file}: a DTD for {dtd.reference}; {checked.valid} of {checked.events} events are valid")
+    print_note(
+        f"{file}: a DTD for {dtd.reference}; {counts.valid} of {counts.events} events are valid"
+    )
     if against is not None:
-        for line in report_lines(_ask(access, "dtd-check", dtd, against)):
+        for line in report_lines(_ask_about_dtd(access, "dtd-check", dtd, against)):
             click.echo(line)
-    if checked.valid != checked.events:
+    if counts.valid != counts.events:
         sys.exit(1)
 
 
@@ -112,24 +113,24 @@ def check(
     "--against",
     metavar="VERSION",
     default="",
-    help="The version to compare with.  [default: the newest older one that the node knows]",
+    help="The version to compare with.  [default: the newest older version at the node]",
 )
 @node_options
 def add(access: NodeAccess, file: Path, type_: tuple[str, str] | None, against: str) -> None:
     """Register a DTD at the node, and through it in the network, before the first event.
 
-    Prints what changes against an older version, and whose subscriptions that affects: these are
+    Prints the changes against an older version and the affected subscriptions; their clients are
     notified. The account needs the right to register the type.
     """
-    dtd = load_own(file, DtdReference(*type_) if type_ else None)
-    report = _ask(access, "dtd-add", dtd, against)
+    dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
+    report = _ask_about_dtd(access, "dtd-add", dtd, against)
     for line in report_lines(report):
         click.echo(line)
     state = "is registered" if report["registered"] else "was registered already"
-    note(f"{dtd.reference} {state} (content {dtd.content_hash[:12]})")
+    print_note(f"{dtd.reference} {state} (content {dtd.content_hash[:12]})")
 
 
-def _ask(access: NodeAccess, what: str, dtd: Dtd, against: str) -> Any:
+def _ask_about_dtd(access: NodeAccess, what: str, dtd: Dtd, against: str) -> Any:
     reference = dtd.reference
     named = {"type": reference.type, "version": reference.version, "against": against}
     return access.ask(what, dtd.text, **named)

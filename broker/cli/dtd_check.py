@@ -1,4 +1,4 @@
-"""Checking a DTD of one's own and events against it, as a node would, with file and line."""
+"""Check of a DTD file and of events against it, as a node would, with file and line."""
 
 from __future__ import annotations
 
@@ -10,37 +10,35 @@ from pathlib import Path
 import attrs
 from lxml import etree
 
-from broker.cli.failing import Failure
-from broker.cli.publishing.payload import Unusable, make_payload
-from broker.cli.publishing.publication import Piece, Refusal
-from broker.cli.publishing.reading import split
-from broker.cli.publishing.source import DAMAGED, open_sources, reason_of
+from broker.cli.failure import Failure
+from broker.cli.publishing.document_reader import split_documents
+from broker.cli.publishing.payload import UnusableDocument, make_payload
+from broker.cli.publishing.publication import RawDocument, Refusal
+from broker.cli.publishing.source import READ_ERRORS, describe_error, open_sources
 from broker.dtd.catalogue import CATALOGUE_NAME, Catalogue, shipped_folder
 from broker.dtd.dtd import ENVELOPE_TAG, Dtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, BadName, BrokerError
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.reading import read_event
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.reader import read_event
+from broker.event.writer import write_event
 
 _FILE_NAME = re.compile(r"(.+)-([0-9.]+)")
-_STRICT = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-#: An envelope for bare payloads. It has so many lines before the payload's.
+_PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+#: EventId of the envelope for bare payloads.
 _EVENT_ID = EventId("check", 0, 1, 1)
 _ENVELOPE_LINES = 2
 
 
 @attrs.define
-class Checked:
-    """Counts of one run."""
-
+class CheckCounts:
     events: int = 0
     valid: int = 0
 
 
-def load_own(file: Path, reference: DtdReference | None) -> Dtd:
-    """The DTD in a file. Ends the command with file and line if it can not be used."""
+def load_dtd_file(file: Path, reference: DtdReference | None) -> Dtd:
+    """Load the DTD in a file. Raises `Failure` with file and line if it is not usable."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -54,12 +52,12 @@ def load_own(file: Path, reference: DtdReference | None) -> Dtd:
         return next((module for module in found if module is not None), None)
 
     try:
-        return Dtd.load(reference or _reference(file), text, resolve)
+        return Dtd.load(reference or _reference_from_name(file), text, resolve)
     except BadDtd as error:
         raise Failure(f"{file}:{max(error.line, 1)}: {error.text}") from None
 
 
-def _reference(file: Path) -> DtdReference:
+def _reference_from_name(file: Path) -> DtdReference:
     named = _FILE_NAME.fullmatch(file.stem)
     if named is not None:
         try:
@@ -67,55 +65,57 @@ def _reference(file: Path) -> DtdReference:
         except BadName:
             pass
     raise Failure(
-        f"{file.name} does not say which type it is, as in flight-1.1.dtd: give --type NAME VERSION"
+        f"{file.name} does not name a type, as flight-1.1.dtd does: give --type NAME VERSION"
     )
 
 
-def check_file(dtd: Dtd, sources: tuple[str, ...], checked: Checked) -> Iterator[str]:
-    """What is wrong with the events of the sources, a line `FILE:LINE: REASON` each."""
+def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Iterator[str]:
+    """Yield a line `FILE:LINE: REASON` for each invalid event of the sources."""
     for source in open_sources(sources, lambda: sys.stdin.buffer):
         if isinstance(source, Refusal):
-            checked.events += 1
+            counts.events += 1
             yield str(source)
             continue
         try:
-            for piece in split(source.portions(), source.name):
-                checked.events += 1
-                problem = _problem(dtd, piece)
-                checked.valid += problem is None
+            for raw in split_documents(source.read_portions(), source.name):
+                counts.events += 1
+                problem = _find_problem(dtd, raw)
+                counts.valid += problem is None
                 if problem is not None:
                     yield problem
-        except DAMAGED as error:
-            checked.events += 1
-            yield f"{source.name}: {reason_of(error)}"
+        except READ_ERRORS as error:
+            counts.events += 1
+            yield f"{source.name}: {describe_error(error)}"
 
 
-def _problem(dtd: Dtd, piece: Piece) -> str | None:
-    """Why one document is no valid event or payload; None if it is."""
-    if piece.problem:
-        return f"{piece.origin}: {piece.problem}"
+def _find_problem(dtd: Dtd, raw: RawDocument) -> str | None:
+    """Return why one document is no valid event or payload; None if it is valid."""
+    if raw.problem:
+        return f"{raw.location}: {raw.problem}"
     try:
-        payload = make_payload(piece.data)
-        origin, first = piece.origin.further(payload.skipped), 1
+        payload = make_payload(raw.data)
+        location, first = raw.location.plus_lines(payload.skipped_lines), 1
         if payload.root.tag == ENVELOPE_TAG:
-            _check_type(dtd, piece.data)
-            origin = piece.origin
-            root = etree.fromstring(piece.data, _STRICT)
+            _check_type(dtd, raw.data)
+            location = raw.location
+            root = etree.fromstring(raw.data, _PARSER)
         else:
             kind = EventType(dtd.reference.type, dtd.reference.version)
-            root = etree.fromstring(write_event(_EVENT_ID, "check", kind, payload.element), _STRICT)
+            root = etree.fromstring(write_event(_EVENT_ID, "check", kind, payload.element), _PARSER)
             first += _ENVELOPE_LINES
-    except Unusable as unusable:
-        return f"{piece.origin.further(unusable.line - 1)}: {unusable}"
+    except UnusableDocument as unusable:
+        return f"{raw.location.plus_lines(unusable.line - 1)}: {unusable}"
     except BrokerError as error:
-        return f"{piece.origin.further(max(error.line - 1, 0))}: {error.text}"
+        return f"{raw.location.plus_lines(max(error.line - 1, 0))}: {error.text}"
     invalid = dtd.check(root)
     if invalid is None:
         return None
-    return f"{origin.further(max(invalid.line - first, 0))}: {invalid.text}"
+    return f"{location.plus_lines(max(invalid.line - first, 0))}: {invalid.text}"
 
 
 def _check_type(dtd: Dtd, document: bytes) -> None:
-    said = read_event(document).event_type
-    if (said.name, said.version) != (dtd.reference.type, dtd.reference.version):
-        raise BadName(f"the event is of type {said.name} {said.version}, not {dtd.reference}")
+    event_type = read_event(document).event_type
+    if (event_type.name, event_type.version) != (dtd.reference.type, dtd.reference.version):
+        raise BadName(
+            f"the event is of type {event_type.name} {event_type.version}, not {dtd.reference}"
+        )

@@ -9,15 +9,18 @@ from typing import Any
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.event_format import clock_time
+from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.overview import durable_table
-from broker.cli.rendering import clock_time
 from broker.cli.starting_point import parse_end
-from broker.cli.terminal import console, json_line, note, on_terminal, one_line
+from broker.cli.terminal import is_terminal, json_line, make_console, one_line, print_note
 
 _client = click.option(
-    "--client", default="", metavar="ID", help="Whose subscription.  [default: one's own]"
+    "--client",
+    default="",
+    metavar="ID",
+    help="The subscription's client.  [default: your own ClientId]",
 )
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]"
@@ -28,27 +31,27 @@ _as_json = click.option(
 def command() -> None:
     """Show, pause, reset and delete durable subscriptions.
 
-    A command logs in as --client-id, and that ends another session of that ClientId. Give it an
-    id of its own, and name the subscription's with --client.
+    A command logs in as --client-id, which ends another session of that ClientId. Use a separate
+    id, and name the subscription's client with --client.
     """
 
 
 @command.command("list")
-@click.option("--client", default="", metavar="ID", help="Only those of this client.")
+@click.option("--client", default="", metavar="ID", help="List only this client's subscriptions.")
 @_as_json
 @node_options
 def list_(access: NodeAccess, client: str, as_json: bool) -> None:
-    """List the durable subscriptions at the node that one may see, with their lags."""
-    said = {"client": client} if client else {}
-    answer = access.ask("durable-list", **said)
+    """List the durable subscriptions at the node that the account may see, with their lags."""
+    arguments = {"client": client} if client else {}
+    answer = access.ask("durable-list", **arguments)
     rows = answer["subscriptions"]
-    if as_json or not on_terminal():
+    if as_json or not is_terminal():
         for row in rows:
             click.echo(json_line(row))
     else:
-        console().print(durable_table(rows))
+        make_console().print(durable_table(rows))
     if answer["left_out"]:
-        note(f"{answer['left_out']:,} more are not listed: name a --client")
+        print_note(f"{answer['left_out']:,} more are not listed: name a --client")
 
 
 @command.command()
@@ -57,8 +60,8 @@ def list_(access: NodeAccess, client: str, as_json: bool) -> None:
 @_as_json
 @node_options
 def show(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
-    """Show one durable subscription: query, position, lag, and what its session does."""
-    _print(_ask(access, "show", name, client), as_json)
+    """Show one durable subscription: query, position, lag, and its session."""
+    _print_row(_ask(access, "show", name, client), as_json)
 
 
 @command.command()
@@ -67,11 +70,11 @@ def show(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
 @_as_json
 @node_options
 def pause(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
-    """Stop delivery; the position stays, and the client may stay connected.
+    """Stop delivery. The position stays, and the client may stay connected.
 
     The subscription can not move to another node before it is resumed.
     """
-    _print(_ask(access, "pause", name, client), as_json)
+    _print_row(_ask(access, "pause", name, client), as_json)
 
 
 @command.command()
@@ -80,8 +83,8 @@ def pause(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
 @_as_json
 @node_options
 def resume(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
-    """Deliver again, from where the subscription was paused."""
-    _print(_ask(access, "resume", name, client), as_json)
+    """Resume delivery at the position where it was paused."""
+    _print_row(_ask(access, "resume", name, client), as_json)
 
 
 @command.command()
@@ -90,24 +93,26 @@ def resume(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
     "--to",
     required=True,
     metavar="WHERE",
-    help="start or end of the node's log, a time, how long ago (1h30m), or a position.",
+    help="start or end of the node's log, a time, a time ago (1h30m), or a position.",
 )
 @_client
 @_as_json
 @node_options
 def reset(access: NodeAccess, name: str, to: str, client: str, as_json: bool) -> None:
-    """Move the position, and say what will be skipped, and what comes again.
+    """Move the position, and print how many places are skipped or repeated.
 
-    The subscription must not be in use. A client with a state folder goes on from its own position
-    where that is further: to go back, remove its .positions file, too.
+    The subscription must not be in use. A client with a state folder continues at its own position
+    if that is further: to go back, remove its .positions file, too.
     """
-    row = _ask(access, "reset", name, client, to=_target(to))
-    _print(row, as_json)
-    told = row["reset"]
-    if told["skipped"]:
-        note(f"{told['skipped']:,} places are skipped: their events are not delivered")
-    if told["again"]:
-        note(f"{told['again']:,} places come again; a client's state folder may be further")
+    row = _ask(access, "reset", name, client, to=_reset_target(to))
+    _print_row(row, as_json)
+    answer = row["reset"]
+    if answer["skipped"]:
+        print_note(f"{answer['skipped']:,} places are skipped: their events will not be delivered")
+    if answer["again"]:
+        print_note(
+            f"{answer['again']:,} places come again, unless the client's state folder is further"
+        )
 
 
 @command.command()
@@ -116,29 +121,31 @@ def reset(access: NodeAccess, name: str, to: str, client: str, as_json: bool) ->
 @_as_json
 @node_options
 def delete(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
-    """End a durable subscription at all nodes of the network; a client that has it is told.
+    """Delete a durable subscription at all nodes of the network; its session is ended.
 
-    The exit status is 1 if a node did not answer: it may have the subscription still.
+    The exit status is 1 if a node did not answer: it may still have the subscription.
     """
-    told = _ask(access, "delete", name, client)
-    if as_json or not on_terminal():
-        click.echo(json_line(told))
+    answer = _ask(access, "delete", name, client)
+    if as_json or not is_terminal():
+        click.echo(json_line(answer))
     else:
-        at = [*(["this node"] if told["here"] else []), *told["elsewhere"]]
+        at = [*(["this node"] if answer["here"] else []), *answer["elsewhere"]]
         click.echo(one_line(f"deleted at {', '.join(at) or 'no node'}"))
-    if told["silent"]:
-        note(f"no answer from {', '.join(told['silent'])}: delete it again when they are back")
+    if answer["silent"]:
+        print_note(
+            f"no answer from {', '.join(answer['silent'])}: delete it again when they are back"
+        )
         sys.exit(1)
 
 
-def _ask(access: NodeAccess, what: str, name: str, client: str, **said: str) -> Any:
+def _ask(access: NodeAccess, what: str, name: str, client: str, **arguments: str) -> Any:
     if not (client or access.client_id or access.account):
-        raise click.UsageError("--client ID must say whose subscription it is: no account does")
+        raise click.UsageError("give --client ID: no account names the subscription's client")
     named = {"name": name, **({"client": client} if client else {})}
-    return access.ask(f"durable-{what}", **named, **said)
+    return access.ask(f"durable-{what}", **named, **arguments)
 
 
-def _target(to: str) -> str:
+def _reset_target(to: str) -> str:
     if to in ("start", "end"):
         return to
     try:
@@ -147,11 +154,11 @@ def _target(to: str) -> str:
         raise Failure(f"{to!r}: {error}, start or end") from None
 
 
-def _print(row: Mapping[str, Any], as_json: bool) -> None:
-    if as_json or not on_terminal():
+def _print_row(row: Mapping[str, Any], as_json: bool) -> None:
+    if as_json or not is_terminal():
         click.echo(json_line(row))
         return
-    console().print(durable_table([row]))
+    make_console().print(durable_table([row]))
     for key in ("pattern", "query", "position", "moved_to", "former"):
         if row.get(key):
             click.echo(one_line(f"{key.replace('_', ' ')}: {row[key]}"))

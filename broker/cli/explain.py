@@ -1,4 +1,4 @@
-"""`xmlbroker explain`: how a query is answered, and why an event matches it or does not."""
+"""`xmlbroker explain`: the evaluation of a query, and the reason for a match."""
 
 from __future__ import annotations
 
@@ -9,50 +9,54 @@ from typing import Any, Final
 
 import click
 
-from broker.cli.explaining.event import NoEvent, event_from
-from broker.cli.explaining.rendering import tables
-from broker.cli.failing import Failure, failure_of
+from broker.cli.explanation.single_event import SingleEventError, read_single_event
+from broker.cli.explanation.tables import explanation_tables
+from broker.cli.failure import Failure, failure_of
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.publishing.preparation import Wishes
-from broker.cli.terminal import console, json_line, on_terminal
+from broker.cli.publishing.preparation import PublishOptions
+from broker.cli.terminal import is_terminal, json_line, make_console
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: Exit status, as `grep` has them.
+#: Exit statuses, like those of `grep`.
 _NO_MATCH: Final = 1
 _ERROR: Final = 2
-#: Verdicts of a subscription that gets the event, or will.
-_GETS_IT: Final = frozenset({"delivered", "unconfirmed", "catching-up", "paused", "away"})
-#: It has had it, or came too late.
-_MAY_HAVE_IT: Final = "before"
+#: Verdicts of a subscription that has received the event, or will.
+_DELIVERED_VERDICTS: Final = frozenset(
+    {"delivered", "unconfirmed", "catching-up", "paused", "away"}
+)
+#: Verdict of a subscription that had the event before, or began later.
+_BEFORE_VERDICT: Final = "before"
 
 
 @click.command()
 @click.argument("query", required=False)
 @click.argument("event", required=False)
 @namespace_option
-@click.option("--streams", metavar="PATTERN", help="Whether this pattern takes the event, too.")
+@click.option(
+    "--streams", metavar="PATTERN", help="Also check that this pattern matches the event's stream."
+)
 @click.option(
     "--client",
     metavar="ID",
-    help="What becomes of the event for each subscription of that client; QUERY may be left out.",
+    help="Show the event's outcome for each subscription of this client; QUERY is optional.",
 )
 @click.option(
     "--type",
     "type_",
     nargs=2,
     metavar="NAME VERSION",
-    help="The type of an EVENT that is a payload alone.  [default: as its root shows]",
+    help="The type of an EVENT that is a bare payload.  [default: from its root element]",
 )
-@click.option("--here", is_flag=True, help="Ask this node alone, and no other one of its network.")
-@click.option("--offline", is_flag=True, help="Ask no node: explain with the DTDs on this disk.")
+@click.option("--here", is_flag=True, help="Ask only this node, not the others of its network.")
+@click.option("--offline", is_flag=True, help="Ask no node: use the DTDs on this disk.")
 @click.option(
     "--dtd",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="A folder of DTDs with a catalog.xml, beside ours; means --offline.",
+    help="An additional folder of DTDs with a catalog.xml; implies --offline.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
 @node_options
@@ -69,91 +73,93 @@ def command(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Say how QUERY is answered: indexed on which paths, or why not, and what that costs.
+    """Show how QUERY is evaluated: by which indexes, or why by none, and its cost.
 
-    With an EVENT (a file with one event or one payload, or - for a pipe) also whether and why it
-    matches, or which condition failed; and of an event that was published, at which nodes of the
-    network it was filtered, denied, or is missing. With --client, why that client got the event or
-    did not: then the first argument is the EVENT, unless there are two.
+    EVENT is a file with one event or one payload, or - for a pipe. With it, show whether it matches
+    and which condition failed. For a published event, show at which nodes of the network it was
+    filtered, denied, or is missing. With --client, show why that client received the event or not;
+    a single argument is then the EVENT.
 
-    The exit status is 0 if the event matches (or there is none), 1 if it does not, 2 if that can
-    not be told.
+    The exit status is 0 if the event matches (or there is none), 1 if it does not, 2 if that is
+    unknown.
     """
     if client is not None and event is None:
         query, event = None, query
     if query is None and client is None:
-        raise click.UsageError("a QUERY, or --client with an EVENT, must be given")
+        raise click.UsageError("give a QUERY, or --client with an EVENT")
     offline = offline or folder is not None
     if offline and client is not None:
-        raise click.UsageError("only a node knows its clients: --client goes without --offline")
+        raise click.UsageError("--client needs a node: it can not be used with --offline")
     try:
         pattern = None if streams is None else StreamPattern.parse(streams)
         document = b""
         if event is not None:
-            document = event_from(event, lambda: sys.stdin.buffer, Wishes(type=type_ or None))
+            document = read_single_event(
+                event, lambda: sys.stdin.buffer, PublishOptions(type=type_ or None)
+            )
         if offline:
-            content = _offline(query or "", namespaces, document, pattern, folder)
+            content = _explain_offline(query or "", namespaces, document, pattern, folder)
         else:
             alone = {"here": "yes"} if here else {}
-            content = _asked(access, query, namespaces, document, streams, client, **alone)
-    except (BrokerError, Failure, NoEvent) as error:
-        raise _not_told(error) from None
-    if as_json or not on_terminal():
+            content = _ask_node(access, query, namespaces, document, streams, client, **alone)
+    except (BrokerError, Failure, SingleEventError) as error:
+        raise _explain_failure(error) from None
+    if as_json or not is_terminal():
         click.echo(json_line(content))
     else:
-        screen = console()
-        for table in tables(content):
+        screen = make_console()
+        for table in explanation_tables(content):
             screen.print(table)
-    sys.exit(_status(content))
+    sys.exit(_exit_status(content))
 
 
-def _offline(
+def _explain_offline(
     query: str,
     namespaces: dict[str, str],
     document: bytes,
     pattern: StreamPattern | None,
     folder: Path | None,
 ) -> dict[str, Any]:
-    # An engine and Twisted are a lot to import for those who ask a node.
-    from broker.cli.explaining.local import explain_here
+    # Lazy import: the engine and Twisted take long to load.
+    from broker.cli.explanation.offline import explain_offline
 
-    return explain_here(query, namespaces, document or None, pattern, folder)
+    return explain_offline(query, namespaces, document or None, pattern, folder)
 
 
-def _asked(
+def _ask_node(
     access: NodeAccess,
     query: str | None,
     namespaces: dict[str, str],
     document: bytes,
     streams: str | None,
     client: str | None,
-    **said: str,
+    **extra: str,
 ) -> Any:
-    wishes = {"query": query, "streams": streams, "client": client, **said}
-    arguments = {name: value for name, value in wishes.items() if value is not None}
+    options = {"query": query, "streams": streams, "client": client, **extra}
+    arguments = {name: value for name, value in options.items() if value is not None}
     return access.ask("explain", document, namespaces=json.dumps(namespaces), **arguments)
 
 
-class _NotTold(Failure):
+class _ExplainFailure(Failure):
     exit_code = _ERROR
 
 
-def _not_told(error: BrokerError | Failure | NoEvent) -> Failure:
+def _explain_failure(error: BrokerError | Failure | SingleEventError) -> Failure:
     if isinstance(error, BrokerError):
-        return _NotTold(failure_of(error).message)
-    return _NotTold(str(error))
+        return _ExplainFailure(failure_of(error).message)
+    return _ExplainFailure(str(error))
 
 
-def _status(content: Any) -> int:
+def _exit_status(content: Any) -> int:
     explanation, client = content.get("explanation"), content.get("client")
     if explanation is None:
         rows = list((client or {}).get("subscriptions", ()))
         for node in (content.get("network") or {}).get("nodes", ()):
             rows += node["subscriptions"]
         verdicts = {each.get("verdict") for each in rows}
-        if verdicts & _GETS_IT or "" in verdicts:
+        if verdicts & _DELIVERED_VERDICTS or "" in verdicts:
             return 0
-        return _ERROR if _MAY_HAVE_IT in verdicts else _NO_MATCH
+        return _ERROR if _BEFORE_VERDICT in verdicts else _NO_MATCH
     event = explanation.get("event")
     if event is None:
         return 0

@@ -1,4 +1,4 @@
-"""`xmlbroker log`: whether a node's event log is sound, and its repair."""
+"""`xmlbroker log`: verification and repair of a node's event log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from broker.cli.archive_report import progress_of
-from broker.cli.failing import Failure
-from broker.cli.terminal import json_line, note, on_terminal, one_line
+from broker.cli.archive_report import progress_bar
+from broker.cli.failure import Failure
+from broker.cli.terminal import is_terminal, json_line, one_line, print_note
 
 if TYPE_CHECKING:
     from broker.log.log_verification import Verified
@@ -31,29 +31,29 @@ def command() -> None:
 @command.command()
 @click.argument("where", metavar="NODE.toml|FOLDER", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
-@click.option("--repair", is_flag=True, help="Save what can be read. The node must be down.")
+@click.option("--repair", is_flag=True, help="Save all readable data. The node must be down.")
 def verify(where: Path, as_json: bool, repair: bool) -> None:
     """Read the whole log, and compare it with its checksums.
 
-    What is damaged is named: its kind, origin, places and serials. While the node runs, the log is
-    read beside it. The exit status is 1 if damage remains: a node asks others for these events
-    when it reads them, and tells its subscribers a gap where nobody has them.
+    Each damage is printed with its kind, origin, places and serials. A log in use by a node is read
+    meanwhile. The exit status is 1 if damage remains. When a node reads damaged events it asks
+    other nodes for them, and reports a gap to its subscribers if none has them.
     """
-    folder = _folder(where)
-    with _claimed(folder) as is_ours:
+    folder = _log_folder(where)
+    with _claim_log(folder) as is_ours:
         if not is_ours:
             if repair:
                 raise Failure(f"{folder} is in use by a node: stop it before a repair")
-            note(f"{folder} is in use by a node: it is read beside it")
+            print_note(f"{folder} is in use by a node: it is read while the node runs")
         if repair:
             _repair(folder, as_json=as_json)
-        done = _verified(folder, is_ours=is_ours)
-    _print(done, as_json=as_json)
+        done = _verify(folder, is_ours=is_ours)
+    _print_findings(done, as_json=as_json)
     if done.findings:
         sys.exit(1)
 
 
-def _folder(where: Path) -> Path:
+def _log_folder(where: Path) -> Path:
     from broker.config import load
 
     data = load(where).node.data if where.suffix == ".toml" else where
@@ -64,8 +64,8 @@ def _folder(where: Path) -> Path:
 
 
 @contextmanager
-def _claimed(folder: Path) -> Iterator[bool]:
-    """Keep nodes from opening the log; whether it is ours."""
+def _claim_log(folder: Path) -> Iterator[bool]:
+    """Claim the log so that no node opens it. Yield False if a node has claimed it."""
     from broker.errors import LogUnavailable
     from broker.log.claim import claim_folder
 
@@ -80,11 +80,11 @@ def _claimed(folder: Path) -> Iterator[bool]:
         os.close(claim)
 
 
-def _verified(folder: Path, *, is_ours: bool) -> Verified:
+def _verify(folder: Path, *, is_ours: bool) -> Verified:
     from broker.log.log_verification import Verification
     from broker.log.reading_along import pinned
 
-    with progress_of("verified", bytes_=True) as progress:
+    with progress_bar("verified", bytes_=True) as progress:
         if is_ours:
             verification = Verification(folder)
             try:
@@ -96,23 +96,23 @@ def _verified(folder: Path, *, is_ours: bool) -> Verified:
 
 
 def _repair(folder: Path, *, as_json: bool) -> None:
-    """Heal what has an intact copy; write the file anew where its pages are damaged."""
+    """Restore values that have an intact copy; rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
     from broker.log.log_file import LogFile
     from broker.log.salvage import salvage
 
-    before = _verified(folder, is_ours=True)
-    _print(before, as_json=as_json)
+    before = _verify(folder, is_ours=True)
+    _print_findings(before, as_json=as_json)
     if any(each.kind == "page" for each in before.findings):
-        note(f"what can be read was saved; the damaged file is {salvage(folder)}")
-    # What a start mends is mended now.
+        print_note(f"all readable data was saved; the damaged file is {salvage(folder)}")
+    # Opening the log repairs the rest.
     LogFile(folder, Retention()).close()
-    note("repaired; what is left:")
+    print_note("repaired; remaining damage:")
 
 
-def _print(done: Verified, *, as_json: bool) -> None:
+def _print_findings(done: Verified, *, as_json: bool) -> None:
     total = {key: value for key, value in attrs.asdict(done).items() if key != "findings"}
-    if as_json or not on_terminal():
+    if as_json or not is_terminal():
         for each in done.findings:
             click.echo(json_line(attrs.asdict(each)))
         click.echo(json_line({**total, "findings": len(done.findings)}))
@@ -122,7 +122,7 @@ def _print(done: Verified, *, as_json: bool) -> None:
         click.echo(one_line(f"{each.kind}: {each.text}{where}"))
     click.echo(
         f"{done.events} events in {done.chunks} chunks, {done.values} values, {done.bytes} bytes: "
-        + (f"{len(done.findings)} damaged" if done.findings else "all sound")
+        + (f"{len(done.findings)} damaged" if done.findings else "no damage")
     )
     if done.unchecked:
         click.echo(f"{done.unchecked} chunks of an older version have no checksums")

@@ -13,8 +13,7 @@ from broker.errors import ConfigurationError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: Seconds.
-_WAIT = Merging().wait
+_DEFAULT_WAIT = Merging().wait
 
 
 def merge_options(command: _F) -> _F:
@@ -28,24 +27,24 @@ def merge_options(command: _F) -> _F:
         merge_wait: float | None,
         **rest: Any,
     ) -> Any:
-        return command(*args, merge=_merging(merge, merge_order, merge_wait), **rest)
+        return command(*args, merge=_parse_merging(merge, merge_order, merge_wait), **rest)
 
     for option in (
         click.option(
             "--merge-wait",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help=f"How long to wait for what belongs before an event.  [default: {_WAIT:g}]",
+            help=f"How long to wait for earlier events.  [default: {_DEFAULT_WAIT:g}]",
         ),
         click.option(
             "--merge-order",
             metavar="STREAM,...",
-            help="In which order concurrent events come; bundle:ID names a bundle.",
+            help="Order of concurrent events, by stream; bundle:ID names a bundle.",
         ),
         click.option(
             "--merge",
             metavar="HOW",
-            help="Merge the streams: 'linked' (as the events say), 'time', 'time within 250ms', "
+            help="Merge the streams: 'linked' (by event linkage), 'time', 'time within 250ms', "
             "'time window 2s' or 'bundle'.",
         ),
     ):
@@ -53,14 +52,16 @@ def merge_options(command: _F) -> _F:
     return with_merge  # type: ignore[return-value]
 
 
-def _merging(how: str | None, order: str | None, wait: float | None) -> Merging | None:
+def _parse_merging(how: str | None, order: str | None, wait: float | None) -> Merging | None:
     if how is None:
         if order is not None or wait is not None:
             raise click.UsageError("--merge-order and --merge-wait need --merge")
         return None
     try:
         return Merging.by(
-            how, [] if order is None else order.split(","), wait=_WAIT if wait is None else wait
+            how,
+            [] if order is None else order.split(","),
+            wait=_DEFAULT_WAIT if wait is None else wait,
         )
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from None

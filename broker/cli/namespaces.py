@@ -15,14 +15,16 @@ def namespace_option(command: _F) -> _F:
     return click.option(
         "--namespace",
         "namespaces",
-        callback=_bindings,
+        callback=_parse_bindings,
         multiple=True,
         metavar="p=URI",
         help="Bind a prefix of the query; may be repeated.",
     )(command)
 
 
-def _bindings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _parse_bindings(
+    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
     bindings = {}
     for value in values:
         prefix, _equals, uri = value.partition("=")

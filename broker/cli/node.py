@@ -1,4 +1,4 @@
-"""`xmlbroker node`: prepare a node's data, while the node is down, for its next start."""
+"""`xmlbroker node`: prepare the data of a stopped node for its next start."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """Prepare a node's data, while the node is down, for its next start."""
+    """Prepare the data of a stopped node for its next start."""
 
 
 @command.command()
@@ -19,9 +19,9 @@ def command() -> None:
 def restored(data: Path) -> None:
     """Mark DATA, the folder `node.data` of a node, as restored from an older copy.
 
-    Events that the node logged after the copy was made may be known to nobody. From the next start
-    each subscription that returns is told a gap of unknown size. Other nodes, replicas and the
-    archive still give back what they have.
+    Events that the node logged after the copy may be lost. From the next start each returning
+    subscription receives a gap of unknown size. Other nodes, replicas and the archive still return
+    the events that they have.
     """
     from broker.log.commit import Retention
     from broker.log.histories import Histories
@@ -29,13 +29,13 @@ def restored(data: Path) -> None:
 
     folder = data / "log"
     if not (folder / "data.mdb").exists():
-        raise Failure(f"{data} holds no event log: give the folder that node.data names")
+        raise Failure(f"{data} holds no event log: give the folder of the setting node.data")
     log = LogFile(folder, Retention())
     try:
         losses = log.chain.losses
-        # A log that was marked before has recorded the loss when it was opened.
+        # Opening a log that was marked before has recorded the loss.
         if not losses or losses[-1].after[0] != log.bounds.epoch:
             log.change_histories(Histories.mark_restored)
     finally:
         log.close()
-    click.echo(f"{data} is marked: the next start tells a gap to every subscription that returns")
+    click.echo(f"{data} is marked: from the next start each returning subscription receives a gap")

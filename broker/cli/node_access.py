@@ -1,4 +1,4 @@
-"""Which node, and as whom: the options that every command which talks to a node has."""
+"""Options of every command that connects to a node: address, account, client."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import attrs
 import click
 
-from broker.cli.failing import Failure
-from broker.cli.stopping import Stop
-from broker.cli.terminal import note
+from broker.cli.failure import Failure
+from broker.cli.stop_signal import Stop
+from broker.cli.terminal import print_note
 from broker.errors import GaveUp
 
 if TYPE_CHECKING:
     from broker.client.client import Client
 
 DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
-#: Seconds that a command waits for the node to commit the positions of durable subscriptions.
-GOODBYE: Final = 5.0
-_MOST_SECRET: Final = 1024
+#: Seconds for the node to commit the positions of durable subscriptions.
+CLOSE_TIMEOUT: Final = 5.0
+_MAX_SECRET_BYTES: Final = 1024
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class Connect(Protocol):
-    """Makes a client that begins to connect: `broker.client.asyncio_face.connect`, or a fake."""
+class ClientFactory(Protocol):
+    """Makes a connecting client: `broker.client.asyncio_face.connect`, or a fake."""
 
     def __call__(
         self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
@@ -39,7 +39,7 @@ class Connect(Protocol):
 
 @attrs.frozen
 class NodeAccess:
-    """What the common options say."""
+    """Values of the common options."""
 
     endpoints: tuple[str, ...]
     account: str
@@ -48,10 +48,10 @@ class NodeAccess:
     state: Path | None
     timeout: float
     """Seconds without a connection after which a command gives up."""
-    connect: Connect
+    connect: ClientFactory
 
-    def client(self) -> Client:
-        """A client that begins to connect; to be called where an asyncio loop runs."""
+    def make_client(self) -> Client:
+        """Return a client that is connecting. Call this where an asyncio loop runs."""
         return self.connect(
             *self.endpoints,
             client_id=self.client_id,
@@ -62,20 +62,20 @@ class NodeAccess:
 
     @contextlib.asynccontextmanager
     async def session(self, stop: Stop) -> AsyncIterator[Client]:
-        """A client that is connected, unless `stop` came first; it is closed at the end.
+        """A connected client, unless `stop` came first; it is closed at the end.
 
-        Raises `GaveUp`, or the error because of which no attempt can succeed.
+        Raises `GaveUp`, or the fatal error of the connection.
         """
-        client = self.client()
+        client = self.make_client()
         try:
-            await stop.unless(client.when_connected(self.timeout))
+            await stop.run_or_cancel(client.when_connected(self.timeout))
             yield client
         finally:
-            if not await client.close(GOODBYE):
-                note("the node has not confirmed the last position: some events may come again")
+            if not await client.close(CLOSE_TIMEOUT):
+                print_note("the node did not confirm the last position: some events may come again")
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Any:
-        """The node's answer to one question; `GaveUp` when it does not come in time."""
+        """Return the node's answer to one request. Raises `GaveUp` after the timeout."""
         return asyncio.run(self._ask(what, document, arguments))
 
     async def _ask(self, what: str, document: bytes, arguments: dict[str, str]) -> Any:
@@ -103,7 +103,7 @@ def node_options(command: _F) -> _F:
         access = NodeAccess(
             endpoints=node,
             account=account,
-            secret=_secret(secret_file),
+            secret=_read_secret(secret_file),
             client_id=client_id,
             state=state,
             timeout=timeout,
@@ -123,8 +123,8 @@ _OPTIONS: Final = (
         default=(DEFAULT_NODE,),
         envvar="XMLBROKER_NODE",
         metavar="ENDPOINT",
-        help="The node: tcp:HOST:PORT, tls:HOST:PORT or unix:PATH; may be repeated, "
-        f"they are tried in turn.  [default: {DEFAULT_NODE}; env: XMLBROKER_NODE]",
+        help="The node: tcp:HOST:PORT, tls:HOST:PORT or unix:PATH; repeat it for "
+        f"alternatives.  [default: {DEFAULT_NODE}; env: XMLBROKER_NODE]",
     ),
     click.option(
         "--account",
@@ -137,7 +137,7 @@ _OPTIONS: Final = (
         type=click.Path(path_type=Path),
         envvar="XMLBROKER_SECRET_FILE",
         metavar="FILE",
-        help="A file whose first line is the account's secret; else XMLBROKER_SECRET holds it.",
+        help="A file with the account's secret in its first line.  [env: XMLBROKER_SECRET]",
     ),
     click.option(
         "--client-id",
@@ -148,7 +148,7 @@ _OPTIONS: Final = (
         "--state",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
-        help="Where the client's incarnation is remembered, for a fixed --client-id.",
+        help="Folder of the client's incarnation and positions, for a fixed --client-id.",
     ),
     click.option(
         "--timeout",
@@ -156,17 +156,17 @@ _OPTIONS: Final = (
         default=10.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to go on without a connection to the node.",
+        help="Give up after this time without a connection.",
     ),
 )
 
 
-def _secret(file: Path | None) -> str:
+def _read_secret(file: Path | None) -> str:
     if file is None:
         return os.environ.get("XMLBROKER_SECRET", "")
     try:
         with open(file, "rb") as opened:
-            line = opened.readline(_MOST_SECRET + 2)
+            line = opened.readline(_MAX_SECRET_BYTES + 2)
         return line.rstrip(b"\r\n").decode()
     except OSError as error:
         raise Failure(f"the secret can not be read from {file}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Writing received events to stdout: in portions, and quietly over when nobody reads any more."""
+"""Buffered output of received events on stdout; a closed pipe ends the command quietly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import IO, Final
 
-from broker.cli.rendering import (
+from broker.cli.event_format import (
     Form,
     change_as_json,
     change_as_text,
@@ -15,86 +15,85 @@ from broker.cli.rendering import (
     missing_as_json,
     missing_as_text,
 )
-from broker.cli.stopping import Stop
-from broker.cli.terminal import note
+from broker.cli.stop_signal import Stop
+from broker.cli.terminal import print_note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
-from broker.event.merging.held import Missing
+from broker.event.merging.held_event import MissingNumbers
 
-#: What is not written yet never exceeds this by more than one event, in bytes.
-_ENOUGH: Final = 64 * 1024
+#: Bound of unwritten bytes, exceeded by at most one event.
+_MAX_PENDING: Final = 64 * 1024
 
 
 class Output:
-    """Prints events and gaps. What was printed is written when the loop next has a turn."""
+    """Prints events and gaps. They are written in the loop's next turn, or at once."""
 
     def __init__(
-        self, stream: IO[bytes], form: Form, stop: Stop, *, json: bool, at_once: bool
+        self, stream: IO[bytes], form: Form, stop: Stop, *, json: bool, is_unbuffered: bool
     ) -> None:
         self._stream = stream
         self._form = form
         self._stop = stop
         self._json = json
-        self._at_once = at_once
+        self._is_unbuffered = is_unbuffered
         self._pending = bytearray()
         self._scheduled = False
         self._loop = asyncio.get_running_loop()
         self.events = 0
         self.gaps = 0
-        self.last: ReceivedEvent | None = None
-        """The newest event that was printed."""
-        self.broken = False
-        """Whether the reader of the pipe has gone."""
+        self.last_event: ReceivedEvent | None = None
+        """The newest printed event."""
+        self.is_broken = False
+        """True if the pipe's reader has closed it."""
 
-    def event(self, event: ReceivedEvent) -> None:
-        """Print an event."""
+    def print_event(self, event: ReceivedEvent) -> None:
         self._print(self._form(event))
-        if not self.broken:
+        if not self.is_broken:
             self.events += 1
-            self.last = event
+            self.last_event = event
 
-    def gap(self, gap: Gap) -> None:
-        """Tell of a gap on stderr, and among the lines of JSON."""
+    def print_gap(self, gap: Gap) -> None:
+        """Print a gap on stderr, and among JSON lines."""
         self.gaps += 1
-        note(gap_as_text(gap))
+        print_note(gap_as_text(gap))
         if self._json:
             self._print(gap_as_json(gap))
 
-    def change(self, change: TypeChanged) -> None:
-        """Tell of a newer version of a type on stderr, and among the lines of JSON."""
-        note(change_as_text(change))
+    def print_change(self, change: TypeChanged) -> None:
+        """Print a newer version of a type on stderr, and among JSON lines."""
+        print_note(change_as_text(change))
         if self._json:
             self._print(change_as_json(change))
 
-    def missing(self, missing: Missing) -> None:
-        """Tell of a hole in a bundle on stderr, and among the lines of JSON."""
-        note(missing_as_text(missing))
+    def print_missing(self, missing: MissingNumbers) -> None:
+        """Print a missing range of a bundle on stderr, and among JSON lines."""
+        print_note(missing_as_text(missing))
         if self._json:
             self._print(missing_as_json(missing))
 
     def flush(self) -> None:
-        """Write what was printed. A pipe without a reader means that the user has had enough."""
+        """Write the buffer. A pipe without a reader stops the command."""
         self._scheduled = False
         data, self._pending = self._pending, bytearray()
-        if self.broken:
+        if self.is_broken:
             return
         try:
             self._stream.write(data)
             self._stream.flush()
         except BrokenPipeError:
-            self.broken = True
-            self._stop.now()
-            self._forget()
+            self.is_broken = True
+            self._stop.request()
+            self._discard_buffer()
 
     def _print(self, data: bytes) -> None:
         self._pending += data
-        if self._at_once or len(self._pending) > _ENOUGH:
+        if self._is_unbuffered or len(self._pending) > _MAX_PENDING:
             self.flush()
         elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
-    def _forget(self) -> None:
-        """What the stream still holds must go somewhere when the interpreter ends."""
+    def _discard_buffer(self) -> None:
+        """Redirect the stream to /dev/null: the interpreter flushes its buffer at exit."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

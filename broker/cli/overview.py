@@ -1,81 +1,108 @@
-"""Nodes side by side, and their links, as tables: what each says of itself, and at what rate."""
+"""Tables of several nodes side by side, and of their links, with counts or rates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.sampling import Sample, lags_of, links_of, number_at
+from broker.cli.node_sample import Sample, lags_of, links_of, number_at
 from broker.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Rates of the counters of a sample.
+#: Rates per second, by counter name.
 Rates = Mapping[str, float]
 
 # Each table fits into 80 columns.
-_NODES = ("node", "leads", "members", "units", "links", "sessions", "state")
-_EVENTS = ("node", "published", "delivered", "relayed", "frames", "stuck", "holes", "waiting")
-_RECOVERY = ("node", "archived", "behind", "archive", "recoveries", "recovered", "lost", "replayer")
-_DURABLE = ("node", "client", "subscription", "state", "events", "KiB", "seconds")
-_LINKS = ("link", "by", "state")
-_TRAFFIC = (
-    *("link", "out", "KiB out", "in", "KiB in"),
-    *("full", "again", "lost", "repeated"),
+_NODE_COLUMNS = ("node", "leads", "members", "units", "links", "sessions", "state")
+_EVENT_COLUMNS = (
+    "node",
+    "published",
+    "delivered",
+    "relayed",
+    "frames",
+    "stuck",
+    "missing",
+    "waiting",
 )
-_TEXTS = frozenset(
+_RECOVERY_COLUMNS = (
+    "node",
+    "archived",
+    "behind",
+    "archive",
+    "recoveries",
+    "recovered",
+    "lost",
+    "replayer",
+)
+_DURABLE_COLUMNS = ("node", "client", "subscription", "state", "events", "KiB", "seconds")
+_LINK_COLUMNS = ("link", "by", "state")
+_TRAFFIC_COLUMNS = (
+    *("link", "out", "KiB out", "in", "KiB in"),
+    *("full", "redials", "lost", "resent"),
+)
+_TEXT_COLUMNS = frozenset(
     {"client", "subscription"} | {"node", "leads", "state", "link", "by", "archive", "replayer"}
 )
 
 
-def overview(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
-    """Rows for each node, and each link. Where there is a rate it is shown, else the count."""
-    yield _table("Nodes", _NODES, map(_node, samples))
+def overview_tables(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
+    """Yield tables of nodes and links. A rate replaces its count where there is one."""
+    yield _make_table("Nodes", _NODE_COLUMNS, map(_node_row, samples))
     here = [
         (sample, sample.status, rate)
         for sample, rate in zip(samples, rates, strict=True)
         if sample.status is not None
     ]
-    yield _table("Events", _EVENTS, (_events(*each) for each in here))
+    yield _make_table("Events", _EVENT_COLUMNS, (_events_row(*each) for each in here))
     recovering = [each for each in here if isinstance(each[1].get("recovery"), Mapping)]
     if recovering:
-        yield _table("Recovery", _RECOVERY, (_recovery(*each) for each in recovering))
+        yield _make_table(
+            "Recovery", _RECOVERY_COLUMNS, (_recovery_row(*each) for each in recovering)
+        )
     lags = [(status, lag) for _, status, _ in here for lag in lags_of(status) if _is_behind(lag)]
     if lags:
-        yield _table(
-            "Durable subscriptions that are behind", _DURABLE, (_lag(*each) for each in lags)
+        yield _make_table(
+            "Durable subscriptions that are behind",
+            _DURABLE_COLUMNS,
+            (_lag_row(*each) for each in lags),
         )
     links = [(status, link, rate) for _, status, rate in here for link in links_of(status)]
     if links:
-        yield _table("Links", _LINKS, (_link(status, link) for status, link, _ in links))
-        yield _table("Traffic", _TRAFFIC, (_traffic(*each) for each in links))
+        yield _make_table(
+            "Links", _LINK_COLUMNS, (_link_row(status, link) for status, link, _ in links)
+        )
+        yield _make_table("Traffic", _TRAFFIC_COLUMNS, (_traffic_row(*each) for each in links))
 
 
 def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """The links of one node."""
     links = list(links_of(status))
-    yield _table("Links", _LINKS, (_link(status, link) for link in links))
-    yield _table("Traffic", _TRAFFIC, (_traffic(status, link, {}) for link in links))
+    yield _make_table("Links", _LINK_COLUMNS, (_link_row(status, link) for link in links))
+    yield _make_table(
+        "Traffic", _TRAFFIC_COLUMNS, (_traffic_row(status, link, {}) for link in links)
+    )
 
 
 def durable_table(lags: Iterable[Mapping[str, Any]]) -> Table:
-    """Durable subscriptions of one node, with their lags."""
-    return _table("Durable subscriptions", _DURABLE[1:], (_lag_of(lag) for lag in lags))
+    """Return the durable subscriptions of one node, with their lags."""
+    return _make_table(
+        "Durable subscriptions", _DURABLE_COLUMNS[1:], (_lag_cells(lag) for lag in lags)
+    )
 
 
 def _is_behind(lag: Mapping[str, Any]) -> bool:
     return bool(lag.get("events") or lag.get("before_log") or lag.get("state") == "paused")
 
 
-def _lag(status: Mapping[str, Any], lag: Mapping[str, Any]) -> list[str]:
-    return [_name(status), *_lag_of(lag)]
+def _lag_row(status: Mapping[str, Any], lag: Mapping[str, Any]) -> list[str]:
+    return [_node_name(status), *_lag_cells(lag)]
 
 
-def _lag_of(lag: Mapping[str, Any]) -> list[str]:
+def _lag_cells(lag: Mapping[str, Any]) -> list[str]:
     names = [one_line(str(lag.get(key))) for key in ("client", "name", "state")]
     if lag.get("events") is None:
-        # It is at another node.
+        # The subscription is at another node.
         return [*names, "-", "-", "-"]
     return [
         *names,
@@ -85,55 +112,58 @@ def _lag_of(lag: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _node(sample: Sample) -> list[str]:
+def _node_row(sample: Sample) -> list[str]:
     status = sample.status
     if status is None:
-        # The row names the place already.
+        # The row already names the endpoint.
         error = sample.error.replace(f" at {sample.endpoint}", "")
-        return [one_line(sample.endpoint), *[""] * 5, f"gone: {one_line(error)}"]
+        return [one_line(sample.endpoint), *[""] * 5, f"unreachable: {one_line(error)}"]
     sessions = str(len(status.get("sessions", ())))
     network = status.get("network")
     if not isinstance(network, Mapping):
-        return [_name(status), *[""] * 4, sessions, _with_log(status, "alone")]
+        return [_node_name(status), *[""] * 4, sessions, _with_log_state(status, "alone")]
     members = network.get("members", ())
     reachable = sum(bool(member.get("reachable")) for member in members)
     links = list(links_of(status))
     return [
-        _name(status),
+        _node_name(status),
         one_line(", ".join(network.get("leads", ()))),
         f"{reachable}/{len(members)}",
         str(len(network.get("units", ()))),
         f"{sum(bool(link.get('up')) for link in links)}/{len(links)}",
         sessions,
-        _with_log(status, _state(network)),
+        _with_log_state(status, _membership_state(network)),
     ]
 
 
-def _events(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str]:
-    counts = sample.counts()
+def _events_row(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str]:
+    counts = sample.counters()
     return [
-        _name(status),
-        *(_amount(name, counts, rates) for name in ("published", "delivered", "relayed", "frames")),
+        _node_name(status),
+        *(
+            _format_amount(name, counts, rates)
+            for name in ("published", "delivered", "relayed", "frames")
+        ),
         f"{number_at(status, 'network', 'frames', 'stuck'):,}",
         f"{number_at(status, 'network', 'arrivals', 'holes'):,}",
         f"{number_at(status, 'network', 'arrivals', 'waiting'):,}",
     ]
 
 
-def _recovery(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str]:
-    counts = sample.counts()
+def _recovery_row(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str]:
+    counts = sample.counters()
     recovery = status["recovery"]
     archive, replays = recovery.get("archive"), recovery.get("replays")
     behind = "-"
     if isinstance(archive, Mapping) and archive.get("behind") is not None:
         behind = f"{archive['behind']:,}"
     return [
-        _name(status),
-        _amount("archived", counts, rates) if archive else "-",
+        _node_name(status),
+        _format_amount("archived", counts, rates) if archive else "-",
         behind,
         _archive_state(archive),
         f"{number_at(recovery, 'recoveries', 'under_way'):,}",
-        _amount("recovered", counts, rates),
+        _format_amount("recovered", counts, rates),
         f"{number_at(recovery, 'recoveries', 'lost_places'):,}",
         _replayer_state(replays),
     ]
@@ -153,13 +183,13 @@ def _replayer_state(replays: Any) -> str:
     return one_line(str(replays.get("engine", "begins"))) if replays.get("runs") else "at rest"
 
 
-def _with_log(status: Mapping[str, Any], state: str) -> str:
+def _with_log_state(status: Mapping[str, Any], state: str) -> str:
     log = status.get("log")
     broken = isinstance(log, Mapping) and log.get("writable") is False
     return f"{state}, log not writable" if broken else state
 
 
-def _state(network: Mapping[str, Any]) -> str:
+def _membership_state(network: Mapping[str, Any]) -> str:
     address = network.get("address")
     if address is None:
         return "in no cluster"
@@ -170,29 +200,29 @@ def _state(network: Mapping[str, Any]) -> str:
     return "draining" if leaving else "up"
 
 
-def _name(status: Mapping[str, Any]) -> str:
+def _node_name(status: Mapping[str, Any]) -> str:
     network = status.get("network")
     address = network.get("address") if isinstance(network, Mapping) else None
     return one_line(str(address or status.get("node")))
 
 
-def _link(status: Mapping[str, Any], link: Mapping[str, Any]) -> list[str]:
+def _link_row(status: Mapping[str, Any], link: Mapping[str, Any]) -> list[str]:
     trust = "" if link.get("trusted") else ", not trusted"
     return [
-        _ends(status, link),
+        _link_name(status, link),
         one_line(f"{link.get('transport')} {link.get('peer')}"),
         ("up" if link.get("up") else "down") + trust,
     ]
 
 
-def _traffic(status: Mapping[str, Any], link: Mapping[str, Any], rates: Rates) -> list[str]:
+def _traffic_row(status: Mapping[str, Any], link: Mapping[str, Any], rates: Rates) -> list[str]:
     name = link.get("node")
     counters = ("sent", "sent_bytes", "received", "received_bytes")
     counts = {f"{name}/{counter}": number_at(link, counter) for counter in counters}
     return [
-        _ends(status, link),
+        _link_name(status, link),
         *(
-            _amount(f"{name}/{counter}", counts, rates, kib=counter.endswith("bytes"))
+            _format_amount(f"{name}/{counter}", counts, rates, kib=counter.endswith("bytes"))
             for counter in counters
         ),
         f"{number_at(link, 'full'):,}",
@@ -204,18 +234,20 @@ def _traffic(status: Mapping[str, Any], link: Mapping[str, Any], rates: Rates) -
     ]
 
 
-def _ends(status: Mapping[str, Any], link: Mapping[str, Any]) -> str:
-    return one_line(f"{_name(status)} - {link.get('address')}")
+def _link_name(status: Mapping[str, Any], link: Mapping[str, Any]) -> str:
+    return one_line(f"{_node_name(status)} - {link.get('address')}")
 
 
-def _amount(name: str, counts: Mapping[str, float], rates: Rates, *, kib: bool = False) -> str:
+def _format_amount(
+    name: str, counts: Mapping[str, float], rates: Rates, *, kib: bool = False
+) -> str:
     unit = 1024 if kib else 1
     if name in rates:
         return f"{rates[name] / unit:,.1f}/s"
     return f"{counts.get(name, 0) / unit:,.0f}"
 
 
-def _table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+def _make_table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -228,7 +260,7 @@ def _table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -
         padding=(0, 1, 0, 0),
     )
     for heading in headings:
-        text = heading in _TEXTS
+        text = heading in _TEXT_COLUMNS
         table.add_column(
             heading,
             justify="left" if text else "right",

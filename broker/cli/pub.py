@@ -12,40 +12,40 @@ from typing import IO, Any, cast
 
 import click
 
-from broker.cli.failing import failure_of
+from broker.cli.failure import failure_of
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.publishing.hand_over import HandOver
+from broker.cli.publishing.document_reader import Item, read_all
 from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
-from broker.cli.publishing.preparation import Preparation, Wishes
-from broker.cli.publishing.progress import shown
+from broker.cli.publishing.preparation import Preparation, PublishOptions
+from broker.cli.publishing.progress import show_progress
 from broker.cli.publishing.publication import Refusal
-from broker.cli.publishing.reading import Item, read_all
-from broker.cli.publishing.run import Publishing
+from broker.cli.publishing.publish_run import PublishRun
+from broker.cli.publishing.reader_thread import ReaderThread
 from broker.cli.publishing.tally import Tally
-from broker.cli.stopping import stop_on_signals
-from broker.cli.terminal import note
+from broker.cli.stop_signal import stop_on_signals
+from broker.cli.terminal import print_note
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_stream_name
 
 
-def _time_path(_: click.Context, __: click.Parameter, value: str | None) -> TimePath | None:
+def _parse_time_path(_: click.Context, __: click.Parameter, value: str | None) -> TimePath | None:
     try:
         return None if value is None else TimePath(value)
     except ValueError as error:
         raise click.BadParameter(
-            f"{value!r}: {error}; a path is such as Who/Date, .//Time or head/@at"
+            f"{value!r}: {error}; give a path such as Who/Date, .//Time or head/@at"
         ) from None
 
 
 @click.command(no_args_is_help=True)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--stream", help="The stream.  [default: as the document says, or its type]")
+@click.option("--stream", help="The stream.  [default: from the document, or its type]")
 @click.option(
     "--type",
     "type_",
     nargs=2,
     metavar="NAME VERSION",
-    help="The event type.  [default: as the document's root shows]",
+    help="The event type.  [default: from the document's root element]",
 )
 @click.option(
     "--security-level",
@@ -56,21 +56,21 @@ def _time_path(_: click.Context, __: click.Parameter, value: str | None) -> Time
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="So many events a second.  [default: as fast as possible]",
+    help="Publish N events a second.  [default: as fast as possible]",
 )
 @click.option(
     "--pace",
     type=click.FloatRange(min=0, min_open=True),
     metavar="FACTOR",
-    help="Spaced as the events' own times are; 1 is the original pace, 10 ten times as fast.",
+    help="Keep the spacing of the events' own times; 10 is ten times as fast.",
 )
 @click.option(
     "--time-from",
-    callback=_time_path,
+    callback=_parse_time_path,
     metavar="PATH",
-    help="Where a payload has its time, for --pace.  [default: known for the shipped types]",
+    help="Path of a payload's time, for --pace.  [default: known for the shipped types]",
 )
-@click.option("--dry-run", is_flag=True, help="Read and check everything, send nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything; send nothing.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
 @node_options
 def command(
@@ -88,27 +88,27 @@ def command(
     """Publish every document of every SOURCE, and wait until all are durable.
 
     A SOURCE is a file, a folder, a tar archive, or - for a pipe. A file holds one XML document,
-    many one behind the other, or JSON lines; it may be compressed.
+    several concatenated ones, or JSON lines; it may be compressed.
 
-    Documents that can not be published are told on stderr and counted; the rest goes on. The exit
-    status is 1 if there were any.
+    Documents that can not be published are reported on stderr and counted; the rest is published.
+    The exit status is 1 if there were any.
     """
     if rate is not None and pace is not None:
         raise click.UsageError("--rate and --pace exclude each other")
     if stream is not None:
         check_stream_name(stream)
-    wishes = Wishes(
+    options = PublishOptions(
         stream=stream,
         type=type_ or None,
         security_level=SecurityLevel(security_level) if security_level else None,
         time_from=time_from,
     )
-    tally = Tally(note)
-    items = read_all(sources, _stdin, Preparation(wishes))
+    tally = Tally(print_note)
+    items = read_all(sources, _open_stdin, Preparation(options))
     began = time.monotonic()
     if dry_run:
-        _only_read(items, tally, fail_fast)
-        _report(tally, time.monotonic() - began, stopped=False)
+        _dry_run(items, tally, fail_fast)
+        _print_summary(tally, time.monotonic() - began, stopped=False)
         raise SystemExit(1 if tally.refused else 0)
     speed: Pace = AsFastAsPossible()
     if rate is not None:
@@ -124,37 +124,37 @@ async def _publish(
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             began = time.monotonic()
-            publishing = Publishing(
+            publishing = PublishRun(
                 client, tally, pace, stop, timeout=access.timeout, fail_fast=fail_fast
             )
-            reading = HandOver(items)
-            with shown(tally, client, wanted=sys.stderr.isatty()):
+            reading = ReaderThread(items)
+            with show_progress(tally, client, enabled=sys.stderr.isatty()):
                 await publishing.run(reading)
             reading.cancel()
-        # Behind the session's end: only now nothing is outstanding any more.
-        _report(tally, time.monotonic() - began, stopped=stop.signal is not None)
+        # After the session no receipt is outstanding.
+        _print_summary(tally, time.monotonic() - began, stopped=stop.signal is not None)
         if publishing.error is not None:
             raise failure_of(publishing.error)
         return stop.exit_status or (1 if tally.refused or tally.unconfirmed else 0)
 
 
-def _only_read(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:
+def _dry_run(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:
     for item in items:
         if not isinstance(item, Refusal):
             tally.found += 1
             continue
-        tally.refuse(item)
+        tally.count_refused(item)
         if fail_fast:
             return
 
 
-def _report(tally: Tally, seconds: float, *, stopped: bool) -> None:
+def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
     if not sys.stdout.isatty():
         click.echo(tally.summary(seconds))
     if stopped or sys.stderr.isatty() or sys.stdout.isatty():
         unconfirmed = tally.unconfirmed
         rate = tally.durable / seconds if seconds > 0 else 0.0
-        note(
+        print_note(
             f"{tally.durable} of {tally.found} events are durable, {tally.refused} refused"
             + (f", {tally.duplicates} duplicates" if tally.duplicates else "")
             + (f", {unconfirmed} without a receipt" if unconfirmed else "")
@@ -162,8 +162,8 @@ def _report(tally: Tally, seconds: float, *, stopped: bool) -> None:
         )
 
 
-def _stdin() -> IO[bytes]:
-    """stdin, not shared with the interpreter: a thread may still wait for it at the end."""
+def _open_stdin() -> IO[bytes]:
+    """Return an own handle of stdin: at exit a thread may still block on it."""
     stream = sys.stdin.buffer
     try:
         return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))

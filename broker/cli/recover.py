@@ -1,4 +1,4 @@
-"""`xmlbroker recover`: replay what was published, or say where it would come from."""
+"""`xmlbroker recover`: replay published events, or show their sources."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import attrs
 import click
 
+from broker.cli.event_format import as_document, as_json, as_payload, as_text
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
-from broker.cli.recovery_plan import words
-from broker.cli.recovery_progress import bar, shown
-from broker.cli.rendering import as_document, as_json, as_payload, as_text
+from broker.cli.recovery_plan import plan_lines
+from broker.cli.recovery_progress import progress_bar, update_progress
 from broker.cli.starting_point import parse_end
-from broker.cli.stopping import Stop, stop_on_signals
-from broker.cli.terminal import json_line, note, on_terminal
+from broker.cli.stop_signal import Stop, stop_on_signals
+from broker.cli.terminal import is_terminal, json_line, print_note
 from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.resolved import BUNDLE, PUBLISHER
 from broker.client.subscription import Subscription
@@ -31,8 +31,8 @@ _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text
 
 
 @attrs.frozen
-class Ends:
-    """Where a replay begins and ends, as far as the options say it."""
+class ReplayBounds:
+    """Bounds of a replay, from the options."""
 
     since: Position | None
     since_time: int
@@ -41,7 +41,9 @@ class Ends:
     last: int
 
 
-def _ends(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Position | int]:
+def _parse_bounds(
+    _: click.Context, __: click.Parameter, values: Sequence[str]
+) -> list[Position | int]:
     now = wall_clock_ms()
     found = []
     for value in values:
@@ -49,56 +51,61 @@ def _ends(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[
             found.append(parse_end(value, now))
         except ValueError as error:
             raise click.BadParameter(f"{value!r}: {error}") from None
-    kinds = {type(each) for each in found}
-    if len(kinds) < len(found):
+    speed = {type(each) for each in found}
+    if len(speed) < len(found):
         raise click.BadParameter("at most one position and one time can be given")
     return found
 
 
-def _end_option(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(name, multiple=True, callback=_ends, metavar="POSITION|TIME|AGO", help=text)
+def _bound_option(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        name, multiple=True, callback=_parse_bounds, metavar="POSITION|TIME|AGO", help=text
+    )
 
 
 @click.command()
 @click.argument("query", required=False)
-@click.option("--streams", metavar="PATTERN", help="* is one part, > the rest.  [default: >]")
+@click.option("--streams", metavar="PATTERN", help="* matches one token, > the rest.  [default: >]")
 @namespace_option
-@_end_option(
+@_bound_option(
     "--since",
-    "A position, a time (ISO 8601 or ms since 1970), or how long ago: 90s, 1h30m, 7d. Given "
-    "twice, the time is for origins that the position does not name.  [default: the beginning]",
+    "A position, a time (ISO 8601 or ms since 1970), or a time ago: 90s, 1h30m, 7d. With both, "
+    "the time applies to origins not in the position.  [default: the oldest event]",
 )
-@_end_option("--until", "The end, written as --since is.  [default: now]")
+@_bound_option("--until", "The end, in the form of --since.  [default: now]")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @click.option(
     "--last-per",
     metavar="KEY",
-    help="Only the newest of each KEY: an XPath expression on the payload, or the word stream.",
+    help="Only the newest event of each KEY: an XPath expression on the payload, or stream.",
 )
 @click.option(
     "--durable",
     default="",
     metavar="NAME",
-    help="What that subscription of this client has not processed yet; it stays where it is.",
+    help="Replay the unprocessed events of this subscription; its position stays.",
 )
 @click.option(
     "--pace",
     type=click.FloatRange(min=0, min_open=True),
     metavar="FACTOR",
-    help="So many times the pace at which it came.  [default: as fast as possible]",
+    help="Multiple of the pace of arrival.  [default: as fast as possible]",
 )
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="At most N events a second.")
 @click.option(
     "--order",
     type=click.Choice([PUBLISHER, BUNDLE]),
     default=PUBLISHER,
-    help="bundle: as the events' linkage says; all is read before the first is printed.",
+    help="bundle: by the events' linkage; all events are read before the first is printed.",
 )
-@click.option("--explain", is_flag=True, help="Replay nothing: say where it would come from.")
-@click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
+@click.option("--explain", is_flag=True, help="Replay nothing; show the sources.")
+@click.option("--payload", "form", flag_value="payload", help="Print only payloads.")
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
 @click.option(
-    "--json", "form", flag_value="json", help="Print a line of JSON for each.  [default in a pipe]"
+    "--json",
+    "form",
+    flag_value="json",
+    help="Print one line of JSON per event.  [default in a pipe]",
 )
 @node_options
 def command(
@@ -119,57 +126,57 @@ def command(
 ) -> None:
     """Print the events published in the past for which the XPath expression QUERY is true.
 
-    They come from wherever they still are: logs of nodes, the archive. It ends with the events
-    that came before now, or at --until. After Ctrl-C the last line says where to go on, and the
-    exit status is 130.
+    They come from the logs of nodes and from the archive. The replay ends with the events that
+    arrived before now, or at --until. After Ctrl-C the last line names the option to continue with,
+    and the exit status is 130.
     """
-    ends = _checked(since, until, last, durable, access)
+    ends = _check_bounds(since, until, last, durable, access)
     StreamPattern.parse(streams or ">")
     wanted = {"query": query, "streams": streams}
     texts = {name: value for name, value in wanted.items() if value is not None}
     if explain:
-        _explain(access, texts, namespaces, ends, durable, form == "json" or not on_terminal())
+        _print_plan(access, texts, namespaces, ends, durable, form == "json" or not is_terminal())
         return
-    form = form or ("text" if on_terminal() else "json")
-    kinds = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
-    latest = None if last_per is None else _latest(last_per, namespaces)
-    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, kinds, form, latest))
+    form = form or ("text" if is_terminal() else "json")
+    speed = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
+    latest = None if last_per is None else _make_latest(last_per, namespaces)
+    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, speed, form, latest))
     if signal:
         raise SystemExit(signal)
 
 
-def _checked(
+def _check_bounds(
     since: list[Position | int],
     until: list[Position | int],
     last: int | None,
     durable: str,
     access: NodeAccess,
-) -> Ends:
+) -> ReplayBounds:
     if durable and not (access.client_id or access.account):
-        raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
+        raise click.UsageError("--durable needs --client-id or --account: the name is one client's")
     if durable and (since or last):
-        raise click.UsageError("--durable says where to begin: --since and --last go without it")
+        raise click.UsageError("--durable sets the start: give it without --since and --last")
     if last and since:
-        raise click.UsageError("--last says where to begin: --since goes without it")
-    ends = Ends(*_parts(since), *_parts(until), last or 0)
+        raise click.UsageError("--last sets the start: give it without --since")
+    ends = ReplayBounds(*_split_bounds(since), *_split_bounds(until), last or 0)
     if ends.since_time and ends.until_time and ends.since_time >= ends.until_time:
-        raise click.UsageError("--since is not before --until")
+        raise click.UsageError("--since must be before --until")
     if ends.since_time > wall_clock_ms():
-        raise click.UsageError("--since lies in the future")
+        raise click.UsageError("--since is in the future")
     return ends
 
 
-def _parts(found: list[Position | int]) -> tuple[Position | None, int]:
+def _split_bounds(found: list[Position | int]) -> tuple[Position | None, int]:
     positions = [each for each in found if isinstance(each, Position)]
     times = [each for each in found if isinstance(each, int)]
     return positions[0] if positions else None, times[0] if times else 0
 
 
-# ------------------------------------------------------------------------- where it comes from
+# ------------------------------------------------------------------------- sources
 
 
-def _question(
-    texts: dict[str, str], namespaces: dict[str, str], ends: Ends, durable: str
+def _plan_arguments(
+    texts: dict[str, str], namespaces: dict[str, str], ends: ReplayBounds, durable: str
 ) -> dict[str, str]:
     asked = {**texts, "namespaces": json.dumps(namespaces)}
     for name, position in (("since", ends.since), ("until", ends.until)):
@@ -178,19 +185,19 @@ def _question(
     return {**asked, **({"durable": durable} if durable else {})}
 
 
-def _explain(
+def _print_plan(
     access: NodeAccess,
     texts: dict[str, str],
     namespaces: dict[str, str],
-    ends: Ends,
+    ends: ReplayBounds,
     durable: str,
     as_lines: bool,
 ) -> None:
-    plan = access.ask("recover-explain", **_question(texts, namespaces, ends, durable))
+    plan = access.ask("recover-explain", **_plan_arguments(texts, namespaces, ends, durable))
     if as_lines:
         click.echo(json_line(plan))
         return
-    for line in words(plan):
+    for line in plan_lines(plan):
         click.echo(line)
 
 
@@ -201,86 +208,92 @@ async def _replay(
     access: NodeAccess,
     texts: dict[str, str],
     namespaces: dict[str, str],
-    ends: Ends,
+    ends: ReplayBounds,
     durable: str,
     speed: dict[str, Any],
     form: str,
     latest: Latest | None,
 ) -> int:
-    """The exit status: 0, or that of the signal that ended it."""
+    """Return the exit status: 0, or that of the signal that ended it."""
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             if stop:
                 return stop.exit_status
-            client.on_state = _tell_state
-            wish: dict[str, Any] = {**texts, "namespaces": namespaces}
+            client.on_state = _note_state
+            options: dict[str, Any] = {**texts, "namespaces": namespaces}
             if durable:
-                question = _question(texts, namespaces, ends, durable)
-                known = await stop.unless(client.ask("recover-explain", **question))
+                question = _plan_arguments(texts, namespaces, ends, durable)
+                known = await stop.run_or_cancel(client.ask("recover-explain", **question))
                 if known is None:
                     return stop.exit_status
-                wish = {name: known[name] for name in ("query", "streams", "namespaces")}
+                options = {name: known[name] for name in ("query", "streams", "namespaces")}
                 ends = attrs.evolve(ends, since=Position.parse(known["position"]))
-            with bar() as (shows, stream):
-                output = Output(stream, _FORMS[form], stop, json=form == "json", at_once=False)
-                subscription = client.replay(
-                    **wish, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.gap
+            with progress_bar() as (bar, stream):
+                output = Output(
+                    stream, _FORMS[form], stop, json=form == "json", is_unbuffered=False
                 )
-                async with shown(shows, client):
-                    await _print(subscription, output, stop, latest)
+                subscription = client.replay(
+                    **options, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.print_gap
+                )
+                async with update_progress(bar, client):
+                    await _print_events(subscription, output, stop, latest)
             client.on_state = None
-            _tell_end(subscription, output, stop, ends, latest)
+            _note_end(subscription, output, stop, ends, latest)
     return stop.exit_status
 
 
-def _latest(key: str, namespaces: dict[str, str]) -> Latest:
+def _make_latest(key: str, namespaces: dict[str, str]) -> Latest:
     return Latest(by_stream if key == "stream" else by_xpath(key, namespaces))
 
 
-async def _print(
+async def _print_events(
     subscription: Subscription, output: Output, stop: Stop, latest: Latest | None
 ) -> None:
     async def events() -> None:
         async for event in subscription:
             if latest is None:
-                output.event(event)
+                output.print_event(event)
             else:
                 latest.add(event)
             if stop:
                 return
         for event in latest.events if latest is not None else ():
-            output.event(event)
+            output.print_event(event)
 
     try:
-        await stop.unless(events())
+        await stop.run_or_cancel(events())
     finally:
         output.flush()
-        if output.last is not None and stop:
-            subscription.processed(output.last)
+        if output.last_event is not None and stop:
+            subscription.processed(output.last_event)
         subscription.unsubscribe()
 
 
-def _tell_end(
-    subscription: Subscription, output: Output, stop: Stop, ends: Ends, latest: Latest | None
+def _note_end(
+    subscription: Subscription,
+    output: Output,
+    stop: Stop,
+    ends: ReplayBounds,
+    latest: Latest | None,
 ) -> None:
     for warning in subscription.warnings:
-        note(f"warning: {warning}")
-    if output.broken:
+        print_note(f"warning: {warning}")
+    if output.is_broken:
         return
     counted = f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else "")
     if not stop:
-        note(counted)
+        print_note(counted)
         return
-    again = "it begins anew"
+    again = "a new run begins anew"
     if not (ends.last or latest) and subscription.position.marks:
-        # A time still holds for origins of which nothing has come.
+        # The time still applies to origins that have sent nothing.
         begins = f" --since {ends.since_time}" if ends.since_time else ""
-        again = f"go on with --since {subscription.position}{begins}"
-    note(f"stopped after {counted}; {again}")
+        again = f"continue with --since {subscription.position}{begins}"
+    print_note(f"stopped after {counted}; {again}")
 
 
-def _tell_state(connected: bool, error: BrokerError | None) -> None:
+def _note_state(connected: bool, error: BrokerError | None) -> None:
     if connected:
-        note("connected again")
+        print_note("reconnected")
     else:
-        note(f"no connection{f': {error}' if error else ''}; trying again")
+        print_note(f"connection lost{f': {error}' if error else ''}; retrying")

@@ -1,4 +1,4 @@
-"""A progress bar of a replay: what its node says once a second."""
+"""Progress of a replay, from the node's answer once a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from broker.cli.terminal import console, note, on_terminal
+from broker.cli.terminal import is_terminal, make_console, print_note
 from broker.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from broker.client.client import Client
 
-#: Seconds between two questions.
+#: Seconds between two requests.
 INTERVAL: Final = 1.0
-#: Seconds that a node has for an answer.
-LONGEST_WAIT: Final = 5.0
+#: Seconds for the node's answer.
+ANSWER_TIMEOUT: Final = 5.0
 _STAGES: Final = {
     "log": "this node's log",
-    "former": "the node where the client was",
-    "logs": "logs of nodes",
+    "former": "the client's previous node",
+    "logs": "logs of other nodes",
     "archive": "the archive",
-    "cut off": "waiting for nodes that can not be reached",
+    "cut off": "waiting for unreachable nodes",
 }
 
 
-def stage_of(recovery: Mapping[str, Any]) -> str:
-    """Where a recovery looks now, for people."""
+def describe_stage(recovery: Mapping[str, Any]) -> str:
+    """Return the source that a recovery is reading, as text."""
     stage = str(recovery.get("stage"))
     text = _STAGES.get(stage, "finishing")
     if stage == "archive" and not recovery.get("of"):
@@ -40,20 +40,20 @@ def stage_of(recovery: Mapping[str, Any]) -> str:
     return text
 
 
-class Bar:
-    """Where a replay is, for people."""
+class ProgressBar:
+    """Progress of a replay on a terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("beginning", total=None, events="")
 
     def show(self, recovery: Mapping[str, Any]) -> None:
-        """What the node says of it now."""
-        text = stage_of(recovery)
+        """Show one recovery of the node's answer."""
+        text = describe_stage(recovery)
         looked_at, of = recovery.get("looked_at", 0), recovery.get("of", 0)
         searching = recovery.get("stage") == "archive" and of
         if searching:
-            text += f": {looked_at:,} of {of:,} rows looked at"
+            text += f": {looked_at:,} of {of:,} rows read"
         self._progress.update(
             self._task,
             description=text,
@@ -63,8 +63,8 @@ class Bar:
         )
 
 
-class _Above:
-    """Writes what is printed above the bar, where both are on one terminal."""
+class _ConsoleOutput:
+    """Writes output above the bar if both are on one terminal."""
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
@@ -74,21 +74,21 @@ class _Above:
             self._screen.out(bytes(data).decode(errors="replace"), end="", highlight=False)
 
     def flush(self) -> None:
-        """It is written at once."""
+        """Output is written at once."""
 
     def fileno(self) -> int:
         return sys.stdout.fileno()
 
 
 @contextlib.contextmanager
-def bar() -> Iterator[tuple[Bar | None, IO[bytes]]]:
-    """A bar if somebody can see it, and where to print."""
-    if not (on_terminal() or sys.stderr.isatty()):
+def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
+    """Yield a bar if a terminal shows it, and the stream for output."""
+    if not (is_terminal() or sys.stderr.isatty()):
         yield None, sys.stdout.buffer
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-    screen = console(err=not on_terminal())
+    screen = make_console(err=not is_terminal())
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -98,64 +98,64 @@ def bar() -> Iterator[tuple[Bar | None, IO[bytes]]]:
         transient=True,
     )
     with progress:
-        out = cast(IO[bytes], _Above(screen)) if on_terminal() else sys.stdout.buffer
-        yield Bar(progress), out
+        out = cast(IO[bytes], _ConsoleOutput(screen)) if is_terminal() else sys.stdout.buffer
+        yield ProgressBar(progress), out
 
 
 @contextlib.asynccontextmanager
-async def shown(shows: Bar | None, client: Client) -> AsyncIterator[None]:
-    """Keep the bar up to date meanwhile."""
-    asking = None if shows is None else asyncio.ensure_future(_ask(shows, client))
+async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncIterator[None]:
+    """Keep the bar up to date during the block."""
+    task = None if bar is None else asyncio.ensure_future(_poll_progress(bar, client))
     try:
         yield
     finally:
-        if asking is not None:
-            asking.cancel()
+        if task is not None:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asking
+                await task
 
 
-async def catching_up(client: Client) -> Sequence[Mapping[str, Any]] | None:
-    """What the node has still to send of the past; None if it does not answer."""
+async def ask_recoveries(client: Client) -> Sequence[Mapping[str, Any]] | None:
+    """Return the node's running recoveries; None if it does not answer."""
     try:
-        told = await asyncio.wait_for(client.ask("recoveries"), LONGEST_WAIT)
+        answer = await asyncio.wait_for(client.ask("recoveries"), ANSWER_TIMEOUT)
     except TimeoutError:
-        # There is no connection at the moment, or the node is busy.
+        # There is no connection now, or the node is busy.
         return None
     except BrokerError:
-        # A node of an older version does not know the question.
+        # A node of an older version rejects the request.
         return ()
-    return cast(Sequence[Mapping[str, Any]], told)
+    return cast(Sequence[Mapping[str, Any]], answer)
 
 
 @contextlib.asynccontextmanager
-async def noted(client: Client) -> AsyncIterator[None]:
-    """Tell on a terminal where the past comes from, until all of it came."""
-    telling = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
+async def note_stages(client: Client) -> AsyncIterator[None]:
+    """Print on a terminal each source of past events, until all have arrived."""
+    task = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
     try:
         yield
     finally:
-        if telling is not None:
-            telling.cancel()
+        if task is not None:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await telling
+                await task
 
 
 async def _note_stages(client: Client) -> None:
     before = ""
     await asyncio.sleep(INTERVAL)
-    while (recoveries := await catching_up(client)) is None or recoveries:
-        text = stage_of(recoveries[0]) if recoveries else before
+    while (recoveries := await ask_recoveries(client)) is None or recoveries:
+        text = describe_stage(recoveries[0]) if recoveries else before
         if text != before:
-            note(f"catching up from {text}")
+            print_note(f"catching up from {text}")
         before = text
         await asyncio.sleep(INTERVAL)
 
 
-async def _ask(shows: Bar, client: Client) -> None:
+async def _poll_progress(bar: ProgressBar, client: Client) -> None:
     while True:
-        # A node that does not answer, or is of an older version, has no bar, and that is all.
+        # A node that does not answer, or is of an older version, only has no bar.
         with contextlib.suppress(BrokerError, TimeoutError):
             for recovery in await asyncio.wait_for(client.ask("recoveries"), INTERVAL):
-                shows.show(recovery)
+                bar.show(recovery)
         await asyncio.sleep(INTERVAL)

@@ -1,4 +1,4 @@
-"""Where a subscription begins or a replay ends, as options write it."""
+"""Start of a subscription and end of a replay, as options write them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _AGO: Final = re.compile("".join(_NUMBER % unit for unit in "wdhms") + r"(?:[ -]
 
 
 def parse_start(text: str) -> Start:
-    """`new`, `all`, `stored`, a time (ISO 8601 in UTC unless it says otherwise, or ms since 1970),
-    or a position as `sub` prints places; ValueError for anything else."""
+    """Return the start of `new`, `all`, `stored`, a time or a position.
+
+    A time is ISO 8601, by default in UTC, or ms since 1970. Raises ValueError for anything else.
+    """
     words = {"new": NEW, "all": ALL, "stored": STORED}
     if text in words:
         return words[text]
@@ -26,17 +28,17 @@ def parse_start(text: str) -> Start:
         found = _position(text)
     if found is None:
         raise ValueError(
-            "it is none of new, all, stored, a time such as 2026-11-20T12:00:00Z or ms since 1970, "
+            "give new, all, stored, a time such as 2026-11-20T12:00:00Z or ms since 1970, "
             "or a position such as ORIGIN:EPOCH:OFFSET"
         )
     return since_time(found) if isinstance(found, int) else since(found)
 
 
 def parse_end(text: str, now: int) -> Position | int:
-    """One end of a replay: a position, or a time in ms since 1970. It is written as `--from` has
-    them, or as how long before `now` it was: `90s`, `15m`, `1h30m`, `7d ago`.
+    """Return one bound of a replay: a position, or a time in ms since 1970.
 
-    ValueError for anything else.
+    It is written as for `--from`, or as a time before `now`: `90s`, `15m`, `1h30m`, `7d ago`.
+    Raises ValueError for anything else.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago and any(ago.groups()):
@@ -50,7 +52,7 @@ def parse_end(text: str, now: int) -> Position | int:
         found = _position(text)
     if found is None:
         raise ValueError(
-            "it is none of a time such as 2026-11-20T12:00:00Z or ms since 1970, a time ago such "
+            "give a time such as 2026-11-20T12:00:00Z or ms since 1970, a time ago such "
             "as 90s, 1h30m or 7d, or a position such as ORIGIN:EPOCH:OFFSET"
         )
     return found

@@ -1,4 +1,4 @@
-"""`xmlbroker status`: what a node is doing."""
+"""`xmlbroker status`: the state of a node."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from broker.cli.event_format import clock_time
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.overview import durable_table, link_tables, overview
-from broker.cli.rendering import clock_time
-from broker.cli.sampling import Sample, lags_of, sample_all, watching
-from broker.cli.terminal import console, json_line, on_terminal, one_line
+from broker.cli.node_sample import Sample, lags_of, take_samples, watch_nodes
+from broker.cli.overview import durable_table, link_tables, overview_tables
+from broker.cli.terminal import is_terminal, json_line, make_console, one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,123 +22,129 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
 @node_options
 def command(access: NodeAccess, as_json: bool) -> None:
-    """Show a node's log, what became of events, its network, what each type costs, its sessions.
+    """Show a node's log, event outcomes, network, types with their cost, and sessions.
 
-    With several --node each is asked, and they are shown side by side; a node that can not be
-    reached has a row too, and the exit status is 1.
+    With several --node they are shown side by side. An unreachable node has a row, too, and the
+    exit status is 1.
     """
     if len(access.endpoints) > 1:
-        _several(access, as_json or not on_terminal())
+        _show_several(access, as_json or not is_terminal())
         return
     status = access.ask("status")
-    if as_json or not on_terminal():
+    if as_json or not is_terminal():
         click.echo(json_line(status))
         return
-    screen = console()
-    for table in tables(status):
+    screen = make_console()
+    for table in status_tables(status):
         screen.print(table)
 
 
-def _several(access: NodeAccess, as_json: bool) -> None:
+def _show_several(access: NodeAccess, as_json: bool) -> None:
     async def ask() -> list[Sample]:
-        async with watching(access, access.timeout) as nodes:
-            return await sample_all(nodes)
+        async with watch_nodes(access, access.timeout) as nodes:
+            return await take_samples(nodes)
 
     samples = asyncio.run(ask())
     if as_json:
         for sample in samples:
-            click.echo(json_line(sample.plain()))
+            click.echo(json_line(sample.to_json()))
     else:
-        screen = console()
-        for table in overview(samples, [{} for _ in samples]):
+        screen = make_console()
+        for table in overview_tables(samples, [{} for _ in samples]):
             screen.print(table)
     if any(sample.status is None for sample in samples):
         raise SystemExit(1)
 
 
-def tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """The answer of a node as tables. A later version's further keys are shown as they are."""
+def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
+    """Yield the tables of a node's answer. Unknown keys of a later version are shown as they
+    are."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
     shown |= {"recovery", "durable", "dtds"}
     started = status.get("started_ms")
-    yield _pairs(
+    yield _pairs_table(
         "Node",
         {
             **{
-                _words(key): _flat(value)
+                _key_words(key): _format_value(value)
                 for key, value in status.items()
                 if key not in shown and key != "started_ms"
             },
             **({"started": clock_time(started)} if isinstance(started, int) else {}),
-            **{_words(key): _quantity(key, value) for key, value in memory.items()},
+            **{_key_words(key): _format_quantity(key, value) for key, value in memory.items()},
         },
     )
-    yield _pairs("Log", {_words(key): _quantity(key, value) for key, value in log.items()})
+    yield _pairs_table(
+        "Log", {_key_words(key): _format_quantity(key, value) for key, value in log.items()}
+    )
     for key in ("published", "delivered"):
-        yield _pairs(f"Events {key}", {_words(k): _flat(v) for k, v in status.get(key, {}).items()})
+        yield _pairs_table(
+            f"Events {key}",
+            {_key_words(k): _format_value(v) for k, v in status.get(key, {}).items()},
+        )
     if isinstance(status.get("network"), Mapping):
-        yield from _network(status)
+        yield from _network_tables(status)
     if isinstance(status.get("recovery"), Mapping):
-        yield _recovery(status["recovery"])
+        yield _recovery_table(status["recovery"])
     lags = list(lags_of(status))
     if lags:
         yield durable_table(lags)
     if isinstance(status.get("dtds"), Mapping):
-        yield _dtds(status["dtds"])
+        yield _dtds_table(status["dtds"])
     if status.get("types"):
-        yield _types(status["types"])
-    yield _sessions(status.get("sessions", ()))
+        yield _types_table(status["types"])
+    yield _sessions_table(status.get("sessions", ()))
 
 
-def _network(status: Mapping[str, Any]) -> Iterable[Table]:
-    """What the node says of its network: a line for each part, and its links."""
+def _network_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     network = status["network"]
     lines = {}
     for key, value in network.items():
         if key == "links":
             continue
         if key == "members":
-            value = ", ".join(map(_member, value))
+            value = ", ".join(map(_format_member, value))
         elif key == "units":
-            value = "; ".join(map(_unit, value))
+            value = "; ".join(map(_format_unit, value))
         elif isinstance(value, list | tuple):
             value = ", ".join(map(str, value))
-        lines[_words(key)] = "-" if value in (None, "") else _quantity(key, value)
-    yield _pairs("Network", lines)
+        lines[_key_words(key)] = "-" if value in (None, "") else _format_quantity(key, value)
+    yield _pairs_table("Network", lines)
     yield from link_tables(status)
 
 
-def _recovery(recovery: Mapping[str, Any]) -> Table:
-    """The archive, the process that searches it, and what became of recoveries."""
+def _recovery_table(recovery: Mapping[str, Any]) -> Table:
     lines: dict[str, str] = {}
-    for part, told in recovery.items():
-        if not isinstance(told, Mapping):
-            lines[_words(part)] = "-" if told is None else _flat(told)
+    for part, values in recovery.items():
+        if not isinstance(values, Mapping):
+            lines[_key_words(part)] = "-" if values is None else _format_value(values)
             continue
-        for key, value in told.items():
+        for key, value in values.items():
             if isinstance(value, list | tuple):
                 value = "; ".join(map(str, value))
-            quantity = _quantity(f"_{key}" if key == "bytes" else key, value)
-            lines[f"{_words(part)}: {_words(key)}"] = "-" if value in (None, "") else quantity
-    return _pairs("Recovery", lines)
+            quantity = _format_quantity(f"_{key}" if key == "bytes" else key, value)
+            lines[f"{_key_words(part)}: {_key_words(key)}"] = (
+                "-" if value in (None, "") else quantity
+            )
+    return _pairs_table("Recovery", lines)
 
 
-def _member(member: Mapping[str, Any]) -> str:
+def _format_member(member: Mapping[str, Any]) -> str:
     states = {"unreachable": not member.get("reachable"), "draining": member.get("draining")}
-    said = [name for name, holds in states.items() if holds]
-    return f"{member.get('node')}" + (f" ({', '.join(said)})" if said else "")
+    flags = [name for name, holds in states.items() if holds]
+    return f"{member.get('node')}" + (f" ({', '.join(flags)})" if flags else "")
 
 
-def _unit(unit: Mapping[str, Any]) -> str:
+def _format_unit(unit: Mapping[str, Any]) -> str:
     gateways = [f"{each.get('near')} - {each.get('far')}" for each in unit.get("gateways", ())]
-    known = "" if unit.get("wants_known") else ", wants not known"
+    known = "" if unit.get("wants_known") else ", interest not known"
     over = f", gateways {', '.join(gateways)}" if gateways else ""
-    return f"{unit.get('unit')} by {unit.get('next_hop')}{over}{known}"
+    return f"{unit.get('unit')} via {unit.get('next_hop')}{over}{known}"
 
 
-def _pairs(title: str, rows: Mapping[str, str]) -> Table:
-    table = _table(title)
+def _pairs_table(title: str, rows: Mapping[str, str]) -> Table:
+    table = _make_table(title)
     table.add_column("")
     table.add_column("", justify="right")
     for name, value in rows.items():
@@ -146,15 +152,15 @@ def _pairs(title: str, rows: Mapping[str, str]) -> Table:
     return table
 
 
-def _sessions(sessions: Iterable[Mapping[str, Any]]) -> Table:
-    table = _table("Sessions")
+def _sessions_table(sessions: Iterable[Mapping[str, Any]]) -> Table:
+    table = _make_table("Sessions")
     for name in ("client", "account", "from", "connected", "queued", "subscriptions"):
         table.add_column(name, justify="right" if name == "queued" else "left")
     for session in sessions:
         subscriptions = [
             (f"{feed.get('durable')}: " if feed.get("durable") else "")
             + ", ".join(
-                f"{_words(key)} {_flat(value)}"
+                f"{_key_words(key)} {_format_value(value)}"
                 for key, value in feed.items()
                 if key not in ("number", "durable")
             )
@@ -171,14 +177,14 @@ def _sessions(sessions: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _types(types: Iterable[Mapping[str, Any]]) -> Table:
-    table = _table("Types")
+def _types_table(types: Iterable[Mapping[str, Any]]) -> Table:
+    table = _make_table("Types")
     counts = ("shapes", "recognised", "parsed", "refused", "undecided")
     spent = ("recognised", "undecided", "parsed")
     for name in ("type", *counts, *(f"{path} s" for path in spent)):
         table.add_column(name, justify="left" if name == "type" else "right")
     for each in types:
-        name = f"{each.get('type')} {each.get('version')}" if each.get("type") else "(of no known)"
+        name = f"{each.get('type')} {each.get('version')}" if each.get("type") else "(unknown)"
         table.add_row(
             one_line(name) + (" (suspended)" if each.get("suspended") else ""),
             *(f"{each.get(count, 0):,}" for count in counts),
@@ -187,19 +193,19 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _dtds(dtds: Mapping[str, Any]) -> Table:
-    """What is stored and awaited; of a name with several texts, which origins use which."""
-    lines = {_words(k): _quantity(k, v) for k, v in dtds.items() if k != "conflicts"}
+def _dtds_table(dtds: Mapping[str, Any]) -> Table:
+    """Return the stored and awaited DTDs; for a name with several texts, the origins of each."""
+    lines = {_key_words(k): _format_quantity(k, v) for k, v in dtds.items() if k != "conflicts"}
     for conflict in dtds.get("conflicts", ()):
         texts = conflict.get("texts", {})
         lines[one_line(f"{conflict.get('type')} has {len(texts)} texts")] = "; ".join(
             one_line(f"{content_hash[:12]} of {', '.join(origins)}")
             for content_hash, origins in texts.items()
         )
-    return _pairs("DTDs", lines)
+    return _pairs_table("DTDs", lines)
 
 
-def _table(title: str) -> Table:
+def _make_table(title: str) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -213,19 +219,19 @@ def _table(title: str) -> Table:
     )
 
 
-def _words(key: str) -> str:
+def _key_words(key: str) -> str:
     return one_line(str(key).replace("_", " "))
 
 
-def _quantity(key: str, value: Any) -> str:
+def _format_quantity(key: str, value: Any) -> str:
     if key.endswith("_bytes") and isinstance(value, int):
         return f"{value / 2**20:,.1f} MiB"
-    return _flat(value)
+    return _format_value(value)
 
 
-def _flat(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         if isinstance(value, Mapping):
-            return ", ".join(f"{_words(k)} {_flat(v)}" for k, v in value.items()) or "-"
+            return ", ".join(f"{_key_words(k)} {_format_value(v)}" for k, v in value.items()) or "-"
         return one_line(str(value))
     return f"{value:,}"

@@ -9,27 +9,27 @@ from functools import partial
 
 import click
 
+from broker.cli.event_format import as_document, as_json, as_payload, as_text
 from broker.cli.merge_options import merge_options
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
-from broker.cli.recovery_progress import catching_up, noted
-from broker.cli.rendering import as_document, as_json, as_payload, as_text
+from broker.cli.recovery_progress import ask_recoveries, note_stages
 from broker.cli.starting_point import parse_start
-from broker.cli.stopping import Stop, stop_on_signals
-from broker.cli.terminal import note, on_terminal
+from broker.cli.stop_signal import Stop, stop_on_signals
+from broker.cli.terminal import is_terminal, print_note
 from broker.client.merged import MergedSubscription, Merging
 from broker.client.received import Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: Seconds for events that the node sent before it said that it has sent all.
-_ON_ITS_WAY = 0.1
+#: Seconds for events that the node sent before it reported the end of the past.
+_LAST_EVENTS_WAIT = 0.1
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
 
-def _start(_: click.Context, __: click.Parameter, value: str | None) -> Start | None:
+def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> Start | None:
     try:
         return None if value is None else parse_start(value)
     except ValueError as error:
@@ -39,32 +39,39 @@ def _start(_: click.Context, __: click.Parameter, value: str | None) -> Start | 
 @click.command()
 @click.argument("query", default="true()")
 @click.option(
-    "--streams", default=">", show_default=True, metavar="PATTERN", help="* is one part, > the rest"
+    "--streams",
+    default=">",
+    show_default=True,
+    metavar="PATTERN",
+    help="* matches one token, > the rest",
 )
 @namespace_option
 @click.option(
-    "--durable", default="", metavar="NAME", help="Go on where this client left that name."
+    "--durable", default="", metavar="NAME", help="Continue this client's durable subscription."
 )
 @click.option(
     "--from",
     "start",
-    callback=_start,
+    callback=_parse_start,
     metavar="START",
     help="new, all, stored, a time (ISO 8601 or ms since 1970), or a position.  "
     "[default: new; stored with --durable]",
 )
 @merge_options
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")
 @click.option(
     "--idle",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End when nothing came for so long.",
+    help="Stop after this time without an event.",
 )
-@click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
+@click.option("--payload", "form", flag_value="payload", help="Print only payloads.")
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
 @click.option(
-    "--json", "form", flag_value="json", help="Print a line of JSON for each.  [default in a pipe]"
+    "--json",
+    "form",
+    flag_value="json",
+    help="Print one line of JSON per event.  [default in a pipe]",
 )
 @node_options
 def command(
@@ -82,14 +89,14 @@ def command(
     """Print the events for which the XPath expression QUERY is true; all of them without one.
 
     The query sees the payload as its document: /flight[flightleg/altitude > 300]. A path that
-    begins with /Mspaces:Event sees the envelope, and $StreamId, $ClientId, $Securitylevel are
+    begins with /Mspaces:Event sees the envelope. $StreamId, $ClientId and $Securitylevel are
     variables.
     """
     StreamPattern.parse(streams)
     if durable and not (access.client_id or access.account):
-        # The name is one client's; a random client would never find it again.
-        raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
-    form = form or ("text" if on_terminal() else "json")
+        # The name belongs to one client; a random client would never find it again.
+        raise click.UsageError("--durable needs --client-id or --account: the name is one client's")
+    form = form or ("text" if is_terminal() else "json")
 
     async def run() -> None:
         with stop_on_signals() as stop:
@@ -98,47 +105,49 @@ def command(
                 _FORMS[form],
                 stop,
                 json=form == "json",
-                # What a durable subscription has printed must not be lost once acknowledged.
-                at_once=bool(durable),
+                # Events of a durable subscription must be written before they are acknowledged.
+                is_unbuffered=bool(durable),
             )
             async with access.session(stop) as client:
                 if stop:
                     return
-                client.on_state = _tell_state
-                subscription = await stop.unless(
+                client.on_state = _note_state
+                subscription = await stop.run_or_cancel(
                     client.subscribe(
                         query,
                         streams,
                         namespaces=namespaces,
                         durable=durable,
                         start=start,
-                        on_gap=output.gap,
-                        on_change=output.change,
+                        on_gap=output.print_gap,
+                        on_change=output.print_change,
                         merge=merge,
                     )
                 )
                 if subscription is None:
                     return
                 if isinstance(subscription, MergedSubscription):
-                    subscription.on_missing = output.missing
+                    subscription.on_missing = output.print_missing
                 for warning in subscription.warnings:
-                    note(f"warning: {warning}")
+                    print_note(f"warning: {warning}")
                 try:
-                    async with noted(client):
-                        past = partial(catching_up, client)
-                        await _print(subscription, output, stop, count, idle, past)
+                    async with note_stages(client):
+                        past = partial(ask_recoveries, client)
+                        await _print_events(subscription, output, stop, count, idle, past)
                 finally:
                     output.flush()
                     client.on_state = None
                     if durable:
                         _acknowledge(subscription, output)
-            if not output.broken:
-                note(f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else ""))
+            if not output.is_broken:
+                print_note(
+                    f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else "")
+                )
 
     asyncio.run(run())
 
 
-async def _print(
+async def _print_events(
     subscription: Subscription,
     output: Output,
     stop: Stop,
@@ -159,39 +168,39 @@ async def _print(
                 continue
             left = await past()
             if left or (left is None and not is_caught_up):
-                # What is still searched for may come late: it is no idle time.
+                # A running recovery may send more: this is no idle time.
                 newest = loop.time()
             else:
                 is_caught_up = True
-                # The last of it may be on its way.
-                await stop.pause(_ON_ITS_WAY)
+                # The last events may be in transit.
+                await stop.pause(_LAST_EVENTS_WAIT)
                 if loop.time() - newest >= seconds:
-                    stop.now()
+                    stop.request()
 
     async def events() -> None:
         nonlocal newest
         async for event in subscription:
-            output.event(event)
+            output.print_event(event)
             newest = loop.time()
             if output.events == count or stop:
                 return
 
     ending = None if idle is None else asyncio.ensure_future(end_when_idle(idle))
     try:
-        await stop.unless(events())
+        await stop.run_or_cancel(events())
     finally:
         if ending is not None:
             ending.cancel()
 
 
 def _acknowledge(subscription: Subscription, output: Output) -> None:
-    """Whatever was printed is processed, though events that came with it may not have been."""
-    if output.last is not None and not output.broken:
-        subscription.processed(output.last)
+    """Acknowledge all printed events, though later ones of their message may be unprinted."""
+    if output.last_event is not None and not output.is_broken:
+        subscription.processed(output.last_event)
 
 
-def _tell_state(connected: bool, error: BrokerError | None) -> None:
+def _note_state(connected: bool, error: BrokerError | None) -> None:
     if connected:
-        note("connected again")
+        print_note("reconnected")
     else:
-        note(f"no connection{f': {error}' if error else ''}; trying again")
+        print_note(f"connection lost{f': {error}' if error else ''}; retrying")

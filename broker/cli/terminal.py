@@ -1,4 +1,4 @@
-"""What is printed where: for people on a terminal, JSON lines in a pipe (DESIGN 9)."""
+"""Output forms: text on a terminal, JSON lines in a pipe (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Control characters could command the terminal; XML lets C1 controls and DEL pass.
+# Control characters could command the terminal; XML allows C1 controls and DEL.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """The text with every control character but tab and newline written as an escape."""
+    """Return the text with each control character but tab and newline as an escape."""
     return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def one_line(text: str) -> str:
-    """`printable`, and on one line: for names of files and reasons."""
+    """Return `printable` text on one line, for file names and reasons."""
     return printable(" ".join(text.split()))
 
 
 def json_line(content: Any) -> str:
-    """The content as one line of JSON."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
-def note(text: str) -> None:
-    """One line on stderr, beside what the command prints."""
+def print_note(text: str) -> None:
+    """Print one line on stderr."""
     click.echo(one_line(text), err=True)
 
 
-def on_terminal() -> bool:
-    """Whether stdout is a terminal."""
+def is_terminal() -> bool:
+    """True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 
-def console(*, err: bool = False) -> Console:
-    """A rich console on stdout or stderr."""
+def make_console(*, err: bool = False) -> Console:
+    """Return a rich console on stdout or stderr."""
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""`xmlbroker top`: what nodes are doing, live."""
+"""`xmlbroker top`: the state of nodes, live."""
 
 from __future__ import annotations
 
@@ -11,56 +11,58 @@ from typing import Final
 import click
 
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.overview import overview
-from broker.cli.sampling import Sample, rates, sample_all, watching
-from broker.cli.stopping import stop_on_signals
-from broker.cli.terminal import console, json_line, on_terminal
+from broker.cli.node_sample import Sample, compute_rates, take_samples, watch_nodes
+from broker.cli.overview import overview_tables
+from broker.cli.stop_signal import stop_on_signals
+from broker.cli.terminal import is_terminal, json_line, make_console
 
-#: Seconds between two looks.
+#: Default seconds between two samples.
 INTERVAL: Final = 2.0
-#: A node has at least so many seconds to answer, however short the interval is.
-_LEAST_PATIENCE: Final = 1.0
+#: Least seconds for a node's answer, however short the interval is.
+_MIN_TIMEOUT: Final = 1.0
 
-#: Shows samples, and what they were before.
+#: Shows the samples, given the previous ones.
 Show = Callable[[Sequence[Sample], Sequence[Sample | None]], None]
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON each.  [default in a pipe]")
-@click.option("--once", is_flag=True, help="Look once.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One line of JSON per sample.  [default in a pipe]"
+)
+@click.option("--once", is_flag=True, help="Sample once.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0, min_open=True),
     default=INTERVAL,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Time between two samples.",
 )
 @node_options
 def command(access: NodeAccess, as_json: bool, once: bool, interval: float) -> None:
-    """Watch nodes, their links, and what flows, with rates; each --node has a row.
+    """Watch nodes, their links and their traffic, with rates; each --node has a row.
 
-    A node that goes away is shown as gone, and tried again. Ctrl-C ends it.
+    An unreachable node is shown as such and retried. Ctrl-C ends it.
     """
-    as_json = as_json or not on_terminal()
+    as_json = as_json or not is_terminal()
     gone = asyncio.run(_watch(access, as_json, once, interval))
     if once and gone:
         raise SystemExit(1)
 
 
 async def _watch(access: NodeAccess, as_json: bool, once: bool, interval: float) -> bool:
-    """Whether a node was gone at the end."""
-    patience = access.timeout
+    """Return True if a node was unreachable at the end."""
+    timeout = access.timeout
     if not once:
-        patience = min(patience, max(interval, _LEAST_PATIENCE))
+        timeout = min(timeout, max(interval, _MIN_TIMEOUT))
     loop = asyncio.get_running_loop()
     samples: list[Sample] = []
     with stop_on_signals() as stop, _screen(as_json, once) as show:
-        async with watching(access, patience) as nodes:
+        async with watch_nodes(access, timeout) as nodes:
             before: list[Sample | None] = [None] * len(nodes)
             while not stop:
                 began = loop.time()
-                taken = await stop.unless(sample_all(nodes))
+                taken = await stop.run_or_cancel(take_samples(nodes))
                 if taken is None:
                     break
                 samples = taken
@@ -82,24 +84,24 @@ def _screen(as_json: bool, once: bool) -> Iterator[Show]:
         from rich.console import Group
         from rich.live import Live
 
-        with Live(console=console(), screen=True, auto_refresh=False) as live:
+        with Live(console=make_console(), screen=True, auto_refresh=False) as live:
 
             def show(samples: Sequence[Sample], before: Sequence[Sample | None]) -> None:
-                found = [rates(*pair) for pair in zip(before, samples, strict=True)]
-                live.update(Group(*overview(samples, found)), refresh=True)
+                found = [compute_rates(*pair) for pair in zip(before, samples, strict=True)]
+                live.update(Group(*overview_tables(samples, found)), refresh=True)
 
             yield show
 
 
 def _print_tables(samples: Sequence[Sample], before: Sequence[Sample | None]) -> None:
-    screen = console()
-    for table in overview(samples, [{} for _ in samples]):
+    screen = make_console()
+    for table in overview_tables(samples, [{} for _ in samples]):
         screen.print(table)
 
 
 def _print_line(samples: Sequence[Sample], before: Sequence[Sample | None]) -> None:
     nodes = [
-        {**sample.plain(), "rates": rates(earlier, sample)}
+        {**sample.to_json(), "rates": compute_rates(earlier, sample)}
         for earlier, sample in zip(before, samples, strict=True)
     ]
     click.echo(json_line({"at_ms": int(time.time() * 1000), "nodes": nodes}))

@@ -1,5 +1,5 @@
-"""The client library: publish and subscribe, from Twisted or from asyncio.
+"""Client library: publish and subscribe, from Twisted or from asyncio.
 
-`broker.client.asyncio_face.connect` and `broker.client.twisted_face.connect` give the same
-`Client`; everything it awaits belongs to the loop that it was made for.
+`broker.client.asyncio_face.connect` and `broker.client.twisted_face.connect` return the same
+`Client`. Its awaitables belong to the loop for which it was made.
 """

@@ -1,4 +1,4 @@
-"""Where a node is, and which certificates it may show."""
+"""Addresses of nodes, and the certificates that are accepted there."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-
 
 
 def parse_address(endpoint: str) -> tuple[str, str, int]:
-    """(`tcp` or `tls`, host, port) of an endpoint; `ValueError` says what one looks like.
+    """Return (`tcp` or `tls`, host, port) of an endpoint. Raises `ValueError` with the expected
+    form.
 
-    A colon in the host may stand behind a backslash, as in Twisted's endpoint strings.
+    A colon in the host may be escaped by a backslash, as in Twisted's endpoint strings.
     """
     kind, _, rest = endpoint.partition(":")
     host, _, port = rest.rpartition(":")
@@ -25,24 +26,24 @@ def parse_address(endpoint: str) -> tuple[str, str, int]:
     return kind, host.replace("\\:", ":"), int(port)
 
 
-def trusting_context(trust: Path | None) -> ssl.SSLContext:
-    """TLS that accepts a node whose certificate was signed by one of those in `trust`.
+def make_tls_context(trust: Path | None) -> ssl.SSLContext:
+    """Return a TLS context that accepts certificates signed by one of those in `trust`.
 
-    The system's authorities decide where it is None. Raises `ConfigurationError`.
+    With None the system's authorities apply. Raises `ConfigurationError`.
     """
     if trust is None:
         return ssl.create_default_context()
-    certificates = b"\n".join(trusted_certificates(trust)).decode("ascii", "replace")
+    certificates = b"\n".join(load_certificates(trust)).decode("ascii", "replace")
     try:
         return ssl.create_default_context(cadata=certificates)
     except ssl.SSLError as error:
-        raise ConfigurationError(f"the certificates in {trust} can not be used: {error}") from None
+        raise ConfigurationError(f"the certificates in {trust} are not usable: {error}") from None
 
 
-def trusted_certificates(trust: Path) -> list[bytes]:
-    """The certificates in a PEM file, at least one; `ConfigurationError` if there is none."""
+def load_certificates(trust: Path) -> list[bytes]:
+    """Return the certificates in a PEM file. Raises `ConfigurationError` if there is none."""
     try:
-        # What stands between the certificates is for people, in any encoding.
+        # Text between the certificates is for people, in any encoding.
         found = _CERTIFICATE.findall(trust.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"the certificates in {trust} can not be read: {error}") from None

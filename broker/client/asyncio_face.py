@@ -1,4 +1,4 @@
-"""The client under asyncio: awaitables are Futures, addresses have the same form as elsewhere."""
+"""The client under asyncio: its awaitables are Futures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from broker.client.address import parse_address, trusting_context
+from broker.client.address import make_tls_context, parse_address
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
@@ -18,53 +18,48 @@ from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
 
-#: Seconds that an attempt to connect may take: then the next endpoint has its turn.
+#: Seconds that one attempt to connect may take; then the next endpoint is tried.
 DIAL_TIMEOUT = 10.0
 
 
 class FuturePromise:
-    """A promise that is an asyncio Future."""
+    """A promise backed by an asyncio Future."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.awaitable: asyncio.Future[Any] = loop.create_future()
 
     def fulfil(self, value: Any) -> None:
-        """See `Promise`."""
         if not self.awaitable.done():
             self.awaitable.set_result(value)
 
     def fail(self, error: Exception) -> None:
-        """See `Promise`."""
         if not self.awaitable.done():
             self.awaitable.set_exception(error)
 
 
 class AsyncioLoop:
-    """An asyncio loop as the client uses it."""
+    """An asyncio loop as the client uses it. Implements `Loop`."""
 
-    cancelled: type[BaseException] = asyncio.CancelledError
+    cancelled_error: type[BaseException] = asyncio.CancelledError
 
     def __init__(self, loop: asyncio.AbstractEventLoop, trust: Path | None = None) -> None:
-        """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
+        """`trust` is a PEM file: nodes need a certificate that one of these has signed."""
         self._loop = loop
         self._trust = trust
         self.clock: IClock = AsyncioClock(loop)
         self._dialling: set[asyncio.Task[None]] = set()
 
-    def promise(self) -> FuturePromise:
-        """A new promise."""
+    def make_promise(self) -> FuturePromise:
         return FuturePromise(self._loop)
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Call in a later turn."""
+    def call_soon(self, call: Callable[[], None]) -> None:
         self._loop.call_soon(call)
 
-    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
-        """See `Loop.limited`."""
+    def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
         return asyncio.wait_for(work, seconds)
 
-    def aside(self, call: Callable[[], None]) -> None:
-        """Call in a thread of the loop's executor, which is awaited when the loop ends."""
+    def run_in_thread(self, call: Callable[[], None]) -> None:
+        """Run in a thread of the loop's executor, which is joined when the loop ends."""
         self._loop.run_in_executor(None, call)
 
     def dial(
@@ -73,7 +68,7 @@ class AsyncioLoop:
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object]:
-        """Connect; see `Loop.dial`. Endpoints are `tcp:HOST:PORT`, `tls:HOST:PORT`, `unix:PATH`."""
+        """Connect to `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`; see `Loop.dial`."""
         task = self._loop.create_task(self._dial(endpoint, connected, failed))
         # The loop keeps only weak references to its tasks.
         self._dialling.add(task)
@@ -95,23 +90,23 @@ class AsyncioLoop:
                     await self._loop.create_unix_connection(protocol, endpoint[5:])
                     return
                 kind, host, port = parse_address(endpoint)
-                context = trusting_context(self._trust) if kind == "tls" else None
+                context = make_tls_context(self._trust) if kind == "tls" else None
                 await self._loop.create_connection(protocol, host, port, ssl=context)
         except TimeoutError:
             failed(NotConnected(f"{endpoint}: no answer in {DIAL_TIMEOUT:g} s"))
         except (OSError, ValueError) as error:
-            failed(NotConnected(f"{endpoint}: {_reason(error)}"))
+            failed(NotConnected(f"{endpoint}: {_describe_error(error)}"))
 
 
-def _reason(error: Exception) -> str:
-    """In the system's words: asyncio says which call failed, and not why."""
+def _describe_error(error: Exception) -> str:
+    """Return the system's text for an error: asyncio names the call that failed, not the cause."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror | ssl.SSLError):
         return os.strerror(error.errno) if error.errno else str(error)
     return getattr(error, "strerror", None) or str(error)
 
 
 class AsyncioClient(Client):
-    """A client that is an asynchronous context manager: it closes itself at the end."""
+    """A client that is an asynchronous context manager: it closes at the end of the block."""
 
     async def __aenter__(self) -> AsyncioClient:
         return self
@@ -130,11 +125,12 @@ def connect(
     longest_wait: float = 30.0,
     **bounds: int,
 ) -> AsyncioClient:
-    """A client that begins to connect at once, to the first of `endpoints` that answers.
+    """Return a client that is connecting to the first of `endpoints` that answers.
 
-    `trust` is a file of certificates in PEM for `tls:` endpoints: who signed the node's own must be
-    among them; without it the system's authorities decide. Raises `ConfigurationError` for it.
-    See `client_settings` for the other arguments. To be called where an asyncio loop runs.
+    `trust` is a PEM file of authorities for `tls:` endpoints; by default the system's apply.
+    `client_settings` describes the other arguments. Call this where an asyncio loop runs.
+
+    Raises `ConfigurationError` if `trust` is not usable.
     """
     settings = client_settings(
         client_id=client_id,
@@ -145,7 +141,7 @@ def connect(
         **bounds,
     )
     if trust is not None:
-        trusting_context(trust)
+        make_tls_context(trust)
     loop = AsyncioLoop(asyncio.get_running_loop(), trust)
     client = AsyncioClient(loop, endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()

@@ -1,7 +1,7 @@
-"""How often an event was tried whose process died over it, on a client's own disk (Q2).
+"""Delivery attempts that outlive a crashed process, in a file of the client's state folder (Q2).
 
 `<client>.attempts` is JSON: `{"format": "xmlbroker-attempts-1", "durables": {name: {"under_way":
-bool, "place": text, "tries": number}}, "check": checksum}`. It is replaced as a whole.
+bool, "place": text, "tries": number}}, "check": checksum}`. Each write replaces the whole file.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from broker.errors import ConfigurationError
 from broker.event.place import Place
 
 FORMAT: Final = "xmlbroker-attempts-1"
-#: After a process that died, so many events are noted before they are tried: the node may not have
-#: been told of the last thousand that were processed.
-CAREFUL: Final = 2_000
+#: After a crash this many events are recorded before they are tried. The last thousand that the
+#: crashed process handled may be unacknowledged.
+RECORDED_AFTER_CRASH: Final = 2_000
 
 
 class AttemptsFile:
-    """The file of one client."""
-
     def __init__(self, folder: Path, client_id: str) -> None:
         self.path = folder / f"{client_id}.attempts"
 
     def read(self, name: str) -> tuple[bool, Place | None, int]:
-        """Of a durable subscription: whether its last process did not end in good order, what that
-        was trying, and for which time. Raises `ConfigurationError` if it holds something else."""
+        """Return (crashed, place, tries) of a durable subscription's last process.
+
+        Raises `ConfigurationError` if the file holds something else.
+        """
         return self._read().get(name, (False, None, 0))
 
     def write(self, name: str, under_way: bool, place: Place | None, tries: int) -> None:
-        """Note that, durably. Raises `ConfigurationError` if it can not be written."""
+        """Raises `ConfigurationError`."""
         known = {**self._read(), name: (under_way, place, tries)}
         stored = {
             each: {"under_way": died, "place": str(at or ""), "tries": count}
@@ -64,42 +64,42 @@ class AttemptsFile:
         except OSError as error:
             raise ConfigurationError(f"{self.path} can not be read: {error}") from None
         except (ValueError, TypeError, LookupError, AttributeError):
-            raise ConfigurationError(f"{self.path} does not hold attempts; remove it") from None
+            raise ConfigurationError(
+                f"{self.path} does not hold delivery attempts; remove it"
+            ) from None
 
 
 class Attempts:
-    """What is known of one durable subscription's attempts; without a file nothing outlives the
-    process."""
+    """Delivery attempts of one durable subscription. Without a file they end with the process."""
 
     def __init__(self, file: AttemptsFile | None, name: str) -> None:
         self._file = file
         self._name = name
-        self._careful = 0
+        self._left_to_record = 0
         self._place: Place | None = None
         self._tries = 0
 
-    def begin(self) -> None:
-        """A process begins. Raises `ConfigurationError`."""
+    def start(self) -> None:
+        """Load the last process's state and mark this one as running. Raises
+        `ConfigurationError`."""
         if self._file is None:
             return
         died, self._place, self._tries = self._file.read(self._name)
-        self._careful = CAREFUL if died else 0
+        self._left_to_record = RECORDED_AFTER_CRASH if died else 0
         self._file.write(self._name, True, self._place, self._tries)
 
-    def before(self, place: Place) -> int:
-        """How often an event was tried by processes that died over it."""
+    def count_tries(self, place: Place) -> int:
+        """Return how many crashed processes tried this event."""
         return self._tries if place == self._place else 0
 
-    def trying(self, place: Place, tries: int) -> None:
-        """It is to be tried now, for that time."""
-        if self._file is not None and self._careful:
+    def record_try(self, place: Place, tries: int) -> None:
+        """Record an attempt before it begins, while a crash may repeat itself."""
+        if self._file is not None and self._left_to_record:
             self._file.write(self._name, True, place, tries)
 
-    def done(self) -> None:
-        """One is done with."""
-        self._careful = max(0, self._careful - 1)
+    def record_done(self) -> None:
+        self._left_to_record = max(0, self._left_to_record - 1)
 
-    def end(self) -> None:
-        """The process ends in good order."""
+    def finish(self) -> None:
         if self._file is not None:
             self._file.write(self._name, False, None, 0)

@@ -1,6 +1,6 @@
-"""JSON files of a client's state folder, with a checksum of what they hold.
+"""JSON files of a client's state folder, with a checksum of their content.
 
-Files of earlier versions have none and are accepted; earlier versions ignore it.
+Files of earlier versions have no checksum and are accepted; earlier versions ignore it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from broker.log.checksum import checksum_of
 
 
 def encode_checked(format_name: str, durables: dict[str, Any]) -> str:
-    """The text of a file."""
-    return json.dumps({"format": format_name, "durables": durables, "check": _check(durables)})
+    return json.dumps({"format": format_name, "durables": durables, "check": _checksum(durables)})
 
 
 def decode_checked(data: bytes, format_name: str) -> dict[str, Any]:
-    """What `encode_checked` was given. Raises ValueError, TypeError, LookupError, AttributeError or
-    RecursionError."""
+    """Return the `durables` of a file that `encode_checked` wrote.
+
+    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError.
+    """
     stored = json.loads(data)
     if stored["format"] != format_name:
         raise ValueError("another format")
     durables: dict[str, Any] = stored["durables"]
-    if "check" in stored and stored["check"] != _check(durables):
-        raise ValueError("the checksum does not fit")
+    if "check" in stored and stored["check"] != _checksum(durables):
+        raise ValueError("the checksum does not match")
     if not stored.keys() <= {"format", "durables", "check"}:
         raise ValueError("unknown entries")
     durables.items()
     return durables
 
 
-def _check(durables: dict[str, Any]) -> str:
+def _checksum(durables: dict[str, Any]) -> str:
     return f"{checksum_of(json.dumps(durables, sort_keys=True).encode()):016x}"

@@ -1,6 +1,6 @@
-"""A client's connection: dial, greet, hand over, and again with back-off (Q1).
+"""A client's connection: dial, handshake, attach to the stack, and retry with backoff (Q1).
 
-The life of it is a machine; `docs/protocols/session.md` shows the same table.
+The lifecycle is a state machine; `docs/protocols/session.md` shows the same table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.wire import messages
 from broker.wire.messages import Hello, Refuse, Welcome
 
-#: What trying again can not mend: the user has to change something.
+#: Errors that a retry can not fix: the user has to change something.
 FATAL = (
     AuthenticationFailed,
     BadName,
@@ -40,19 +40,19 @@ FATAL = (
     SessionSuperseded,
     VersionMismatch,
 )
-GREETING_TIMEOUT = 10.0
+HANDSHAKE_TIMEOUT = 10.0
 
 
-class Connecting(Protocol):
-    """The inputs of the machine."""
+class ConnectionMachine(Protocol):
+    """Inputs of the machine."""
 
     def start(self) -> None: ...
     def dialled(self, channel: ISocketChannel) -> None: ...
     def welcomed(self, welcome: Welcome) -> None: ...
     def lost(self, error: BrokerError | None) -> None:
-        """The attempt failed, or the connection broke, and another may succeed."""
+        """The attempt failed or the connection broke; a retry may succeed."""
 
-    def forbidden(self, error: BrokerError) -> None:
+    def rejected(self, error: BrokerError) -> None:
         """No further attempt can succeed."""
 
     def retry(self) -> None: ...
@@ -61,113 +61,118 @@ class Connecting(Protocol):
 
 @attrs.define(eq=False)
 class Connection:
-    """What the machine works on."""
-
     loop: Loop
     endpoints: Sequence[str]
-    hello: Callable[[], Hello]
+    make_hello: Callable[[], Hello]
     attach: Callable[[ISocketChannel, Welcome], None]
-    """Told when a connection is accepted; from then on the channel is the stack's."""
-    down: Callable[[BrokerError | None], None]
-    """Told when an attempt failed or a connection broke; the next attempt follows."""
-    stopped: Callable[[BrokerError | None], None]
-    """Told once at the end; the error that forbids to go on, or None."""
+    """Called when a connection is accepted; from then on the channel belongs to the stack."""
+    on_down: Callable[[BrokerError | None], None]
+    """Called when an attempt failed or a connection broke; the next attempt follows."""
+    on_stopped: Callable[[BrokerError | None], None]
+    """Called once at the end, with the fatal error or None."""
     backoff: Backoff = attrs.field(factory=Backoff)
     """Its owner calls `up` when a session is established."""
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
-    hang_up: Callable[[], object] | None = None
-    """Gives the present attempt to dial up."""
+    cancel_dial: Callable[[], object] | None = None
+    """Cancels the current attempt to dial."""
 
     @property
     def endpoint(self) -> str:
-        """The endpoint of the present attempt: they take turns."""
+        """Endpoint of the current attempt; attempts rotate through all endpoints."""
         return self.endpoints[self.attempts % len(self.endpoints)]
 
 
-_builder = TypeMachineBuilder(Connecting, Connection)
+_builder = TypeMachineBuilder(ConnectionMachine, Connection)
 _idle = _builder.state("idle")
 _dialling = _builder.state("dialling")
-_greeting = _builder.state("greeting")
+_handshaking = _builder.state("handshaking")
 _attached = _builder.state("attached")
 _waiting = _builder.state("waiting")
 _stopped = _builder.state("stopped")
 
 
-@_idle.upon(Connecting.start).to(_dialling)
-@_waiting.upon(Connecting.retry).to(_dialling)
-def _dial(machine: Connecting, connection: Connection) -> None:
+@_idle.upon(ConnectionMachine.start).to(_dialling)
+@_waiting.upon(ConnectionMachine.retry).to(_dialling)
+def _dial(machine: ConnectionMachine, connection: Connection) -> None:
     connection.timer = None
-    connection.hang_up = connection.loop.dial(connection.endpoint, machine.dialled, machine.lost)
-
-
-@_dialling.upon(Connecting.dialled).to(_greeting)
-def _greet(machine: Connecting, connection: Connection, channel: ISocketChannel) -> None:
-    connection.channel = channel
-    channel.send([messages.encode(connection.hello())])
-    connection.timer = connection.loop.clock.callLater(
-        GREETING_TIMEOUT, machine.lost, PeerSilent("the node did not answer the greeting")
+    connection.cancel_dial = connection.loop.dial(
+        connection.endpoint, machine.dialled, machine.lost
     )
-    channel.receiver = _Answer(machine, channel)
 
 
-@_greeting.upon(Connecting.welcomed).to(_attached)
-def _hand_over(machine: Connecting, connection: Connection, welcome: Welcome) -> None:
+@_dialling.upon(ConnectionMachine.dialled).to(_handshaking)
+def _send_hello(
+    machine: ConnectionMachine, connection: Connection, channel: ISocketChannel
+) -> None:
+    connection.channel = channel
+    channel.send([messages.encode(connection.make_hello())])
+    connection.timer = connection.loop.clock.callLater(
+        HANDSHAKE_TIMEOUT,
+        machine.lost,
+        PeerSilent("the node did not answer the handshake; check that a node listens there"),
+    )
+    channel.receiver = _HandshakeReceiver(machine, channel)
+
+
+@_handshaking.upon(ConnectionMachine.welcomed).to(_attached)
+def _hand_over(machine: ConnectionMachine, connection: Connection, welcome: Welcome) -> None:
     _cancel(connection)
     channel, connection.channel = connection.channel, None
     assert channel is not None
     connection.attach(channel, welcome)
 
 
-@_dialling.upon(Connecting.lost).to(_waiting)
-@_greeting.upon(Connecting.lost).to(_waiting)
-@_attached.upon(Connecting.lost).to(_waiting)
-def _wait(machine: Connecting, connection: Connection, error: BrokerError | None) -> None:
+@_dialling.upon(ConnectionMachine.lost).to(_waiting)
+@_handshaking.upon(ConnectionMachine.lost).to(_waiting)
+@_attached.upon(ConnectionMachine.lost).to(_waiting)
+def _wait(machine: ConnectionMachine, connection: Connection, error: BrokerError | None) -> None:
     _drop(connection, error)
     connection.attempts += 1
     clock = connection.loop.clock
     wait = connection.backoff.next(clock.seconds())
     connection.timer = clock.callLater(wait, machine.retry)
-    connection.down(error)
+    connection.on_down(error)
 
 
-@_greeting.upon(Connecting.forbidden).to(_stopped)
-@_attached.upon(Connecting.forbidden).to(_stopped)
-@_waiting.upon(Connecting.forbidden).to(_stopped)
-def _give_up(machine: Connecting, connection: Connection, error: BrokerError) -> None:
+@_handshaking.upon(ConnectionMachine.rejected).to(_stopped)
+@_attached.upon(ConnectionMachine.rejected).to(_stopped)
+@_waiting.upon(ConnectionMachine.rejected).to(_stopped)
+def _give_up(machine: ConnectionMachine, connection: Connection, error: BrokerError) -> None:
     _drop(connection, error)
-    connection.stopped(error)
+    connection.on_stopped(error)
 
 
-@_idle.upon(Connecting.stop).to(_stopped)
-@_greeting.upon(Connecting.stop).to(_stopped)
-@_attached.upon(Connecting.stop).to(_stopped)
-@_waiting.upon(Connecting.stop).to(_stopped)
-def _stop(machine: Connecting, connection: Connection) -> None:
+@_idle.upon(ConnectionMachine.stop).to(_stopped)
+@_handshaking.upon(ConnectionMachine.stop).to(_stopped)
+@_attached.upon(ConnectionMachine.stop).to(_stopped)
+@_waiting.upon(ConnectionMachine.stop).to(_stopped)
+def _stop(machine: ConnectionMachine, connection: Connection) -> None:
     _drop(connection, None)
-    connection.stopped(None)
+    connection.on_stopped(None)
 
 
-@_dialling.upon(Connecting.stop).to(_stopped)
-def _hang_up(machine: Connecting, connection: Connection) -> None:
-    if connection.hang_up is not None:
-        connection.hang_up()
-    connection.stopped(None)
+@_dialling.upon(ConnectionMachine.stop).to(_stopped)
+def _cancel_dial(machine: ConnectionMachine, connection: Connection) -> None:
+    if connection.cancel_dial is not None:
+        connection.cancel_dial()
+    connection.on_stopped(None)
 
 
-@_stopped.upon(Connecting.dialled).to(_stopped)
-def _too_late(machine: Connecting, connection: Connection, channel: ISocketChannel) -> None:
+@_stopped.upon(ConnectionMachine.dialled).to(_stopped)
+def _abort_late_channel(
+    machine: ConnectionMachine, connection: Connection, channel: ISocketChannel
+) -> None:
     channel.abort(NotConnected("the client was closed"))
 
 
-_waiting.upon(Connecting.lost).to(_waiting).returns(None)
-_stopped.upon(Connecting.lost).to(_stopped).returns(None)
-_stopped.upon(Connecting.forbidden).to(_stopped).returns(None)
-_stopped.upon(Connecting.stop).to(_stopped).returns(None)
+_waiting.upon(ConnectionMachine.lost).to(_waiting).returns(None)
+_stopped.upon(ConnectionMachine.lost).to(_stopped).returns(None)
+_stopped.upon(ConnectionMachine.rejected).to(_stopped).returns(None)
+_stopped.upon(ConnectionMachine.stop).to(_stopped).returns(None)
 
-#: Makes the machine of a `Connection`.
-connecting: Callable[[Connection], Connecting] = _builder.build()
+make_connection_machine: Callable[[Connection], ConnectionMachine] = _builder.build()
 
 
 def _cancel(connection: Connection) -> None:
@@ -186,11 +191,9 @@ def _drop(connection: Connection, error: BrokerError | None) -> None:
 
 
 @implementer(ISocketReceiver)
-class _Answer:
-    """Waits for the node's answer to the greeting."""
-
-    def __init__(self, machine: Connecting, channel: ISocketChannel) -> None:
-        self._machine: Connecting | None = machine
+class _HandshakeReceiver:
+    def __init__(self, machine: ConnectionMachine, channel: ISocketChannel) -> None:
+        self._machine: ConnectionMachine | None = machine
         self._channel = channel
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
@@ -199,34 +202,33 @@ class _Answer:
         try:
             answer = messages.decode(packets[0])
             if not isinstance(answer, Welcome | Refuse):
-                raise ProtocolError("the other end does not answer as a node does")
+                raise ProtocolError("the peer did not answer as a node; check the endpoint")
         except BrokerError as error:
-            self._take().lost(error)
+            self._release_machine().lost(error)
             return
         if isinstance(answer, Welcome):
-            self._take().welcomed(answer)
+            self._release_machine().welcomed(answer)
             self._pass_on(packets[1:])
             return
         refusal = from_wire(answer.error)
         if isinstance(refusal, FATAL):
-            self._take().forbidden(refusal)
+            self._release_machine().rejected(refusal)
         else:
-            self._take().lost(refusal)
+            self._release_machine().lost(refusal)
 
     def channel_lost(self, error: BrokerError | None) -> None:
         if self._machine is not None:
-            self._take().lost(error)
+            self._release_machine().lost(error)
 
     def writable_changed(self, writable: bool) -> None:
-        """A greeting fills no buffer."""
+        """A Hello fills no buffer."""
 
     def _pass_on(self, packets: Sequence[bytes]) -> None:
-        """The node's stack speaks right behind its welcome: that is for ours."""
         receiver = self._channel.receiver
         if packets and receiver is not None and receiver is not self:
             receiver.packets_received(packets)
 
-    def _take(self) -> Connecting:
+    def _release_machine(self) -> ConnectionMachine:
         machine, self._machine = self._machine, None
         assert machine is not None
         return machine

@@ -1,7 +1,7 @@
-"""The client's session, sans-I/O: outbox, subscriptions with their positions, questions.
+"""The client's session, sans-I/O: outbox, subscriptions with their positions, requests.
 
-Messages of the node and wishes of the user go in; effects come out. The same core runs under
-Twisted and asyncio, and in virtual time in tests.
+Messages of the node and calls of the user go in; effects come out. The same core runs under
+Twisted, under asyncio, and in virtual time in tests.
 """
 
 from __future__ import annotations
@@ -10,191 +10,176 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, get_args
 
-from broker.client.acknowledging import ACKNOWLEDGE_EVENTS, Acknowledging
-from broker.client.delivery_room import DeliveryRoom
+from broker.client.delivery_credit import DeliveryCredit
 from broker.client.effects import (
-    Answered,
-    Arrived,
-    Consumed,
     Effect,
-    HeldUp,
+    EventBatch,
     Item,
-    Left,
-    Moved,
-    Over,
-    Portion,
+    ItemArrived,
+    MessagesConsumed,
+    PositionMoved,
+    PublicationSettled,
+    PublishingBlocked,
+    RequestAnswered,
+    ResumePoint,
     Send,
-    SessionOver,
-    Settled,
-    Share,
+    SessionEnded,
+    SharedDelivery,
+    SubscriptionEnded,
 )
-from broker.client.following import Following
 from broker.client.outbox import NO_LIMITS, Limits, Outbox
-from broker.client.questions import Questions
+from broker.client.pending_requests import PendingRequests
+from broker.client.position_reporter import ACKNOWLEDGE_EVENTS, PositionReporter
 from broker.client.received import ReceivedEvent, TypeChanged
-from broker.client.wish import Wish
+from broker.client.subscription_request import SubscriptionRequest
+from broker.client.subscription_state import SubscriptionState
 from broker.errors import ProtocolError, UnknownSubscription, from_wire
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
 from broker.wire.batches import Delivered, decode_delivery
 from broker.wire.codec import Message
-from broker.wire.messages import (
-    DELIVER,
-    Acknowledge,
-    Answer,
-    Ask,
-    Credit,
-    Ended,
-    Flowing,
-    NotPublished,
-    Progress,
-    Published,
-    Refuse,
-    Subscribed,
-    Unsubscribe,
-)
+from broker.wire.messages import (DELIVER, Acknowledge, Answer, Ask, Credit, Ended, Flowing, NotPublished, Progress, Published, Refuse, Subscribed, Unsubscribe)
 
 _AboutSubscription: TypeAlias = Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged
 _ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
 
 
 class ClientCore:
-    """One client's conversation with the network, through any number of sessions."""
+    """State of one client through any number of sessions."""
 
     def __init__(
-        self, outbox: Outbox, window_bytes: int, left: Mapping[str, Left] | None = None
+        self,
+        outbox: Outbox,
+        window_bytes: int,
+        resume_points: Mapping[str, ResumePoint] | None = None,
     ) -> None:
-        """`window_bytes` bounds deliveries that have arrived and that no user has taken yet; `left`
-        is where the last process of this client left its durable subscriptions."""
+        """`window_bytes` bounds unprocessed deliveries; `resume_points` are the previous
+        process's."""
         self.outbox = outbox
-        self._most_held = window_bytes // 2
-        self._room = DeliveryRoom(window_bytes)
-        self._node = ""
-        """Address of the node of the newest session."""
-        self._subscriptions: dict[int, Following] = {}
-        self._ending: dict[int, tuple[Following, bool]] = {}
-        """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
-        self._version = 1
-        """Protocol version of the newest session."""
+        self._max_held_bytes = window_bytes // 2
+        self._credit = DeliveryCredit(window_bytes)
+        self._node_address = ""
+        self._subscriptions: dict[int, SubscriptionState] = {}
+        self._ending: dict[int, tuple[SubscriptionState, bool]] = {}
+        """Unsubscribed and not confirmed by the node; True if it deletes the durable state."""
+        self._protocol_version = 1
         self._numbers = itertools.count(1)
-        self.positions = Acknowledging(self._subscriptions, left or {}, self._numbers)
-        self._questions = Questions()
-        self._unsaid: list[Message] = []
-        """Wishes while there was no connection: a session that is resumed does not know them."""
-        self._previous: Place | None = None
+        self.positions = PositionReporter(self._subscriptions, resume_points or {}, self._numbers)
+        self._requests = PendingRequests()
+        self._queued: list[Message] = []
+        """Messages of the time without a connection: a resumed session does not know them."""
+        self._previous_place: Place | None = None
         self._retry_at: float | None = None
-        self._held_up = False
+        self._is_blocked = False
         self._duplicates_dropped = 0
-        """Of subscriptions that are over."""
+        """Duplicates of subscriptions that have ended."""
 
-    # ------------------------------------------------------------------ the user's wishes
+    # ------------------------------------------------------------------ calls of the user
 
     def publish(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Put an event into the outbox; `flush` sends it. Raises `Overloaded`."""
         self.outbox.add(document, event_id, waiter)
 
     def flush(self) -> list[Effect]:
-        """Send the oldest batch that waits, if there is a session: again as long as it sends."""
-        if not self.connected or self._retry_at is not None:
+        """Send the oldest unsent batch, if there is a session. Call it until it returns nothing."""
+        if not self.is_connected or self._retry_at is not None:
             return []
         message = self.outbox.next_unsent()
         return [] if message is None else [Send(message)]
 
-    def subscribe(self, wish: Wish) -> tuple[int, list[Effect]]:
-        """Ask for a subscription; what becomes of it arrives under the returned number."""
+    def subscribe(self, request: SubscriptionRequest) -> tuple[int, list[Effect]]:
+        """Request a subscription. Its items arrive under the returned number."""
         number = next(self._numbers)
-        following = Following(
-            number, wish, self._most_held, self.positions.leaving.of(wish.durable)
+        state = SubscriptionState(
+            number,
+            request,
+            self._max_held_bytes,
+            self.positions.resume_points.find(request.durable),
         )
-        self._subscriptions[number] = following
-        return number, self._say(following.subscribe())
+        self._subscriptions[number] = state
+        return number, self._send_or_queue(state.begin_session())
 
     def unsubscribe(self, number: int, *, forget: bool = False) -> list[Effect]:
-        """End a subscription; with `forget` nothing of a durable one stays at the node."""
+        """End a subscription. With `forget` the node deletes its durable state."""
         if number not in self._subscriptions:
             return []
-        following = self._subscriptions.pop(number)
-        self._duplicates_dropped += following.duplicates_dropped
-        self._ending[number] = (following, forget)
-        effects = self._drop_held(following)
-        name = following.wish.durable
-        if name and following.processed != following.acknowledged:
-            effects += self._say(Acknowledge(((number, following.processed.to_wire()),)))
+        state = self._subscriptions.pop(number)
+        self._duplicates_dropped += state.duplicates_dropped
+        self._ending[number] = (state, forget)
+        effects = self._drop_held(state)
+        name = state.request.durable
+        if name and state.processed_position != state.acknowledged_position:
+            effects += self._send_or_queue(
+                Acknowledge(((number, state.processed_position.to_wire()),))
+            )
         if name:
-            leaving = self.positions.leaving
-            leaving.leave(following)
+            points = self.positions.resume_points
+            points.update(state)
             if forget:
-                leaving.forget(name)
-            effects += leaving.keep()
-        effects += self._say(Unsubscribe(number, forget))
-        if not self.connected:
-            effects.append(Arrived(number, Over(None, following.processed)))
+                points.remove(name)
+            effects += points.save()
+        effects += self._send_or_queue(Unsubscribe(number, forget))
+        if not self.is_connected:
+            effects.append(ItemArrived(number, SubscriptionEnded(None, state.processed_position)))
         return effects
 
     def ask(
         self, what: str, arguments: Mapping[str, str], document: bytes = b""
     ) -> tuple[int, list[Effect]]:
-        """Ask the node something, maybe about an event; the answer comes under the number. Raises
-        `TooLarge` or `BadName` for a question that no message can hold."""
+        """The answer bears the returned number. Raises `TooLarge` or `BadName`."""
         ask = Ask(next(self._numbers), what, arguments, document)
-        self._questions.add(ask)
-        return ask.request, self._say(ask)
+        self._requests.add(ask)
+        return ask.request, self._send_or_queue(ask)
 
-    def taken(self, number: int, item: Item, now: float) -> list[Effect]:
-        """The user has processed something that arrived: the position moves on."""
-        effects = self.discarded(item)
-        following = self._subscriptions.get(number)
-        if following is None:
+    def mark_processed(self, number: int, item: Item, now: float) -> list[Effect]:
+        effects = self.discard(item)
+        state = self._subscriptions.get(number)
+        if state is None:
             return effects
-        if isinstance(item, Portion):
-            self.positions.processed(following, item.position, len(item.events), now)
-        elif isinstance(item, Moved):
-            self.positions.processed(following, item.position, 0, now)
-        if following.since_acknowledged >= ACKNOWLEDGE_EVENTS:
-            effects += self.positions.acknowledge()
+        if isinstance(item, EventBatch):
+            self.positions.record_processed(state, item.position, len(item.events), now)
+        elif isinstance(item, PositionMoved):
+            self.positions.record_processed(state, item.position, 0, now)
+        if state.events_since_acknowledged >= ACKNOWLEDGE_EVENTS:
+            effects += self.positions.acknowledge_positions()
         return effects
 
-    def discarded(self, item: Item) -> list[Effect]:
-        """The user does not want this any more: no position moves, but its room is free again."""
-        if not isinstance(item, Portion):
+    def discard(self, item: Item) -> list[Effect]:
+        if not isinstance(item, EventBatch):
             return []
-        self._free(item)
-        return self._grant()
+        self._release_delivery(item)
+        return self._grant_credit()
 
-    def _free(self, portion: Portion) -> None:
-        portion.share.remaining -= 1
-        if portion.share.remaining == 0:
-            self._room.free(portion.share.size)
+    def _release_delivery(self, batch: EventBatch) -> None:
+        batch.delivery.remaining -= 1
+        if batch.delivery.remaining == 0:
+            self._credit.release_delivery(batch.delivery.size)
 
-    def _grant(self) -> list[Effect]:
-        limit = self._room.grant() if self.connected else None
+    def _grant_credit(self) -> list[Effect]:
+        limit = self._credit.next_limit() if self.is_connected else None
         return [] if limit is None else [_send(Credit(limit))]
 
-    def position(self, number: int) -> Position:
-        """How far the user has processed a subscription, nothing missing."""
-        following = self._subscriptions.get(number)
-        return Position() if following is None else following.processed
+    def position_of(self, number: int) -> Position:
+        state = self._subscriptions.get(number)
+        return Position() if state is None else state.processed_position
 
     @property
     def duplicates_dropped(self) -> int:
-        """How many events came again for any subscription, and were dropped."""
         now = sum(each.duplicates_dropped for each in self._subscriptions.values())
         return self._duplicates_dropped + now
 
     def duplicates_of(self, number: int) -> int:
-        """How many events came again for a subscription, and were dropped."""
-        following = self._subscriptions.get(number)
-        return 0 if following is None else following.duplicates_dropped
+        state = self._subscriptions.get(number)
+        return 0 if state is None else state.duplicates_dropped
 
-    def _drop_held(self, following: Following) -> list[Effect]:
-        dropped = following.drop_held()
-        return [effect for portion in dropped for effect in self.discarded(portion)]
+    def _drop_held(self, state: SubscriptionState) -> list[Effect]:
+        dropped = state.drop_held()
+        return [effect for batch in dropped for effect in self.discard(batch)]
 
-    def _say(self, message: Message) -> list[Effect]:
-        if self.connected:
-            return [self._send(message)]
-        self._unsaid.append(message)
+    def _send_or_queue(self, message: Message) -> list[Effect]:
+        if self.is_connected:
+            return [self._send_versioned(message)]
+        self._queued.append(message)
         return []
 
     # ------------------------------------------------------------------ the connection
@@ -202,178 +187,195 @@ class ClientCore:
     def session_up(
         self, resumed: bool, node: str = "", limits: Limits = NO_LIMITS, version: int = 1
     ) -> list[Effect]:
-        """Connected, to the node with this address. If it does not remember the session,
-        everything open is said again. What exceeds `limits`, of an event and a frame in bytes,
-        fails. `version` is the session's protocol version."""
-        self.positions.connected = True
-        self._version = version
-        self._node = node
-        unsaid, self._unsaid = self._unsaid, []
+        """Start with a connection to the node at address `node`.
+
+        If the node has not `resumed` the session, everything open is sent again. Publications and
+        requests that exceed `limits` (bytes of an event, of a frame) fail. `version` is the
+        session's protocol version.
+        """
+        self.positions.is_connected = True
+        self._protocol_version = version
+        self._node_address = node
+        queued, self._queued = self._queued, []
         if resumed:
-            said = [*map(self._send, unsaid), *self.positions.acknowledge(), *self._grant()]
-            return [*said, *self.positions.confirm()]
-        self._previous = None
+            sends = [
+                *map(self._send_versioned, queued),
+                *self.positions.acknowledge_positions(),
+                *self._grant_credit(),
+            ]
+            return [*sends, *self.positions.request_confirmation()]
+        self._previous_place = None
         self._retry_at = None
-        self.outbox.send_all_again()
+        self.outbox.requeue_all()
         refused = self.outbox.apply_limits(*limits)
-        effects: list[Effect] = [Settled(waiter, error) for waiter, error in refused]
-        effects += self._questions.remove_larger(limits[0])
-        for subscription in self._subscriptions.values():
-            for portion in subscription.drop_held():
-                self._free(portion)
-        effects.append(_send(Credit(self._room.begin())))
-        for subscription in self._subscriptions.values():
-            subscription.acknowledged = Position()
-            effects.append(self._send(subscription.subscribe()))
-        for number, (subscription, forget) in list(self._ending.items()):
-            name = subscription.wish.durable
-            owed = name in self.positions.leaving.unconfirmed
-            if name and (forget or owed):
-                # Only a session that has it can have it forgotten, or move its position.
-                effects.append(self._send(subscription.subscribe()))
-                if owed:
-                    moved = ((number, subscription.processed.to_wire()),)
+        effects: list[Effect] = [PublicationSettled(waiter, error) for waiter, error in refused]
+        effects += self._requests.refuse_larger(limits[0])
+        for state in self._subscriptions.values():
+            for batch in state.drop_held():
+                self._release_delivery(batch)
+        effects.append(_send(Credit(self._credit.begin_session())))
+        for state in self._subscriptions.values():
+            state.acknowledged_position = Position()
+            effects.append(self._send_versioned(state.begin_session()))
+        for number, (state, forget) in list(self._ending.items()):
+            name = state.request.durable
+            is_unconfirmed = name in self.positions.resume_points.unconfirmed
+            if name and (forget or is_unconfirmed):
+                # The node deletes it, or moves its position, only in a session that has it.
+                effects.append(self._send_versioned(state.begin_session()))
+                if is_unconfirmed:
+                    moved = ((number, state.processed_position.to_wire()),)
                     effects.append(_send(Acknowledge(moved)))
                 effects.append(_send(Unsubscribe(number, forget)))
             else:
                 del self._ending[number]
-                effects.append(Arrived(number, Over(None, subscription.processed)))
-        effects += [*map(_send, self._questions.all_open()), *self.positions.acknowledge()]
-        return [*effects, *self.positions.confirm()]
+                effects.append(
+                    ItemArrived(number, SubscriptionEnded(None, state.processed_position))
+                )
+        effects += [*map(_send, self._requests.all_open()), *self.positions.acknowledge_positions()]
+        return [*effects, *self.positions.request_confirmation()]
 
     def session_down(self) -> None:
-        """No connection at the moment."""
-        self.positions.connected = False
+        self.positions.is_connected = False
 
     @property
-    def connected(self) -> bool:
-        """Whether there is a session that has a connection."""
-        return self.positions.connected
+    def is_connected(self) -> bool:
+        return self.positions.is_connected
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is wanted."""
         times = (self._retry_at, self.positions.next_timeout())
         return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Acknowledge what is due; let batches that were sent back go out again (`flush`)."""
+        """Acknowledge positions that are due, and allow requeued batches to be sent."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
         return self.positions.handle_timeout(now)
 
     # ------------------------------------------------------------------ messages of the node
 
-    def message_received(self, data: bytes, now: float) -> list[Effect]:
-        """One message. Raises `ProtocolError` when the node says what it may not say now."""
+    def receive_message(self, data: bytes, now: float) -> list[Effect]:
+        """Raises `ProtocolError` for a message that is not allowed now."""
         if data[:1] == bytes([DELIVER]):
-            return self._delivered(data)
+            return self._receive_delivery(data)
         message = messages.decode(data)
         if isinstance(message, Refuse):
-            return [Consumed(1), SessionOver(from_wire(message.error))]
-        return [*self._control(message, now), Consumed(1)]
+            return [MessagesConsumed(1), SessionEnded(from_wire(message.error))]
+        return [*self._receive_control(message, now), MessagesConsumed(1)]
 
-    def _control(self, message: Message, now: float) -> list[Effect]:
+    def _receive_control(self, message: Message, now: float) -> list[Effect]:
         if isinstance(message, Published):
-            settled = self.outbox.settle(message)
-            effects: list[Effect] = [Settled(waiter, result) for waiter, result in settled]
-            if self._retry_at is None and self.outbox.may_go_back:
+            settled = self.outbox.settle_batch(message)
+            effects: list[Effect] = [
+                PublicationSettled(waiter, result) for waiter, result in settled
+            ]
+            if self._retry_at is None and self.outbox.can_resend:
                 self._retry_at = now
-            if self._held_up:
-                self._held_up = False
-                effects.append(HeldUp(None))
+            if self._is_blocked:
+                self._is_blocked = False
+                effects.append(PublishingBlocked(None))
             return effects
         if isinstance(message, NotPublished):
-            self.outbox.sent_back(message.batch)
+            self.outbox.requeue_from(message.batch)
             if self._retry_at is None:
                 self._retry_at = now + message.retry_ms / 1000
-            if self._held_up:
+            if self._is_blocked:
                 return []
-            self._held_up = True
-            return [HeldUp(from_wire(message.error))]
-        if isinstance(message, Answer) and self.positions.leaving.is_answer(message.request):
-            return self.positions.confirmed(message, now)
+            self._is_blocked = True
+            return [PublishingBlocked(from_wire(message.error))]
+        if isinstance(message, Answer) and self.positions.resume_points.is_confirmation(
+            message.request
+        ):
+            return self.positions.receive_confirmation(message, now)
         if isinstance(message, Answer):
-            self._questions.remove(message.request)
+            self._requests.remove(message.request)
             error = from_wire(message.error) if message.error[0] else None
-            return [Answered(message.request, message.content, error)]
+            return [RequestAnswered(message.request, message.content, error)]
         if isinstance(message, Progress):
-            return self._progressed(message)
+            return self._receive_progress(message)
         if isinstance(message, Ended) and message.number in self._ending:
-            subscription, _ = self._ending.pop(message.number)
-            return [Arrived(message.number, Over(None, subscription.processed))]
+            state, _ = self._ending.pop(message.number)
+            return [ItemArrived(message.number, SubscriptionEnded(None, state.processed_position))]
         if isinstance(message, _ABOUT_SUBSCRIPTIONS):
             known = self._subscriptions.get(message.number)
-            return [] if known is None else self._told(known, message)
-        raise ProtocolError(f"{type(message).__name__} is not for a client")
+            return [] if known is None else self._receive_for_subscription(known, message)
+        raise ProtocolError(f"{type(message).__name__} is not a message for a client")
 
-    def _progressed(self, message: Progress) -> list[Effect]:
+    def _receive_progress(self, message: Progress) -> list[Effect]:
         effects: list[Effect] = []
         times = dict(message.times)
         moved = {**dict.fromkeys(times, ()), **dict(message.positions)}
         for number, position in moved.items():
-            following = self._subscriptions.get(number)
-            if following is not None:
-                items = following.progresses(Position.from_wire(position), times.get(number, ()))
-                effects += _arrived(number, items)
+            state = self._subscriptions.get(number)
+            if state is not None:
+                items = state.receive_progress(Position.from_wire(position), times.get(number, ()))
+                effects += _item_effects(number, items)
         return effects
 
-    def _send(self, message: Message) -> Send:
-        return Send(messages.encode(message, self._version))
+    def _send_versioned(self, message: Message) -> Send:
+        return Send(messages.encode(message, self._protocol_version))
 
-    def _told(self, following: Following, message: _AboutSubscription) -> list[Effect]:
-        number = following.number
+    def _receive_for_subscription(
+        self, state: SubscriptionState, message: _AboutSubscription
+    ) -> list[Effect]:
+        number = state.number
         if isinstance(message, Subscribed):
-            return _arrived(number, following.accepted(message))
+            return _item_effects(number, state.receive_subscribed(message))
         if isinstance(message, Flowing):
-            return _arrived(number, following.flows(message, self._node))
+            return _item_effects(number, state.receive_flowing(message, self._node_address))
         if isinstance(message, Ended):
-            going_on = following.goes_on(message)
-            if going_on is not None:
-                return [*_arrived(number, going_on), *self._say(following.subscribe())]
+            items = state.continue_after_recount(message)
+            if items is not None:
+                return [
+                    *_item_effects(number, items),
+                    *self._send_or_queue(state.begin_session()),
+                ]
             del self._subscriptions[number]
-            self._duplicates_dropped += following.duplicates_dropped
-            ended = _arrived(number, following.ends(message))
-            if message.error[0] == UnknownSubscription.code and following.wish.durable:
-                # It was deleted: whoever takes the name up again begins anew.
-                self.positions.leaving.forget(following.wish.durable)
-                ended += self.positions.leaving.keep()
+            self._duplicates_dropped += state.duplicates_dropped
+            ended = _item_effects(number, state.receive_ended(message))
+            if message.error[0] == UnknownSubscription.code and state.request.durable:
+                # It was deleted: a new subscription of that name begins anew.
+                self.positions.resume_points.remove(state.request.durable)
+                ended += self.positions.resume_points.save()
             return ended
         if isinstance(message, messages.TypeChanged):
-            return [Arrived(number, TypeChanged.of(message))]
-        return _arrived(number, following.misses(message))
+            return [ItemArrived(number, TypeChanged.from_message(message))]
+        return _item_effects(number, state.receive_gap(message))
 
-    def _delivered(self, data: bytes) -> list[Effect]:
+    def _receive_delivery(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)
-        if delivery.previous != self._previous:
+        if delivery.previous != self._previous_place:
             raise ProtocolError(
-                f"the node says that {delivery.previous} came before, but it was {self._previous}"
+                f"the delivery follows {delivery.previous}, but the last was {self._previous_place}"
             )
-        shares: dict[int, list[ReceivedEvent]] = {}
+        by_number: dict[int, list[ReceivedEvent]] = {}
         for event in delivery.events:
-            received = _received(event)
+            received = _to_event(event)
             for number in event.subscriptions:
-                shares.setdefault(number, []).append(received)
+                by_number.setdefault(number, []).append(received)
         if delivery.events:
-            self._previous = delivery.events[-1].place
-        known = {n: events for n, events in shares.items() if n in self._subscriptions}
-        self._room.take(len(data))
+            self._previous_place = delivery.events[-1].place
+        known = {n: events for n, events in by_number.items() if n in self._subscriptions}
+        self._credit.add_delivery(len(data))
         if not known:
-            self._room.free(len(data))
-            return [Consumed(1), *self._grant()]
-        share = Share(len(known), len(data))
-        effects: list[Effect] = [Consumed(1)]
+            self._credit.release_delivery(len(data))
+            return [MessagesConsumed(1), *self._grant_credit()]
+        shared = SharedDelivery(len(known), len(data))
+        effects: list[Effect] = [MessagesConsumed(1)]
         for number, events in known.items():
-            effects += _arrived(number, self._subscriptions[number].arrives(events, share))
+            effects += _item_effects(
+                number, self._subscriptions[number].receive_events(events, shared)
+            )
         return effects
 
 
-def _arrived(number: int, items: Iterable[Item]) -> list[Effect]:
-    return [Arrived(number, item) for item in items]
+def _item_effects(number: int, items: Iterable[Item]) -> list[Effect]:
+    return [ItemArrived(number, item) for item in items]
 
 
 def _send(message: Message) -> Send:
     return Send(messages.encode(message))
 
 
-def _received(event: Delivered) -> ReceivedEvent:
+def _to_event(event: Delivered) -> ReceivedEvent:
     return ReceivedEvent(event.place, event.header, event.liveness, event.document)

@@ -1,4 +1,4 @@
-"""What the client's core asks for, and what arrives for a subscription."""
+"""Effects of the client's core, and the items that a subscription receives."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from broker.client.received import Flow, Gap, Receipt, ReceivedEvent, TypeChanged
+from broker.client.received import FlowStarted, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
 from broker.wire.codec import WireTimes
 
 
 @attrs.define(eq=False)
-class Share:
-    """Counts how many subscriptions have yet to take their part of one delivery."""
+class SharedDelivery:
+    """Counts the subscriptions that have yet to process their part of one delivery."""
 
     remaining: int
     size: int
@@ -24,39 +24,35 @@ class Share:
 
 @attrs.frozen
 class Send:
-    """Give this message to the stack."""
-
     data: bytes
 
 
 @attrs.frozen
-class Settled:
-    """A publication's result, for the waiter that came with it."""
+class PublicationSettled:
+    """Result of a publication, for the waiter that came with it."""
 
     waiter: Any
     result: Receipt | BrokerError
 
 
 @attrs.frozen
-class Portion:
-    """Events that one message brought for one subscription. Tell `ClientCore.taken` when done."""
+class EventBatch:
+    """Events of one message for one subscription; `ClientCore.mark_processed` takes it back."""
 
     events: Sequence[ReceivedEvent]
-    share: Share
+    delivery: SharedDelivery
     position: Position = Position()
-    """Up to here nothing is missing when they are processed; empty where something may be."""
+    """Nothing is missing up to here once they are processed; empty where something may be."""
 
 
 @attrs.frozen
-class Accepted:
-    """The node took the subscription."""
-
+class SubscriptionAccepted:
     warnings: tuple[str, ...]
-    stored: Position | None
+    stored_position: Position | None
 
 
 @attrs.frozen
-class Moved:
+class PositionMoved:
     """The position or the stream times moved without an event."""
 
     position: Position
@@ -65,69 +61,79 @@ class Moved:
 
 
 @attrs.frozen
-class Over:
-    """The subscription ended; `error` is None if the client asked for it."""
+class SubscriptionEnded:
+    """The subscription ended; `error` is None if the client ended it."""
 
     error: BrokerError | None
     position: Position = Position()
-    """How far it was processed."""
 
 
-Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | TypeChanged | Over
+Item: TypeAlias = (
+    SubscriptionAccepted
+    | FlowStarted
+    | EventBatch
+    | PositionMoved
+    | Gap
+    | TypeChanged
+    | SubscriptionEnded
+)
 
 
 @attrs.frozen
-class Arrived:
-    """Something for the subscription with this number, in order."""
-
+class ItemArrived:
     number: int
     item: Item
 
 
 @attrs.frozen
-class Left:
-    """Where a durable subscription was left."""
+class ResumePoint:
+    """Position at which a durable subscription resumes."""
 
     position: Position
     node: str = ""
-    """Address of the node at which it flowed last; empty if not known."""
+    """Address of the node at which it was last active; empty if unknown."""
 
 
 @attrs.frozen
-class Keep:
-    """Durable subscriptions of this client by name, for its next process."""
+class SavePositions:
+    """Save these resume points, by subscription name, for the client's next process."""
 
-    durables: Mapping[str, Left]
+    resume_points: Mapping[str, ResumePoint]
 
 
 @attrs.frozen
-class Answered:
-    """The answer to a question."""
-
+class RequestAnswered:
     request: int
     content: Any
     error: BrokerError | None
 
 
 @attrs.frozen
-class Consumed:
-    """So many messages of the node are done with: credit for the stack."""
+class MessagesConsumed:
+    """Return credit to the stack for this many messages."""
 
     count: int
 
 
 @attrs.frozen
-class HeldUp:
-    """The node takes no publications for now, and why; None when it takes them again."""
+class PublishingBlocked:
+    """The node takes no publications now, for this reason; None when it takes them again."""
 
     error: BrokerError | None
 
 
 @attrs.frozen
-class SessionOver:
-    """The node ended the session, and why."""
-
+class SessionEnded:
     error: BrokerError
 
 
-Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | HeldUp | Keep | SessionOver
+Effect: TypeAlias = (
+    Send
+    | PublicationSettled
+    | ItemArrived
+    | RequestAnswered
+    | MessagesConsumed
+    | PublishingBlocked
+    | SavePositions
+    | SessionEnded
+)

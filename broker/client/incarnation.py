@@ -1,4 +1,4 @@
-"""A client's incarnation on disk: it rises with every process, whatever the clock does (T18)."""
+"""A client's incarnation on disk: it rises with every process, regardless of the clock (T18)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import os
 from pathlib import Path
 
 from broker.errors import ConfigurationError
-from broker.event.identity import next_incarnation
+from broker.event.event_id import next_incarnation
 
 
 def incarnation_file(folder: Path, client_id: str) -> Path:
-    """Where a client's newest incarnation stands. Who changes what lies beside it locks it."""
+    """Return the path of the newest incarnation; it is also the lock of the files beside it."""
     return folder / f"{client_id}.incarnation"
 
 
 def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
-    """The next incarnation of a client, durable before it is returned.
+    """Return the client's next incarnation, stored durably.
 
-    Two processes that start at once get two numbers: the file is locked meanwhile. Raises
-    `ConfigurationError` if the folder can not be written or the file does not hold a number.
+    The file is locked meanwhile, so two processes that start at once get two numbers. Raises
+    `ConfigurationError` if the folder is not writable or the file does not hold a number.
     """
     path = incarnation_file(folder, client_id)
     try:
@@ -38,5 +38,5 @@ def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
         raise ConfigurationError(f"{path} does not hold a number; remove it") from None
     except OSError as error:
         raise ConfigurationError(
-            f"the incarnation of {client_id} can not be kept: {error}"
+            f"the incarnation of {client_id} can not be stored: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""The newest event of each key: what is known of each flight, station or alert now (Q3)."""
+"""The newest event of each key, such as the state of each flight, station or alert (Q3)."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from broker.client.received import ReceivedEvent
 from broker.errors import Overloaded
 from broker.matching.keys import key_of
 
-#: What an event is about.
+#: Returns the key of an event.
 Key: TypeAlias = Callable[[ReceivedEvent], str]
-#: Keys that are held, unless a caller says otherwise.
-MOST_KEYS: Final = 100_000
+#: Default bound of the number of keys.
+MAX_KEYS: Final = 100_000
 
 
 def by_stream(event: ReceivedEvent) -> str:
-    """Its stream."""
+    """Return the event's stream as its key."""
     return event.stream
 
 
 def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
-    """The string-value of an XPath expression on the payload as its publisher wrote it; empty for
-    an event that has none. Raises `BadQuery`, also of the key, for what can not be evaluated."""
+    """Return a key: the string-value of an XPath expression on the payload as published.
+
+    It is empty for an event without a payload. This function, or the key, raises `BadQuery` for an
+    expression that can not be evaluated.
+    """
     value = key_of(text, namespaces or {})
     return lambda event: "" if event.payload is None else value(event.payload)
 
 
 class Latest:
-    """The newest of each key among events that come in order."""
-
-    def __init__(self, key: Key, most: int = MOST_KEYS) -> None:
+    def __init__(self, key: Key, max_keys: int = MAX_KEYS) -> None:
         self._key = key
-        self._most = most
+        self._max_keys = max_keys
         self._events: dict[str, ReceivedEvent] = {}
 
     def add(self, event: ReceivedEvent) -> None:
-        """The next event. Raises `Overloaded` for one key too many."""
+        """Add the next event. Raises `Overloaded` for one key too many."""
         key = self._key(event)
-        # The newest is the last: what is given out is in the order in which it came.
+        # A dict keeps insertion order: the newest events come last.
         self._events.pop(key, None)
         self._events[key] = event
-        if len(self._events) > self._most:
-            raise Overloaded(f"there are more than {self._most} keys")
+        if len(self._events) > self._max_keys:
+            raise Overloaded(
+                f"there are more than {self._max_keys} keys; narrow the query or raise the limit"
+            )
 
     @property
     def events(self) -> list[ReceivedEvent]:
-        """As they came."""
         return list(self._events.values())

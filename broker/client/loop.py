@@ -1,4 +1,4 @@
-"""What the client needs of an event loop; each face brings its own."""
+"""Interface between the client and an event loop."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from broker.transport.socket import ISocketChannel
 
 
 class Promise(Protocol):
-    """A result that is to come: fulfilled or broken once, awaited by the user."""
+    """A result that is settled once and awaited by the user."""
 
     @property
     def awaitable(self) -> Awaitable[Any]:
-        """What the user awaits: a Deferred, or an asyncio Future."""
+        """The awaitable for the user: a Deferred, or an asyncio Future."""
 
     def fulfil(self, value: Any) -> None:
-        """Give the result; nothing happens if the user has given up on it."""
+        """Settle with a result; no effect if it is settled or cancelled."""
 
     def fail(self, error: Exception) -> None:
-        """Say why there is none; nothing happens if the user has given up on it."""
+        """Settle with an error; no effect if it is settled or cancelled."""
 
 
 class Loop(Protocol):
@@ -32,20 +32,20 @@ class Loop(Protocol):
         """Monotonic time and later calls."""
 
     @property
-    def cancelled(self) -> type[BaseException]:
-        """What is raised in who is cancelled."""
+    def cancelled_error(self) -> type[BaseException]:
+        """The exception that is raised in a cancelled coroutine."""
 
-    def promise(self) -> Promise:
-        """A new promise."""
+    def make_promise(self) -> Promise:
+        """Return a new promise."""
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Call in a later turn."""
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call in a later turn of the loop."""
 
-    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
-        """Run something; it is cancelled after so long, and `TimeoutError` raised."""
+    def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
+        """Run a coroutine; after `seconds` cancel it and raise `TimeoutError`."""
 
-    def aside(self, call: Callable[[], None]) -> None:
-        """Call in another thread: something that may wait for a disk, and raises nothing."""
+    def run_in_thread(self, call: Callable[[], None]) -> None:
+        """Call in another thread a function that may block and raises nothing."""
 
     def dial(
         self,
@@ -53,7 +53,8 @@ class Loop(Protocol):
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object] | None:
-        """Connect to an endpoint such as `tcp:host:port`; exactly one of both is called, later.
+        """Connect to an endpoint such as `tcp:host:port`. Later exactly one of both callbacks is
+        called.
 
-        What is returned, if anything, gives the attempt up when it is called: then neither is.
+        The returned function, if any, cancels the attempt: then neither is called.
         """

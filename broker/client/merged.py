@@ -1,7 +1,7 @@
-"""A subscription whose events come in the order that their linkage asks for (Mspaces M38).
+"""A subscription whose events come in the order of their linkage (Mspaces M38).
 
-The merge itself is `broker.event.merging`; here it gets what the node delivers, and the position
-stays behind everything that it holds: what a killed process held comes again.
+`broker.event.merging` does the merge. The position stays behind all held events, so they come again
+if the process is killed.
 """
 
 from __future__ import annotations
@@ -13,42 +13,48 @@ from functools import partial
 
 import attrs
 
-from broker.client.effects import Item, Moved, Portion
+from broker.client.effects import EventBatch, Item, PositionMoved
 from broker.client.loop import Loop
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Owner, Subscription
 from broker.errors import BadName, BrokerError
 from broker.event.envelope import EventLinkage
-from broker.event.merging.core import Counts, Merger
-from broker.event.merging.held import Given, Linked, Missing, Output, UnknownWord
-from broker.event.merging.ledger import Ledger
-from broker.event.merging.reading import linkage_of
+from broker.event.merging.held_event import (
+    LinkedEvent,
+    MergeOutput,
+    MissingNumbers,
+    ReleasedEvent,
+    UnknownWord,
+)
+from broker.event.merging.linkage import read_linkage
+from broker.event.merging.merger import Counts, Merger
+from broker.event.merging.position_tracker import PositionTracker
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.transport.alarm import Alarm
 
-__all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_as")
+__all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_factory")
 
 _log = logging.getLogger(__name__)
 
 
 @attrs.frozen(slots=False, eq=False)
 class MergedEvent(ReceivedEvent):
-    """An event as a merged subscription delivers it."""
+    """An event of a merged subscription."""
 
     late: bool = False
-    """It came after an event that follows it in the resolved order was given out."""
+    """True if an event that follows it in the resolved order was returned before."""
 
 
 class MergedSubscription(Subscription):
     """A `Subscription` in resolved order; its events are `MergedEvent`s.
 
-    An event is held until nothing that belongs before it can come any more, or its time is over.
-    What is held has left the session's window and counts for the bounds of `Merging`. The position
-    moves past an event when it and all events of its origin before it are processed. A gap of the
-    log is told when it arrives, before events that are held; a hole in a bundle in its place.
-    When the subscription ends, what is held can still be read, in order.
+    An event is held until no earlier event can come, or its time is over. Held events have left the
+    session's window; the bounds of `Merging` apply to them. The position moves past an event when
+    it and all earlier events of its origin are processed. A gap of the log is reported when it
+    arrives, before held events; missing numbers of a bundle are reported in their place. After the
+    end of the subscription, held events can still be read, in order.
     """
 
     def __init__(
@@ -65,42 +71,41 @@ class MergedSubscription(Subscription):
         super().__init__(owner, loop, number, query, streams, on_gap, on_change)
         self._merging = merging
         self._merger = self._new_merger()
-        self._ledger = Ledger()
-        self._reported = Position()
-        self._outputs: deque[Output[ReceivedEvent]] = deque()
-        self._given: deque[ReceivedEvent] = deque()
-        """Given out, and not known to be processed."""
-        self._alarm = Alarm(loop.clock, self._wake)
-        self.missing: deque[Missing] = deque(maxlen=1000)
-        """The newest holes in bundles."""
-        self.on_missing: Callable[[Missing], None] | None = None
-        """Told each hole, in order with the events; without it they are logged."""
+        self._ledger = PositionTracker()
+        self._reported_position = Position()
+        self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
+        self._unprocessed: deque[ReceivedEvent] = deque()
+        """Events that were returned and may not be processed."""
+        self._alarm = Alarm(loop.clock, self._wake_waiter)
+        self.missing: deque[MissingNumbers] = deque(maxlen=1000)
+        """The newest missing ranges of bundles."""
+        self.on_missing: Callable[[MissingNumbers], None] | None = None
+        """Called with each missing range, in order with the events; by default they are logged."""
 
     @property
     def counts(self) -> Counts:
-        """What the merge did so far."""
         return self._merger.counts
 
     @property
     def held(self) -> int:
-        """Events that arrived, were taken, and are not given out."""
-        return self._merger.held + sum(isinstance(each, Given) for each in self._outputs)
+        """Number of events that arrived and were not returned."""
+        return self._merger.held + sum(isinstance(each, ReleasedEvent) for each in self._outputs)
 
     @property
     def position(self) -> Position:
-        """How far the events were processed; what is held is not."""
+        """The processed position; held events are not processed."""
         return super().position.merged(self._ledger.position)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """Get no more, not even what is held. See `Subscription.unsubscribe`."""
+        """Drop held events, too."""
         super().unsubscribe(forget=forget)
         self._merger = self._new_merger()
         self._outputs.clear()
-        self._given.clear()
+        self._unprocessed.clear()
         self._alarm.set(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """What can be given out now; empty if nothing can. With the next call it is processed."""
+        """Return the events that are ready, maybe none. The next call marks them as processed."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event(processed=not events)) is not None:
             events.append(event)
@@ -108,28 +113,27 @@ class MergedSubscription(Subscription):
                 break
         return events
 
-    def arrived(self, item: Item) -> None:
-        """See `Subscription.arrived`. Stream times that nobody has read are replaced by newer."""
-        if isinstance(item, Moved) and item.times and self._items:
+    def receive_item(self, item: Item) -> None:
+        """Newer stream times replace unread ones."""
+        if isinstance(item, PositionMoved) and item.times and self._items:
             last = self._items[-1]
-            if isinstance(last, Moved):
-                item = Moved(last.position.merged(item.position), item.times)
+            if isinstance(last, PositionMoved):
+                item = PositionMoved(last.position.merged(item.position), item.times)
                 self._items.pop()
-        super().arrived(item)
+        super().receive_item(item)
 
     def processed(self, event: ReceivedEvent) -> None:
-        """This event and all that were given out before it are processed."""
-        if event in self._given:
-            while self._given:
-                each = self._given.popleft()
-                self._ledger.processed(each.place)
+        """Mark this event, and all that were returned before it, as processed."""
+        if event in self._unprocessed:
+            while self._unprocessed:
+                each = self._unprocessed.popleft()
+                self._ledger.record_processed(each.place)
                 if each is event:
                     break
-            self._report()
+            self._report_position()
 
-    def closed(self, error: BrokerError | None) -> None:
-        """See `Subscription.closed`."""
-        super().closed(error)
+    def mark_ended(self, error: BrokerError | None) -> None:
+        super().mark_ended(error)
         self._alarm.set(None)
 
     # ------------------------------------------------------------------ inside
@@ -138,72 +142,72 @@ class MergedSubscription(Subscription):
         try:
             expects = StreamPattern.parse(self.streams).matches
         except BadName:
-            # The node says so, to the caller.
+            # The node reports the error to the caller.
             return Merger(self._merging)
         return Merger(self._merging, expects)
 
     def _next_event(self, *, processed: bool = True) -> ReceivedEvent | None:
         if processed:
-            while self._given:
-                self._ledger.processed(self._given.popleft().place)
+            while self._unprocessed:
+                self._ledger.record_processed(self._unprocessed.popleft().place)
         event = self._next_output()
         if event is None:
-            self._pull()
+            self._merge_arrived()
             event = self._next_output()
         if event is None and self.over:
             self._outputs += self._merger.finish()
             event = self._next_output()
         if processed:
-            self._report()
+            self._report_position()
         self._alarm.set(None if self.over else self._merger.next_timeout())
         return event
 
     def _next_output(self) -> ReceivedEvent | None:
         while self._outputs:
             output = self._outputs.popleft()
-            if isinstance(output, Given):
+            if isinstance(output, ReleasedEvent):
                 event = output.item
                 given = MergedEvent(
                     event.place, event.header, event.liveness, event.document, output.late
                 )
-                self._given.append(given)
+                self._unprocessed.append(given)
                 return given
-            self._tell(output)
+            self._report_output(output)
         return None
 
-    def _pull(self) -> None:
-        """Take all that has arrived: only then is it known what waits for nothing any more."""
-        arrived: list[Linked[ReceivedEvent]] = []
+    def _merge_arrived(self) -> None:
+        """Merge all arrived items. Only then is it known which events wait for nothing."""
+        arrived: list[LinkedEvent[ReceivedEvent]] = []
         times: dict[str, int] = {}
         while self._items:
             item = self._items.popleft()
-            if isinstance(item, Portion):
-                arrived += map(linked, item.events)
+            if isinstance(item, EventBatch):
+                arrived += map(link_event, item.events)
                 for event in item.events:
-                    self._ledger.came(event.place, solid=bool(item.position.marks))
-                self._ledger.passed(item.position)
-                # It makes room in the session's window, and moves no position.
-                self._owner.discarded(item)
-            elif isinstance(item, Moved):
-                self._ledger.passed(item.position)
+                    self._ledger.record_arrival(event.place, contiguous=bool(item.position.marks))
+                self._ledger.record_progress(item.position)
+                # This frees credit, and moves no position.
+                self._owner.discard(item)
+            elif isinstance(item, PositionMoved):
+                self._ledger.record_progress(item.position)
                 times = dict(item.times) or times
             else:
-                self._pass(item)
+                self._pass_item(item)
         now = self._loop.clock.seconds()
         self._outputs += self._merger.receive(arrived, now)
         if times:
-            # They hold behind the events that came before them.
-            self._outputs += self._merger.passed(times, now)
+            # Stream times apply after the events that arrived before them.
+            self._outputs += self._merger.set_stream_times(times, now)
         self._outputs += self._merger.handle_timeout(now)
 
-    def _report(self) -> None:
+    def _report_position(self) -> None:
         position = self._ledger.position
-        if position != self._reported:
-            self._reported = position
+        if position != self._reported_position:
+            self._reported_position = position
             if not self.over:
-                self._owner.taken(self._number, Moved(position))
+                self._owner.mark_processed(self._number, PositionMoved(position))
 
-    def _tell(self, output: Missing | UnknownWord) -> None:
+    def _report_output(self, output: MissingNumbers | UnknownWord) -> None:
         if isinstance(output, UnknownWord):
             _log.warning(
                 "subscription %r: events with the word %.80r in their linkage are not merged",
@@ -225,17 +229,17 @@ class MergedSubscription(Subscription):
             )
 
 
-def linked(event: ReceivedEvent) -> Linked[ReceivedEvent]:
+def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
     """Return an event with its linkage, as a merge takes it."""
     try:
-        linkage = linkage_of(event.document)
+        linkage = read_linkage(event.document)
     except BrokerError:
-        # Whoever reads the event is told; an order it has none.
+        # Reading the event reports the error; it has no place in the order.
         linkage = EventLinkage()
     size = len(event.document)
-    return Linked(event, event.stream, event.event_id, linkage, size, event.place.origin)
+    return LinkedEvent(event, event.stream, event.event_id, linkage, size, event.place.origin)
 
 
-def subscription_as(merge: Merging | None) -> Callable[..., Subscription]:
-    """What makes a subscription, merged or as it comes."""
+def subscription_factory(merge: Merging | None) -> Callable[..., Subscription]:
+    """Return the constructor of a subscription, merged or in order of arrival."""
     return Subscription if merge is None else partial(MergedSubscription, merge)

@@ -1,9 +1,9 @@
-"""What was published and is not yet acknowledged (P8, Q9).
+"""Publications that are not acknowledged yet (P8, Q9).
 
-Events leave in batches, in order. A batch stays until the node says what became of it; a node that
-could take nothing of a batch gets it again, with all later ones behind it, so order is kept. It is
-not sent before everything sent so far is answered: an answer names a batch, not a copy of it, so
-one that speaks of the first copy must not be taken for one about the second.
+Events leave in batches, in order. A batch stays until the node has reported its result. If the node
+could take nothing of a batch, the batch and all later ones are sent again, so order holds. They
+wait until everything sent so far is answered. An answer names a batch, not a copy of it, so an
+answer to the first copy could be taken for one to the second.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ import attrs
 
 from broker.client.received import Receipt
 from broker.errors import BrokerError, Overloaded, ProtocolError, TooLarge, from_wire
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.wire.batches import encode_batch
 from broker.wire.messages import Published
 
-#: A batch is closed when it holds so much, even if more is published in the same moment.
+#: Bounds of a batch, even if more is published at the same moment.
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
-#: Room that a frame keeps for what is around a batch's documents: 5 bytes each, and headers.
-_AROUND_DOCUMENTS: Final = 5 * BATCH_EVENTS + 1024
-#: A node's limits of an event and of a frame, in bytes.
+#: Bytes of a frame beside a batch's documents: 5 for each, and headers.
+_FRAME_OVERHEAD: Final = 5 * BATCH_EVENTS + 1024
+#: Bytes of an event and of a frame that a node takes.
 Limits: TypeAlias = tuple[int, int]
 NO_LIMITS: Final[Limits] = (maxsize, maxsize)
-#: Nothing more is sent while so much is not answered: what is sent is in memory twice.
-SENT_BYTES = 8 << 20
+#: Bound of unanswered bytes: sent documents are in memory twice.
+MAX_UNANSWERED_BYTES = 8 << 20
 
 
-def too_large(document: bytes, most: int) -> TooLarge:
-    """The error for a document that the node does not take."""
-    return TooLarge(f"the event has {len(document)} bytes, the node takes {most}")
+def too_large_error(document: bytes, limit: int) -> TooLarge:
+    """Return the error for a document that exceeds the node's limit."""
+    return TooLarge(f"the event has {len(document)} bytes, the node takes at most {limit}")
 
 
 @attrs.define(eq=False)
-class _Pending:
+class _Batch:
     number: int
     documents: list[bytes] = attrs.field(factory=list)
     ids: list[EventId] = attrs.field(factory=list)
     waiters: list[Any] = attrs.field(factory=list)
-    """One per event, given back with its result."""
+    """One per event, returned with its result."""
     size: int = 0
     sent: bool = False
 
@@ -57,35 +57,35 @@ class Outbox:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._batch_bytes = BATCH_BYTES
-        self._pending: deque[_Pending] = deque()
-        self._next = 1
-        self._sent = 0
-        """How many of the pending batches are sent: always the oldest."""
+        self._pending: deque[_Batch] = deque()
+        self._next_number = 1
+        self._sent_batches = 0
+        """Number of sent batches, always the oldest."""
         self._unanswered = 0
-        """How many messages of this session have yet to be answered."""
-        self._going_back = False
+        """Number of unanswered messages of this session."""
+        self._is_requeued = False
         self._sent_bytes = 0
         self.events = 0
         self.bytes = 0
 
     def add(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Queue one event. `waiter` is anything; it comes back with the event's result.
+        """Queue one event. `waiter` is any object; it is returned with the event's result.
 
         Raises `TooLarge` for an event that does not fit into an empty outbox.
         """
         if len(document) > self._max_bytes:
             raise TooLarge(
-                f"the event has {len(document)} bytes, the outbox holds {self._max_bytes}"
+                f"the event has {len(document)} bytes, the outbox holds at most {self._max_bytes}"
             )
         if self.events >= self._max_events or self.bytes + len(document) > self._max_bytes:
             raise Overloaded(
                 f"the outbox holds {self.events} events, {self.bytes} bytes: wait for receipts"
             )
-        self._put(document, event_id, waiter)
+        self._append(document, event_id, waiter)
         self.events += 1
         self.bytes += len(document)
 
-    def _put(self, document: bytes, event_id: EventId, waiter: Any) -> None:
+    def _append(self, document: bytes, event_id: EventId, waiter: Any) -> None:
         last = self._pending[-1] if self._pending else None
         if (
             last is None
@@ -93,8 +93,8 @@ class Outbox:
             or len(last.documents) >= BATCH_EVENTS
             or last.size + len(document) > self._batch_bytes
         ):
-            last = _Pending(self._next)
-            self._next += 1
+            last = _Batch(self._next_number)
+            self._next_number += 1
             self._pending.append(last)
         last.documents.append(document)
         last.ids.append(event_id)
@@ -102,46 +102,45 @@ class Outbox:
         last.size += len(document)
 
     def next_unsent(self) -> bytes | None:
-        """The PUBLISH message of the oldest batch that waits to be sent; it counts as sent now."""
-        if (self._going_back and self._unanswered) or self._sent_bytes >= SENT_BYTES:
+        """Return the PUBLISH message of the oldest unsent batch, and mark the batch as sent."""
+        if (self._is_requeued and self._unanswered) or self._sent_bytes >= MAX_UNANSWERED_BYTES:
             return None
-        self._going_back = False
-        for batch in itertools.islice(self._pending, self._sent, None):
+        self._is_requeued = False
+        for batch in itertools.islice(self._pending, self._sent_batches, None):
             batch.sent = True
-            self._sent += 1
+            self._sent_batches += 1
             self._sent_bytes += batch.size
             self._unanswered += 1
             return encode_batch(batch.number, batch.documents)
         return None
 
     @property
-    def unsent(self) -> bool:
-        """Whether batches wait to be sent."""
-        return self._sent < len(self._pending)
+    def has_unsent(self) -> bool:
+        return self._sent_batches < len(self._pending)
 
     @property
-    def may_go_back(self) -> bool:
-        """Whether batches were sent back, and nothing keeps them from being sent again."""
-        return self._going_back and not self._unanswered
+    def can_resend(self) -> bool:
+        """True if batches were requeued and may be sent again now."""
+        return self._is_requeued and not self._unanswered
 
-    def settle(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
-        """(waiter, result) for every event of an answered batch. Answers come in order.
+    def settle_batch(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
+        """Return (waiter, result) of each event of the answered batch. Answers come in order.
 
-        Raises `ProtocolError`, and settles nothing, if this is not the answer to that batch.
+        Raises `ProtocolError`, and settles nothing, if the answer does not fit the batch.
         """
-        if not self._sent or self._pending[0].number != published.batch:
-            raise ProtocolError(f"the node answered batch {published.batch}, which is not next")
+        if not self._sent_batches or self._pending[0].number != published.batch:
+            raise ProtocolError(f"the node answered batch {published.batch} out of order")
         batch = self._pending[0]
         refused = dict(published.refused)
         duplicates = set(published.duplicates)
-        told = refused.keys() | duplicates
+        reported = refused.keys() | duplicates
         count = len(batch.documents)
-        if published.accepted + len(told) != count or max(told, default=0) >= count:
-            raise ProtocolError(f"the answer to batch {batch.number} is not about all its events")
+        if published.accepted + len(reported) != count or max(reported, default=0) >= count:
+            raise ProtocolError(f"the answer to batch {batch.number} does not cover all its events")
         if published.accepted and not published.first:
             raise ProtocolError("the node accepted events without giving a place")
         self._pending.popleft()
-        self._sent -= 1
+        self._sent_batches -= 1
         self._sent_bytes -= batch.size
         self._unanswered -= 1
         self.events -= len(batch.documents)
@@ -160,29 +159,29 @@ class Outbox:
                 offset += 1
         return results
 
-    def sent_back(self, number: int) -> None:
-        """The node took nothing from batch `number` on: they are to be sent again."""
+    def requeue_from(self, number: int) -> None:
+        """Send batch `number` and all later ones again: the node took nothing of them."""
         if not self._unanswered:
-            raise ProtocolError(f"the node sent back batch {number}, which it does not have")
+            raise ProtocolError(f"the node returned batch {number}, which was not sent")
         self._unanswered -= 1
-        self._going_back = True
-        self._count_as_unsent(number)
+        self._is_requeued = True
+        self._mark_unsent(number)
 
-    def send_all_again(self) -> None:
-        """The session began anew: whatever was not answered goes out again."""
+    def requeue_all(self) -> None:
+        """Send all unanswered batches again in a new session."""
         self._unanswered = 0
-        self._going_back = False
-        self._count_as_unsent(0)
+        self._is_requeued = False
+        self._mark_unsent(0)
 
     def apply_limits(
         self, max_event_bytes: int, max_frame_bytes: int
     ) -> list[tuple[Any, BrokerError]]:
-        """Fit everything to the limits of a node that has got nothing of it in this session.
+        """Fit unsent batches to the limits of a node that has received none of them.
 
-        Returns (waiter, error) for each event that is too large for it: sent, it would break the
-        connection, and so would every attempt to send it again.
+        Returns (waiter, error) of each event that is too large: sending it would break this
+        connection and each later one.
         """
-        self._batch_bytes = max(1, min(BATCH_BYTES, max_frame_bytes - _AROUND_DOCUMENTS))
+        self._batch_bytes = max(1, min(BATCH_BYTES, max_frame_bytes - _FRAME_OVERHEAD))
         if all(
             batch.size <= self._batch_bytes
             or (len(batch.documents) == 1 and batch.size <= max_event_bytes)
@@ -196,24 +195,23 @@ class Outbox:
                 batch.documents, batch.ids, batch.waiters, strict=True
             ):
                 if len(document) <= max_event_bytes:
-                    self._put(document, event_id, waiter)
+                    self._append(document, event_id, waiter)
                     continue
                 self.events -= 1
                 self.bytes -= len(document)
-                refused.append((waiter, too_large(document, max_event_bytes)))
+                refused.append((waiter, too_large_error(document, max_event_bytes)))
         return refused
 
-    def _count_as_unsent(self, number: int) -> None:
+    def _mark_unsent(self, number: int) -> None:
         for batch in self._pending:
             if batch.number >= number and batch.sent:
                 batch.sent = False
-                self._sent -= 1
+                self._sent_batches -= 1
                 self._sent_bytes -= batch.size
 
     def fail_all(self) -> list[Any]:
-        """Empty the outbox; the waiters whose events are not known to be durable."""
         waiters = [waiter for batch in self._pending for waiter in batch.waiters]
         self._pending.clear()
-        self._sent = self._sent_bytes = self._unanswered = 0
+        self._sent_batches = self._sent_bytes = self._unanswered = 0
         self.events = self.bytes = 0
         return waiters

@@ -1,9 +1,9 @@
-"""Where a client's durable subscriptions were left, on its own disk: for its next process (X6).
+"""Positions of a client's durable subscriptions, in a file for its next process (X6).
 
 `<client>.positions` is JSON: `{"format": "xmlbroker-positions-1", "durables": {name: {"node":
-address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. It is replaced as a
-whole; the one before stays as `<client>.positions-before`. If the file is damaged the positions of
-that one count: events come again rather than not at all.
+address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. Each write replaces the
+whole file; the previous one stays as `<client>.positions-before`. If the file is damaged, the
+previous one is used: events come again, but none is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from broker.client.checked_json import decode_checked, encode_checked
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.client.incarnation import incarnation_file
 from broker.errors import ConfigurationError, SessionSuperseded
 from broker.event.place import Position
@@ -26,32 +26,33 @@ FORMAT = "xmlbroker-positions-1"
 
 
 class PositionsFile:
-    """The file of one process of a client."""
+    """The positions file, as one process of a client uses it."""
 
     log = Logger()
 
     def __init__(self, folder: Path, client_id: str, incarnation: int) -> None:
         self.path = folder / f"{client_id}.positions"
-        self._before = folder / f"{client_id}.positions-before"
-        self._incarnations = incarnation_file(folder, client_id)
+        self._backup = folder / f"{client_id}.positions-before"
+        self._lock_path = incarnation_file(folder, client_id)
         self._incarnation = incarnation
 
-    def read(self) -> dict[str, Left]:
-        """What the last process wrote, by the names of durable subscriptions; nothing if there is
-        no file. Raises `ConfigurationError` if it can not be read or holds something else, and so
-        does the one before."""
+    def read(self) -> dict[str, ResumePoint]:
+        """Return the previous process's resume points by subscription name; empty without a file.
+
+        Raises `ConfigurationError` if neither the file nor the previous one is usable.
+        """
         try:
             return self._read(self.path)
         except ConfigurationError as error:
-            if not self._before.exists():
+            if not self._backup.exists():
                 raise
-            self.log.error("{error}; the positions before are used", error=error)
-            return self._read(self._before)
+            self.log.error("{error}; the previous positions are used", error=error)
+            return self._read(self._backup)
 
-    def _read(self, path: Path) -> dict[str, Left]:
+    def _read(self, path: Path) -> dict[str, ResumePoint]:
         try:
             return {
-                fields.text(name): Left(
+                fields.text(name): ResumePoint(
                     Position.from_wire(fields.position(left["position"])),
                     fields.address(left["node"]),
                 )
@@ -64,9 +65,12 @@ class PositionsFile:
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise ConfigurationError(f"{path} does not hold positions; remove it") from None
 
-    def write(self, durables: Mapping[str, Left]) -> None:
-        """Replace the file, durably. Raises `ConfigurationError` if it can not be written, and
-        `SessionSuperseded` when a newer process of this client has begun: then it is that one's."""
+    def write(self, durables: Mapping[str, ResumePoint]) -> None:
+        """Replace the file durably.
+
+        Raises `ConfigurationError` if that fails, and `SessionSuperseded` if a newer process of
+        this client owns the file.
+        """
         stored = {
             name: {"node": left.node, "position": left.position.to_wire()}
             for name, left in durables.items()
@@ -74,18 +78,20 @@ class PositionsFile:
         text = encode_checked(FORMAT, stored)
         new = self.path.with_suffix(".positions-new")
         try:
-            # A process raises the incarnation under this lock before it reads the positions.
-            with open(self._incarnations, "rb") as lock:
+            # A new process raises the incarnation under this lock before it reads the positions.
+            with open(self._lock_path, "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if int(lock.read() or b"0") > self._incarnation:
-                    raise SessionSuperseded("a newer process of this client keeps its positions")
+                    raise SessionSuperseded(
+                        "a newer process of this client owns the positions file"
+                    )
                 with open(new, "w", encoding="utf-8") as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
                 if self.path.exists():
-                    self._before.unlink(missing_ok=True)
-                    os.link(self.path, self._before)
+                    self._backup.unlink(missing_ok=True)
+                    os.link(self.path, self._backup)
                 os.replace(new, self.path)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{self.path} can not be written: {error}") from None

@@ -1,4 +1,4 @@
-"""What a client gets: receipts for what it published, events and gaps for what it subscribed."""
+"""Results that a client receives: receipts, events, gaps, and where subscriptions start."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import attrs
 import msgspec
 
 from broker.event.envelope import Event, Header, Liveness
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
-from broker.event.reading import read_event
+from broker.event.reader import read_event
 from broker.wire import messages
 
 
 @attrs.frozen
 class Receipt:
-    """A publication is durable, as its stream asks (DESIGN 4, 3)."""
+    """A publication is durable, as its stream requires (DESIGN 4, 3)."""
 
     event_id: EventId
     place: Place | None
-    """Where the node put it; None for a duplicate, whose place was told the first time."""
+    """Its place in the log; None for a duplicate, whose place was reported the first time."""
     duplicate: bool = False
 
 
@@ -37,81 +37,77 @@ class ReceivedEvent:
 
     @property
     def event_id(self) -> EventId:
-        """Identity, the same wherever the event turns up."""
         return self.header.event_id
 
     @property
     def stream(self) -> str:
-        """The stream that it was published on."""
         return self.header.stream
 
     @functools.cached_property
     def event(self) -> Event:
-        """All parts of the event, read on first use."""
+        """All parts of the event, parsed on first use."""
         return read_event(self.document)
 
     @property
     def payload(self) -> bytes | None:
-        """The payload element as it stands in the document, or None."""
+        """The payload element as it is in the document, or None."""
         return self.event.payload
 
 
 @attrs.frozen
 class Gap:
-    """Events that may have matched are gone; never passed over in silence (DESIGN 4, 5)."""
+    """Events that may have matched are lost; never skipped silently (DESIGN 4, 5)."""
 
     first: Place
     last: Place
     count: int
-    """For `slow` the events dropped; for the others the places, matching or not."""
+    """For `slow` the dropped events; for other reasons the places, matching or not."""
     reason: str
-    """`slow`: the transient subscriber's queue was full. `retention`: the node's log lost it,
-    and nobody else could be asked. `lost`: what was missed elsewhere is nowhere to be found."""
+    """`slow`: the transient subscriber's queue was full. `retention`: the node's log has expired
+    them, and no other source could be asked. `lost`: no source has them."""
 
 
 @attrs.frozen
 class TypeChanged:
-    """A newer version of an event type turned up, and touches what the query reads (M16).
+    """A new version of an event type affects the query (M16).
 
-    Paths are label paths such as `/flight/leg/@status`, those of the query first.
+    Paths are label paths such as `/flight/leg/@status`; those of the query come first.
     """
 
     type: str
     old: str
-    """The newest version that the node knew before."""
     new: str
     effect: str
-    """`can-not-match-any-more` and `can-match-now` speak of events of the new version beside those
-    of the old one; `reads-what-changed`: it may match both."""
+    """`can-not-match-any-more` and `can-match-now` compare events of the new version with those of
+    the old one. `reads-what-changed`: it may match both."""
     reason: str
-    """For the first two: why the query matches no event of the one version."""
+    """The reason why the query matches no event of one version, for the first two effects."""
     paths: tuple[str, ...]
-    """What the query reads of all that came, went or changed."""
+    """The paths that the query reads and that were added, removed or changed."""
     came: tuple[str, ...]
     went: tuple[str, ...]
     changed: tuple[str, ...]
-    """Attributes with other values or another default: path, colon, how."""
+    """Attributes with other values or another default: path, colon, change."""
     left_out: int
-    """How many entries the four lists lack altogether, since there are too many."""
+    """Number of entries omitted from the four lists because of their bounds."""
 
     @classmethod
-    def of(cls, message: messages.TypeChanged) -> TypeChanged:
-        """What a message says to the subscription with its number."""
-        said = msgspec.structs.asdict(message)
-        del said["number"]
-        return cls(**said)
+    def from_message(cls, message: messages.TypeChanged) -> TypeChanged:
+        fields = msgspec.structs.asdict(message)
+        del fields["number"]
+        return cls(**fields)
 
 
 @attrs.frozen
-class Flow:
-    """A subscription is flowing: nothing that matches is missed after `cut`."""
+class FlowStarted:
+    """No matching event is missing after `cut`."""
 
     cut: Position
 
 
 @attrs.frozen
 class Start:
-    """Where a subscription begins."""
+    """Start of a subscription."""
 
     kind: str
     position: Position = Position()
@@ -119,24 +115,24 @@ class Start:
     last: int = 0
 
 
-#: Only what is published from now on.
+#: Only new events.
 NEW = Start("new")
-#: Everything that the node still has.
+#: All events that the node still has.
 ALL = Start("all")
-#: Where the durable subscription of that name was left; `NEW` if it is new.
+#: The stored position of the durable subscription; `NEW` if there is none.
 STORED = Start("stored")
 
 
 def since(position: Position) -> Start:
-    """Whatever follows a position."""
+    """Start after a position."""
     return Start("position", position=position)
 
 
 def since_time(time_ms: int) -> Start:
-    """Whatever the node logged at or after a time, in ms since 1970."""
+    """Start at events logged at or after a time, in ms since 1970."""
     return Start("time", time_ms=time_ms)
 
 
 def last(count: int) -> Start:
-    """The newest `count` events that match, and what follows."""
+    """Start at the newest `count` events that match."""
     return Start("last", last=count)

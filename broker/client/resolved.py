@@ -1,4 +1,4 @@
-"""A replay in resolved order: all of it is read before the first event is given out (M38)."""
+"""A replay in resolved order: all events are read before the first is returned (M38)."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker.client.effects import Portion
+from broker.client.effects import EventBatch
 from broker.client.loop import Loop
-from broker.client.merged import linked, subscription_as
+from broker.client.merged import link_event, subscription_factory
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Owner, Subscription
 from broker.errors import BadPosition, BrokerError, ReplayTooLarge
-from broker.event.merging.finished import Row, resolve
+from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 
-#: Orders in which a replay can be asked for.
+#: Orders of a replay.
 PUBLISHER: Final = "publisher"
-"""Each origin's order and each publisher's, else by arrival."""
+"""The order of each origin and of each publisher, otherwise by arrival."""
 BUNDLE: Final = "bundle"
-"""By the bundles and constraints of EventLinkage."""
-#: What a replay in resolved order holds at most.
-MOST_EVENTS: Final = 100_000
-MOST_BYTES: Final = 256 << 20
+"""The order of the bundles and constraints of EventLinkage."""
+#: Bounds of a replay in resolved order.
+MAX_EVENTS: Final = 100_000
+MAX_BYTES: Final = 256 << 20
 
 
 class ResolvedReplay(Subscription):
-    """A finite `Subscription` whose events change places as their linkage asks for.
+    """A finite `Subscription` whose events are sorted by their linkage.
 
-    Events in this order are not in the order of their origins. So `position` stays empty until the
-    last event is processed, and a replay that breaks off has nothing to go on from. A replay that
-    fails gives out nothing.
+    This order is not the order of the origins. So `position` stays empty until the last event is
+    processed, and an interrupted replay can not be resumed. A failed replay returns no event.
     """
 
     def __init__(
@@ -48,30 +47,29 @@ class ResolvedReplay(Subscription):
     ) -> None:
         super().__init__(owner, loop, number, query, streams, on_gap, on_change)
         self._rule = None if merging is None else merging.rule
-        self._most_events = MOST_EVENTS if merging is None else merging.max_events
-        self._most_bytes = MOST_BYTES if merging is None else merging.max_bytes
+        self._max_events = MAX_EVENTS if merging is None else merging.max_events
+        self._max_bytes = MAX_BYTES if merging is None else merging.max_bytes
         self._held: list[ReceivedEvent] = []
         self._held_bytes = 0
         self._resolved: deque[ReceivedEvent] | None = None
 
     @property
     def position(self) -> Position:
-        """Where the replay ends, once all of it is processed; before that it is empty."""
+        """The end of the replay once all of it is processed; empty before."""
         is_done = self.over and self._resolved is not None and not self._resolved
         return super().position if is_done else Position()
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """All events in resolved order, when the last has come; empty before that."""
+        """Return all events in resolved order once the last has arrived; none before."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event()) is not None:
             events.append(event)
         return events
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Nothing follows of it: there is no position in the middle."""
+        """Ignored: a replay in resolved order has no position before its end."""
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """End it early: nothing is given out. See `Subscription.unsubscribe`."""
         super().unsubscribe(forget=forget)
         self._held.clear()
         self._resolved = deque()
@@ -79,49 +77,49 @@ class ResolvedReplay(Subscription):
     # ------------------------------------------------------------------ inside
 
     def _next_event(self) -> ReceivedEvent | None:
-        self._pull()
+        self._hold_arrived()
         if not self.over or self._error is not None:
             return None
         if self._resolved is None:
-            self._resolved = deque(self._held[index] for index in self._order())
+            self._resolved = deque(self._held[index] for index in self._resolve_order())
             self._held.clear()
         return self._resolved.popleft() if self._resolved else None
 
-    def _pull(self) -> None:
+    def _hold_arrived(self) -> None:
         while self._items:
             item = self._items.popleft()
-            if not isinstance(item, Portion):
-                self._pass(item)
+            if not isinstance(item, EventBatch):
+                self._pass_item(item)
                 continue
-            # The process that holds it is the one that asked: where that ends, so does the replay.
-            self._owner.taken(self._number, item)
+            # Held events need no position: if this process ends, its replay ends too.
+            self._owner.mark_processed(self._number, item)
             self._held += item.events
             self._held_bytes += sum(len(event.document) for event in item.events)
-            if len(self._held) > self._most_events or self._held_bytes > self._most_bytes:
-                self._give_up()
+            if len(self._held) > self._max_events or self._held_bytes > self._max_bytes:
+                self._fail_too_large()
 
-    def _give_up(self) -> None:
+    def _fail_too_large(self) -> None:
         self.unsubscribe()
-        self.closed(
+        self.mark_ended(
             ReplayTooLarge(
-                f"the replay has over {self._most_events} events or {self._most_bytes} bytes, more "
-                "than are held for resolved order: ask for a shorter time or fewer streams"
+                f"the replay has over {self._max_events} events or {self._max_bytes} bytes, more "
+                "than resolved order allows: request a shorter time or fewer streams"
             )
         )
 
-    def closed(self, error: BrokerError | None) -> None:
-        """See `Subscription.closed`; the first reason counts."""
-        super().closed(self._error or error)
+    def mark_ended(self, error: BrokerError | None) -> None:
+        """The first error stays."""
+        super().mark_ended(self._error or error)
 
-    def _order(self) -> list[int]:
-        rows = [Row(each.stream, each.event_id, linked(each).linkage) for each in self._held]
+    def _resolve_order(self) -> list[int]:
+        rows = [Row(each.stream, each.event_id, link_event(each).linkage) for each in self._held]
         return resolve(rows, self._rule)
 
 
-def replay_as(order: str, merge: Merging | None) -> Callable[..., Subscription]:
-    """Return what makes a replay in this order; raises `BadPosition` for an unknown order."""
+def replay_factory(order: str, merge: Merging | None) -> Callable[..., Subscription]:
+    """Return the constructor of a replay in this order. Raises `BadPosition` for an unknown one."""
     if order == BUNDLE:
         return partial(ResolvedReplay, merge)
     if order != PUBLISHER:
-        raise BadPosition(f"a replay has no order {order[:40]!r}: {PUBLISHER} or {BUNDLE}")
-    return subscription_as(merge)
+        raise BadPosition(f"the order of a replay is {PUBLISHER} or {BUNDLE}, not {order[:40]!r}")
+    return subscription_factory(merge)

@@ -1,4 +1,4 @@
-"""What a client may be told, with defaults that serve."""
+"""Settings of a client, with defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from random import Random
 import attrs
 
 from broker.client.attempts_file import AttemptsFile
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile
-from broker.event.identity import next_incarnation
+from broker.event.event_id import next_incarnation
 from broker.event.stream import check_client_id
 from broker.transport.backoff import Backoff
 from broker.transport.clock import wall_clock_ms
@@ -33,22 +33,19 @@ class ClientSettings:
     outbox_events: int = 100_000
     outbox_bytes: int = 64 << 20
     window_bytes: int = 4 << 20
-    """How much may have arrived and not been taken by the user yet."""
     wall_clock: Callable[[], int] = wall_clock_ms
     """ms since 1970, for the timestamps of EventIds only."""
     first_wait: float = 0.1
     longest_wait: float = 30.0
     random: Random = attrs.field(factory=Random, repr=False)
-    """For the jitter of those waits."""
+    """For the jitter of the backoff."""
     positions: PositionsFile | None = None
-    """Where durable subscriptions are kept for the next process."""
-    left: Mapping[str, Left] = attrs.field(factory=dict)
-    """What the last one kept."""
+    resume_points: Mapping[str, ResumePoint] = attrs.field(factory=dict)
     attempts: AttemptsFile | None = None
-    """Where `Client.work` notes what a process dies over."""
+    """The file in which `Client.work` records attempts."""
 
-    def hello(self) -> Hello:
-        """The greeting that every connection of this process begins with."""
+    def make_hello(self) -> Hello:
+        """Return the first message of every connection of this process."""
         return Hello(
             magic=MAGIC,
             versions=PROTOCOL_VERSIONS,
@@ -59,8 +56,7 @@ class ClientSettings:
             secret=self.secret,
         )
 
-    def backoff(self) -> Backoff:
-        """The waiting times between attempts to connect."""
+    def make_backoff(self) -> Backoff:
         return Backoff(self.first_wait, self.longest_wait, self.random)
 
 
@@ -75,21 +71,20 @@ def client_settings(
     outbox_bytes: int = 64 << 20,
     longest_wait: float = 30.0,
 ) -> ClientSettings:
-    """Settings for one process of a client.
+    """Return the settings for one process of a client.
 
-    Without a `client_id` the account's name is taken, and without an account a random one. `state`
-    is a folder in which the client's incarnation is remembered, so that it rises even when the
-    clock was set back between two processes; without it the clock alone has to do, and the node
-    refuses a process that comes with an incarnation that was used (`IncarnationRefused`). The
-    positions of durable subscriptions are kept there, too: the next process goes on at any node,
-    even if the one that has stored them is gone. `longest_wait` bounds the seconds between two
-    attempts to connect. Raises `ConfigurationError` if the folder can not
-    be written, or what it holds is not the client's.
+    `client_id` defaults to the account's name, and without an account to a random name. `state` is
+    a folder for the incarnation and the durable positions: the incarnation rises even if the clock
+    was set back, and the next process resumes at any node. Without it the node may refuse a process
+    whose incarnation was used (`IncarnationRefused`). `longest_wait` bounds the seconds between two
+    attempts to connect.
+
+    Raises `ConfigurationError` if the folder is not writable or holds something else.
     """
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
     now_us = time.time_ns() // 1000
     positions = None
-    left: Mapping[str, Left] = {}
+    left: Mapping[str, ResumePoint] = {}
     if state is None:
         incarnation = next_incarnation(0, now_us)
     else:
@@ -106,6 +101,6 @@ def client_settings(
         outbox_bytes=outbox_bytes,
         longest_wait=longest_wait,
         positions=positions,
-        left=left,
+        resume_points=left,
         attempts=None if state is None else AttemptsFile(state, name),
     )

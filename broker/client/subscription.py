@@ -1,4 +1,4 @@
-"""A subscription as its user sees it: an asynchronous iterator of events."""
+"""A subscription for its user: an asynchronous iterator of events."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from broker.client.effects import Accepted, Item, Moved, Over, Portion
+from broker.client.effects import (
+    EventBatch,
+    Item,
+    PositionMoved,
+    SubscriptionAccepted,
+    SubscriptionEnded,
+)
 from broker.client.loop import Loop, Promise
-from broker.client.received import Flow, Gap, ReceivedEvent, TypeChanged
+from broker.client.received import FlowStarted, Gap, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, Closed
 from broker.event.place import Position
 
@@ -17,11 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """The client, as its subscriptions call it."""
+    """The client, as its subscriptions use it."""
 
-    def taken(self, number: int, item: Item) -> None: ...
-    def discarded(self, item: Item) -> None: ...
-    def unsubscribe(self, number: int, forget: bool) -> None: ...
+    def mark_processed(self, number: int, item: Item) -> None: ...
+    def discard(self, item: Item) -> None: ...
+    def end_subscription(self, number: int, forget: bool) -> None: ...
     def position_of(self, number: int) -> Position: ...
     def duplicates_of(self, number: int) -> int: ...
 
@@ -29,13 +35,14 @@ class Owner(Protocol):
 class Subscription:
     """Iterate over it to get the events, in order, each once.
 
-    An event counts as processed when the next one is asked for; the position of a durable
-    subscription follows by itself. What arrives and is not yet asked for is bounded by the
-    session's window: a slow user slows the node's deliveries to this client, and nobody else's.
-    Receipts and answers do not wait behind it: the same client may publish without reading.
+    An event counts as processed when the next one is requested; the position of a durable
+    subscription follows. The session's window bounds unread events. A slow reader slows only the
+    deliveries to this client. Receipts and answers do not wait behind them: the client may publish
+    without reading.
 
-    A gap is told to `on_gap` in its order, kept in `gaps`, and logged as a warning if nobody asked.
-    So is, to `on_change` and in `changes`, a new version of an event type that touches the query.
+    A gap is reported in its order: to `on_gap`, and in `gaps`. Without `on_gap` it is logged as a
+    warning. A new version of an event type that affects the query is reported the same way, to
+    `on_change` and in `changes`.
     """
 
     def __init__(
@@ -55,61 +62,59 @@ class Subscription:
         self.streams = streams
         self._on_gap = on_gap
         self._on_change = on_change
-        self._items: deque[Portion | Moved | Gap | TypeChanged] = deque()
-        self._wanted: Promise | None = None
-        self._flowing: Promise | None = None
-        self._flows = False
-        self._portion: Portion | None = None
+        self._items: deque[EventBatch | PositionMoved | Gap | TypeChanged] = deque()
+        self._waiter: Promise | None = None
+        self._flowing_promise: Promise | None = None
+        self._is_flowing = False
+        self._batch: EventBatch | None = None
         self._index = 0
         self._error: BrokerError | None = None
         self._last_position: Position | None = None
         self.over = False
         self.cut = Position()
-        """After this nothing that matches is missed; known once the subscription is flowing."""
+        """No matching event is missing after this; known once the subscription is flowing."""
         self.warnings: tuple[str, ...] = ()
-        """What the node has to say of the query: that it can never match."""
+        """The node's warnings about the query, such as that it can never match."""
         self.gaps: deque[Gap] = deque(maxlen=1000)
-        """The newest gaps."""
         self.changes: deque[TypeChanged] = deque(maxlen=1000)
-        """The newest notices of changed types."""
 
     @property
     def flowing(self) -> Awaitable[Subscription]:
-        """Fires with the subscription when it is flowing; fails if it ends before that."""
-        if self._flowing is None:
-            # Who only iterates leaves nothing behind that nobody looks at.
-            self._flowing = self._loop.promise()
+        """Fire with the subscription when it is flowing; fail if it ends before."""
+        if self._flowing_promise is None:
+            # Made on demand: an unread failed promise would be reported as an error.
+            self._flowing_promise = self._loop.make_promise()
             self._settle_flowing()
-        return self._flowing.awaitable
+        return self._flowing_promise.awaitable
 
     @property
     def position(self) -> Position:
-        """How far the events were processed: give it to `since` to go on from here."""
+        """The processed position; pass it to `since` to continue from here."""
         if self._last_position is not None:
             return self._last_position
         return self._owner.position_of(self._number)
 
     @property
     def duplicates_dropped(self) -> int:
-        """Events that came again, at another place or from another node, while it was not over."""
+        """Number of repeated events, from another place or node, while it was active."""
         return self._owner.duplicates_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """Get no more, not even what has arrived and was not asked for yet.
+        """End the subscription; unread events are dropped.
 
-        With `forget`, a durable subscription is dropped at the node too.
+        With `forget`, the node deletes a durable subscription.
         """
         if self.over:
             return
         self._last_position = self.position
         unread, self._items = self._items, deque()
-        if self._portion is not None:
-            unread.appendleft(self._portion)
-            self._portion = None
+        if self._batch is not None:
+            unread.appendleft(self._batch)
+            self._batch = None
         for item in unread:
-            # Or the room that it takes would be missing to the other subscriptions.
-            self._owner.discarded(item)
-        self._owner.unsubscribe(self._number, forget)
+            # Otherwise their credit would be lost to the other subscriptions.
+            self._owner.discard(item)
+        self._owner.end_subscription(self._number, forget)
 
     def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
         return self
@@ -123,114 +128,113 @@ class Subscription:
                 if self._error is not None:
                     raise self._error
                 raise StopAsyncIteration
-            self._wanted = self._loop.promise()
-            await self._wanted.awaitable
+            self._waiter = self._loop.make_promise()
+            await self._waiter.awaitable
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """What arrived next, as one portion; empty if nothing has. With the next call it counts as
-        processed. Gaps are told in between, after the events before them were given out."""
+        """Return the next batch of events, or none. The next call marks it as processed.
+
+        Gaps are reported in between, after the events before them were returned.
+        """
         events: list[ReceivedEvent] = []
-        if self._portion is not None and self._index < len(self._portion.events):
-            # What iterating has left of the newest message.
-            events.extend(self._portion.events[self._index :])
-            self._index = len(self._portion.events)
+        if self._batch is not None and self._index < len(self._batch.events):
+            # The rest of a batch that iteration has begun.
+            events.extend(self._batch.events[self._index :])
+            self._index = len(self._batch.events)
             return events
         while not events:
-            # One of which all had come before holds no event, and is done with at once.
-            self._finish()
+            # A batch of duplicates alone holds no event, and is finished at once.
+            self._finish_batch()
             if not self._items:
                 break
             item = self._items.popleft()
-            if isinstance(item, Portion):
-                self._portion, self._index = item, len(item.events)
+            if isinstance(item, EventBatch):
+                self._batch, self._index = item, len(item.events)
                 events.extend(item.events)
             else:
-                self._pass(item)
+                self._pass_item(item)
         return events
 
     def processed(self, event: ReceivedEvent) -> None:
-        """This event and all before it are processed, and later ones of its message may not be.
+        """Mark this event and all before it as processed; later ones of its message may not be.
 
-        Only for who stops in the middle: iterating moves the position by itself.
+        Only needed to stop in the middle: iterating moves the position by itself.
         """
-        if self.over or self._portion is None:
+        if self.over or self._batch is None:
             return
-        events = self._portion.events
-        upto = next((i for i, each in enumerate(events) if each is event), -1)
-        # Of what may have holes before it only the whole is done with, when they are filled.
-        solid = self._portion.position.marks
-        places = [each.place for each in events[: upto + 1] if each.place.origin in solid]
+        events = self._batch.events
+        last_index = next((i for i, each in enumerate(events) if each is event), -1)
+        # An origin that may have missing events moves only with the whole batch.
+        complete = self._batch.position.marks
+        places = [each.place for each in events[: last_index + 1] if each.place.origin in complete]
         if places:
-            self._owner.taken(self._number, Moved(Position().advanced(places)))
+            self._owner.mark_processed(self._number, PositionMoved(Position().advanced(places)))
 
     # ------------------------------------------------------------------ from the client
 
-    def arrived(self, item: Item) -> None:
-        """Something from the node, in order."""
-        if isinstance(item, Accepted):
+    def receive_item(self, item: Item) -> None:
+        if isinstance(item, SubscriptionAccepted):
             self.warnings = item.warnings
-        elif isinstance(item, Flow):
+        elif isinstance(item, FlowStarted):
             self.cut = item.cut
-            self._flows = True
+            self._is_flowing = True
             self._settle_flowing()
-        elif isinstance(item, Over):
+        elif isinstance(item, SubscriptionEnded):
             self._last_position = item.position
-            self.closed(item.error)
+            self.mark_ended(item.error)
         else:
             self._items.append(item)
-            self._wake()
+            self._wake_waiter()
 
-    def closed(self, error: BrokerError | None) -> None:
-        """The subscription, or the client, is at its end; what has arrived can still be read."""
+    def mark_ended(self, error: BrokerError | None) -> None:
         self.over = True
         self._error = error
         self._settle_flowing()
-        self._wake()
+        self._wake_waiter()
 
     # ------------------------------------------------------------------ inside
 
     def _settle_flowing(self) -> None:
-        """A promise is settled once: what comes later changes nothing."""
-        if self._flowing is None:
+        if self._flowing_promise is None:
             return
-        if self._flows:
-            self._flowing.fulfil(self)
+        if self._is_flowing:
+            self._flowing_promise.fulfil(self)
         elif self.over:
-            self._flowing.fail(self._error or Closed("the client was closed"))
+            self._flowing_promise.fail(self._error or Closed("the client was closed"))
 
     def _next_event(self) -> ReceivedEvent | None:
         while True:
-            portion = self._portion
-            if portion is not None and self._index < len(portion.events):
+            batch = self._batch
+            if batch is not None and self._index < len(batch.events):
                 self._index += 1
-                return portion.events[self._index - 1]
-            self._finish()
+                return batch.events[self._index - 1]
+            self._finish_batch()
             if not self._items:
                 return None
             item = self._items.popleft()
-            if isinstance(item, Portion):
-                self._portion, self._index = item, 0
+            if isinstance(item, EventBatch):
+                self._batch, self._index = item, 0
             else:
-                self._pass(item)
+                self._pass_item(item)
 
-    def _finish(self) -> None:
-        portion, self._portion = self._portion, None
-        if portion is not None:
-            self._owner.taken(self._number, portion)
+    def _finish_batch(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self._owner.mark_processed(self._number, batch)
 
-    def _pass(self, item: Moved | Gap | TypeChanged) -> None:
-        if isinstance(item, Moved):
-            self._owner.taken(self._number, item)
+    def _pass_item(self, item: PositionMoved | Gap | TypeChanged) -> None:
+        if isinstance(item, PositionMoved):
+            self._owner.mark_processed(self._number, item)
             return
         if isinstance(item, TypeChanged):
-            self._pass_change(item)
+            self._report_change(item)
             return
         self.gaps.append(item)
         if self._on_gap is not None:
             self._on_gap(item)
         else:
             _log.warning(
-                "subscription %r: %d events between %s and %s are gone (%s)",
+                "subscription %r: %d events from %s to %s are lost (%s)",
                 self.query,
                 item.count,
                 item.first,
@@ -238,13 +242,13 @@ class Subscription:
                 item.reason,
             )
 
-    def _pass_change(self, change: TypeChanged) -> None:
+    def _report_change(self, change: TypeChanged) -> None:
         self.changes.append(change)
         if self._on_change is not None:
             self._on_change(change)
         else:
             _log.warning(
-                "subscription %r: %s %s turned up after %s: %s %s",
+                "subscription %r: %s %s is newer than %s: %s %s",
                 self.query,
                 change.type,
                 change.new,
@@ -253,7 +257,7 @@ class Subscription:
                 change.reason or ", ".join(change.paths),
             )
 
-    def _wake(self) -> None:
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            wanted.fulfil(None)
+    def _wake_waiter(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter.fulfil(None)

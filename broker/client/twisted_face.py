@@ -1,4 +1,4 @@
-"""The client under Twisted: awaitables are Deferreds, addresses are endpoint strings."""
+"""The client under Twisted: its awaitables are Deferreds, its addresses endpoint strings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClien
 from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.python.failure import Failure
 
-from broker.client.address import parse_address, trusted_certificates, trusting_context
+from broker.client.address import load_certificates, make_tls_context, parse_address
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
@@ -22,24 +22,24 @@ from broker.transport.socket.tcp import TcpChannelFactory
 
 
 class DeferredPromise:
-    """A promise that is a Deferred."""
+    """A promise backed by a Deferred."""
 
     def __init__(self) -> None:
         self.awaitable: Deferred[Any] = Deferred()
 
     def fulfil(self, value: Any) -> None:
-        """See `Promise`."""
         if not self.awaitable.called:
             self.awaitable.callback(value)
 
     def fail(self, error: Exception) -> None:
-        """See `Promise`."""
         if not self.awaitable.called:
             self.awaitable.errback(error)
 
 
-def limited(clock: IClock, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
-    """See `Loop.limited`."""
+def run_with_timeout(
+    clock: IClock, work: Coroutine[Any, Any, Any], seconds: float
+) -> Deferred[Any]:
+    """See `Loop.run_with_timeout`."""
 
     def late(result: Any, _: float) -> Any:
         if isinstance(result, Failure) and result.check(CancelledError):
@@ -50,30 +50,27 @@ def limited(clock: IClock, work: Coroutine[Any, Any, Any], seconds: float) -> De
 
 
 class TwistedLoop:
-    """A reactor as the client uses it."""
+    """A reactor as the client uses it. Implements `Loop`."""
 
-    cancelled: type[BaseException] = CancelledError
+    cancelled_error: type[BaseException] = CancelledError
 
     def __init__(self, reactor: Any, trust: Path | None = None) -> None:
-        """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
+        """`trust` is a PEM file: nodes need a certificate that one of these has signed."""
         self._reactor = reactor
         self._trust = trust
         self.clock: IClock = cast(IClock, IReactorTime(reactor))
 
-    def promise(self) -> DeferredPromise:
-        """A new promise."""
+    def make_promise(self) -> DeferredPromise:
         return DeferredPromise()
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Call in a later turn."""
+    def call_soon(self, call: Callable[[], None]) -> None:
         self._reactor.callLater(0, call)
 
-    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
-        """See `Loop.limited`."""
-        return limited(self.clock, work, seconds)
+    def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
+        return run_with_timeout(self.clock, work, seconds)
 
-    def aside(self, call: Callable[[], None]) -> None:
-        """Call in a thread of the reactor's pool, which is awaited when the reactor stops."""
+    def run_in_thread(self, call: Callable[[], None]) -> None:
+        """Run in a thread of the reactor's pool, which is joined when the reactor stops."""
         self._reactor.callInThread(call)
 
     def dial(
@@ -82,7 +79,7 @@ class TwistedLoop:
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object]:
-        """Connect; see `Loop.dial`. `endpoint` is any of Twisted's client endpoint strings."""
+        """Connect to any of Twisted's client endpoint strings; see `Loop.dial`."""
 
         def refused(failure: Failure) -> None:
             if not failure.check(CancelledError):
@@ -101,7 +98,7 @@ class TwistedLoop:
             return cast(IStreamClientEndpoint, clientFromString(self._reactor, endpoint))
         # An endpoint string can name a folder of certificates, but not a file.
         _, host, port = parse_address(endpoint)
-        roots = [Certificate.loadPEM(text) for text in trusted_certificates(self._trust)]
+        roots = [Certificate.loadPEM(text) for text in load_certificates(self._trust)]
         options = optionsForClientTLS(host, trustRootFromCertificates(roots))
         return wrapClientTLS(options, HostnameEndpoint(self._reactor, host, port))
 
@@ -117,11 +114,12 @@ def connect(
     longest_wait: float = 30.0,
     **bounds: int,
 ) -> Client:
-    """A client that begins to connect at once, to the first of `endpoints` that answers.
+    """Return a client that is connecting to the first of `endpoints` that answers.
 
-    `trust` is a file of certificates in PEM for `tls:` endpoints: who signed the node's own must be
-    among them; without it the system's authorities decide. Raises `ConfigurationError` for it.
-    See `client_settings` for the other arguments. Close it with `close()`.
+    `trust` is a PEM file of authorities for `tls:` endpoints; by default the system's apply.
+    `client_settings` describes the other arguments. End it with `close()`.
+
+    Raises `ConfigurationError` if `trust` is not usable.
     """
     if reactor is None:
         from twisted.internet import reactor as installed
@@ -136,7 +134,7 @@ def connect(
         **bounds,
     )
     if trust is not None:
-        trusting_context(trust)
+        make_tls_context(trust)
     client = Client(TwistedLoop(reactor, trust), endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()
     return client

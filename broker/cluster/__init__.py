@@ -1,1 +1,1 @@
-"""The network of nodes: clusters and gateways, the map, profiles, and events between nodes."""
+"""The network of nodes: clusters, gateways, the map, interest, and events between nodes."""

@@ -1,7 +1,7 @@
-"""Whether a node may have a link to this one, as a member of the cluster or as a gateway.
+"""Admission rules: whether a node may link to this one, as a cluster member or as a gateway.
 
-Mspaces M1 (most nodes of a cluster), M2 (which network addresses), M4 (most links by transport),
-G3. Pure decisions; `broker.cluster.reception` keeps room for those that were let in.
+Mspaces M1 (most nodes of a cluster), M2 (network addresses), M4 (most links per transport), G3.
+Pure decisions. `broker.cluster.acceptor` adds rate limits and leases.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.address import UnitPath, is_within, unit_text
-from broker.cluster.clones import clone_error, is_later_clone, place_of
+from broker.cluster.clone_detection import clone_error, endpoint_text, is_later_clone
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.greeting import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
-from broker.cluster.greeting_core import Refusal
-from broker.cluster.segment import IpNetwork
+from broker.cluster.handshake_core import Refusal
+from broker.cluster.handshake_messages import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
+from broker.cluster.network_segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -31,23 +31,24 @@ from broker.errors import (
     WrongNetwork,
 )
 
-#: Whether a node at this network address may be a member.
+#: Returns whether a node at this network address may be a member.
 AddressRule: TypeAlias = Callable[[str], bool]
 
 
 @attrs.frozen
 class IpRules:
-    """Which IP addresses the nodes of a cluster may have (M2)."""
+    """Allowed IP addresses of the nodes of a cluster (M2)."""
 
     allow: tuple[IpNetwork, ...] = ()
-    """Empty: all."""
+    """Empty: all addresses."""
     deny: tuple[IpNetwork, ...] = ()
-    """Even of those that are allowed."""
+    """Takes precedence over `allow`."""
     segments: Callable[[], tuple[IpNetwork, ...]] | None = None
-    """Returns the networks of this node's interfaces: a member must be on one of them (K31)."""
+    """Returns the networks of this node's interfaces. A member must be on one of them (K31)."""
 
-    def admits(self, host: str) -> bool:
-        """Whether a node at `host` may be a member; any `host` may if there is no rule."""
+    def allows(self, host: str) -> bool:
+        """Return whether a node at `host` may be a member. Without any rule, `host` need not be an
+        IP address."""
         try:
             ip = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
@@ -63,83 +64,84 @@ class IpRules:
 
 @attrs.frozen
 class AdmissionRules:
-    """What the configuration says."""
+    """The limits of the configuration."""
 
     most_nodes: int
-    """Of the cluster; the same at all its nodes."""
+    """Nodes of the cluster; the same at all its nodes."""
     most_links: Mapping[str, int]
-    """The connection set-up vector: by transport. One that is not named takes no links."""
-    addresses: AddressRule = IpRules().admits
-    """Also applied to the members that this node dials."""
+    """The connection set-up vector: most links per transport. A transport that is missing allows
+    none."""
+    is_address_allowed: AddressRule = IpRules().allows
+    """Also applied to members that this node dials."""
 
 
 @attrs.frozen
-class Situation:
-    """What the node knows when it is asked."""
+class AdmissionContext:
+    """The state of the node at the time of a decision."""
 
     own: NodeDescriptor
     members: Mapping[str, NodeDescriptor]
-    """Of the cluster, the own node and those that room is kept for among them."""
+    """Members of the cluster, with this node and the nodes that hold a lease."""
     links: Mapping[str, int]
-    """How many there are, by transport."""
+    """Links of this node per transport."""
     degrees: Mapping[str, int]
-    """How many links each member has, as far as known."""
-    others: Sequence[Alternative]
-    """Nodes of other clusters that are known."""
+    """Links per member, as far as known."""
+    other_clusters: Sequence[Alternative]
+    """Known nodes of other clusters."""
     linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
-    """By name the nodes with a link that is up, and where that leads."""
+    """Descriptor and peer address of each node with a link, by name."""
     reachable: frozenset[str] = frozenset()
-    """The names of members to which there is a way now."""
-    behind: bool = False
-    """Whether the node has more to do already than it gets done (M7)."""
+    """Names of the members that have a route now."""
+    is_overloaded: bool = False
+    """This node is behind with its work (M7)."""
 
 
-def judge(
-    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, situation: Situation
+def find_refusal(
+    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, context: AdmissionContext
 ) -> Refusal | None:
-    """Why there can be no link to the node that says `hello` from `host`, or None.
+    """Return why the node that sent `hello` from `host` gets no link; None if it may have one.
 
-    Magic, version and network are looked at before, the proof of the key as well.
+    The handshake has checked magic, version, network and key before.
     """
-    for error in _objections(hello, host, transport, rules, situation):
-        return Refusal(error, _alternatives(error, hello, situation))
+    for error in _find_errors(hello, host, transport, rules, context):
+        return Refusal(error, _alternatives(error, hello, context))
     return None
 
 
-def surplus(members: Mapping[str, NodeDescriptor], most_nodes: int) -> tuple[str, ...]:
-    """The members that have to leave where more were let in than there is room for.
+def surplus_members(members: Mapping[str, NodeDescriptor], most_nodes: int) -> tuple[str, ...]:
+    """Return the names of the members that must leave an overfull cluster.
 
-    Two members may admit one node each at once. All members apply this to the same map: the last
-    to come go, by time of admission and name. Members by configuration came first.
+    Two members may admit a node each at the same time. All members apply this to the same map: the
+    last admitted leave, by time of admission and name. Configured members count as first.
     """
     order = sorted(members.values(), key=lambda node: (node.admitted, node.name))
     return tuple(node.name for node in order[most_nodes:])
 
 
 def is_same_node(known: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Whether `node` is one that is known: the same name and log, and no older process of it."""
+    """Return whether `node` has the name and log of `known`, and is not an older process."""
     return (known.name, known.origin) == (node.name, node.origin) and (
         node.incarnation >= known.incarnation
     )
 
 
-def _objections(
-    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, situation: Situation
+def _find_errors(
+    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, context: AdmissionContext
 ) -> Iterator[BrokerError]:
-    own, node = situation.own, hello.node
+    own, node = context.own, hello.node
     if not is_within(own.address.unit, hello.cluster):
         yield WrongNetwork(
-            f"{own.name} is of the cluster {_named(own.address.unit)},"
-            f" and {node.name} wants a link to {_named(hello.cluster)}"
+            f"{own.name} is of the cluster {_unit_name(own.address.unit)},"
+            f" and {node.name} asks for a link to {_unit_name(hello.cluster)}"
         )
-    known = situation.members.get(node.name)
-    linked, place = situation.linked.get(node.name, (node, ""))
+    known = context.members.get(node.name)
+    linked, place = context.linked.get(node.name, (node, ""))
     if is_later_clone(linked, node):
         yield clone_error(node.name, host, place)
-    if known and node.name in situation.reachable and is_later_clone(known, node):
-        yield clone_error(node.name, host, place_of(known))
+    if known and node.name in context.reachable and is_later_clone(known, node):
+        yield clone_error(node.name, host, endpoint_text(known))
     if (node.name, node.origin) == (own.name, own.origin):
-        yield NameTaken(f"{node.name} has dialled itself: remove its own place from its settings")
+        yield NameTaken(f"{node.name} has dialled itself: remove its own address from its settings")
     if node.name == own.name or (known and known.origin != node.origin):
         yield NameTaken(f"another node has the node.name {node.name}")
     if known and node.incarnation < known.incarnation:
@@ -147,60 +149,64 @@ def _objections(
     if own.draining:
         yield ShuttingDown("this node is about to leave")
     if hello.purpose == GATEWAY:
-        yield from _objections_to_a_gateway(own.address.unit, node.address.unit)
+        yield from _find_gateway_errors(own.address.unit, node.address.unit)
     else:
-        if not rules.addresses(host):
+        if not rules.is_address_allowed(host):
             yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
-        if situation.behind and node.name not in situation.members:
-            yield Overloaded("this node is behind with its events, and takes nobody new for now")
-        if not _has_place(node, situation, rules.most_nodes):
+        if context.is_overloaded and node.name not in context.members:
+            yield Overloaded(
+                "this node is behind with its events, and takes no new members for now"
+            )
+        if not _has_room(node, context, rules.most_nodes):
             yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
-    most = rules.most_links.get(transport, 0)
-    if situation.links.get(transport, 0) >= most:
-        yield TooManyLinks(f"this node takes {most} links over {transport}, and has them")
+    most_links = rules.most_links.get(transport, 0)
+    if context.links.get(transport, 0) >= most_links:
+        yield TooManyLinks(f"this node takes {most_links} links over {transport}, and has them")
 
 
-def _has_place(node: NodeDescriptor, situation: Situation, most_nodes: int) -> bool:
-    members = situation.members
+def _has_room(node: NodeDescriptor, context: AdmissionContext, most_nodes: int) -> bool:
+    members = context.members
     if node.name not in members:
-        if node.address.unit != situation.own.address.unit:
+        if node.address.unit != context.own.address.unit:
             return len(members) < most_nodes
-        # The halves of a cluster that fell apart must meet before all can tell who is too many.
+        # A returning member is admitted first: all members then choose the surplus from one map.
         members = {**members, node.name: node}
-    # One that was told to leave does not come back by another door.
-    return node.name not in surplus(members, most_nodes)
+    # A surplus member that has left must not rejoin through another member.
+    return node.name not in surplus_members(members, most_nodes)
 
 
-def _objections_to_a_gateway(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
+def _find_gateway_errors(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
     if own == far:
         yield WrongNetwork(
-            f"both nodes are of the cluster {_named(own)}: name the place in network.join,"
+            f"both nodes are of the cluster {_unit_name(own)}: name the address in network.join,"
             " network.gateways are for other clusters"
         )
     elif is_within(own, far) or is_within(far, own):
-        yield WrongNetwork(f"{_named(far)} and {_named(own)} can not both be clusters")
+        yield WrongNetwork(f"{_unit_name(far)} and {_unit_name(own)} can not both be clusters")
 
 
 def _alternatives(
-    error: BrokerError, hello: NodeHello, situation: Situation
+    error: BrokerError, hello: NodeHello, context: AdmissionContext
 ) -> tuple[Alternative, ...]:
-    """Whom to ask instead: other members where one of them may do, then other clusters."""
+    """Return nodes to try instead: other members if one of them may accept, then other clusters."""
     if isinstance(error, Cloned | NameTaken | IncarnationRefused):
         return ()
-    others = [other for other in situation.others if is_within(other.address.unit, hello.cluster)]
+    others = [
+        other for other in context.other_clusters if is_within(other.address.unit, hello.cluster)
+    ]
     if isinstance(error, TooManyLinks | ShuttingDown | Overloaded):
         members = sorted(
-            situation.members.values(),
-            key=lambda node: (situation.degrees.get(node.name, 0), node.name),
+            context.members.values(),
+            key=lambda node: (context.degrees.get(node.name, 0), node.name),
         )
         others = [
             alternative
             for node in members
-            if not node.draining and node.name not in (situation.own.name, hello.node.name)
-            if (alternative := Alternative.of(node))
+            if not node.draining and node.name not in (context.own.name, hello.node.name)
+            if (alternative := Alternative.from_node(node))
         ] + others
     return tuple(others[:MOST_ALTERNATIVES])
 
 
-def _named(unit: UnitPath) -> str:
-    return unit_text(unit) or "that is the whole network"
+def _unit_name(unit: UnitPath) -> str:
+    return unit_text(unit) or "(the whole network)"

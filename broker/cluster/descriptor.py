@@ -1,7 +1,7 @@
-"""What a node publishes of itself: who it is, where it listens, and what it can (Mspaces M8).
+"""Descriptor of a node: identity, endpoints and capabilities (Mspaces M8).
 
-Neighbours learn it when they greet, the cluster by a table. msgpack carries it as it is, as an
-array of the fields in their order.
+Neighbours get it in the handshake, other members in a table. On the wire it is a msgpack array of
+the fields in their order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from broker.errors import BadName, ProtocolError
 from broker.event.origin import ORIGIN
 from broker.wire.fields import count, flag, text, text_list
 
-#: Ranks of the three security levels of events: low, med, high.
+#: Ranks of the security levels low, med and high.
 CLEARANCES = range(3)
-#: More of one kind nobody has; it bounds what is read.
+#: Bounds each list that is decoded.
 _MOST_NAMED = 16
 _HOST = re.compile(r"[!-~]{1,255}")
 _INTERFACE = re.compile(r"[!-~]{0,64}")
@@ -25,45 +25,44 @@ _SHORT_NAME = re.compile(r"[a-z0-9-]{1,32}")
 
 
 class Endpoint(NamedTuple):
-    """Where a node takes requests for links, and exchanges messages, by one transport."""
-
     host: str
     port: int
 
 
-class Group(NamedTuple):
+class MulticastGroup(NamedTuple):
     """A multicast group that a node listens to."""
 
     group: str
     port: int
     interface: str
-    """The address or the name of the interface that it listens on; empty: the system's choice."""
+    """Address or name of the interface; empty: the system's choice."""
 
 
 class NodeDescriptor(NamedTuple):
-    """A node as others see it. Made by `of_plain` it is checked."""
+    """A node as others see it."""
 
     address: Address
     origin: str
-    """Of its event log: see `broker.event.origin`."""
+    """The origin of its event log: see `broker.event.origin`."""
     incarnation: int
-    """Which of the node's processes it is: a later one has a higher number."""
+    """Number of the process; a later process has a higher one."""
     versions: tuple[int, ...]
-    """Of the protocol between nodes that it speaks."""
+    """Of the protocol between nodes."""
     tcp: Endpoint | None = None
     udp: Endpoint | None = None
-    multicast: Group | None = None
+    multicast: MulticastGroup | None = None
     clearance: int = CLEARANCES[-1]
-    """The rank of the highest security level that may reach it."""
+    """Rank of the highest security level that may reach the node."""
     draining: bool = False
-    """It is about to leave: no new links, and no transit where there is another way."""
+    """The node is about to leave: no new links, and transit only without another route."""
     compressions: tuple[str, ...] = ()
-    """Of bodies of frames: the names that it can undo."""
+    """Compressions of frame bodies that it can decode."""
     admitted: int = 0
-    """When its cluster took it in, in ms since 1970 by the member that did; 0: by configuration.
+    """Time of admission in ms since 1970, by the clock of the admitting member; 0: configured
+    member.
 
-    Decides who leaves where two members at once have admitted one node each and there was room
-    for one; clocks that differ change who that is, not that all members agree about it.
+    It decides which nodes leave an overfull cluster. Clock differences can change which node
+    leaves, but all members still agree.
     """
 
     @property
@@ -71,12 +70,12 @@ class NodeDescriptor(NamedTuple):
         return self.address.node
 
     def to_plain(self) -> tuple[Any, ...]:
-        """The fields in plain tuples, as tables hold them."""
+        """Return the fields as plain tuples, as tables hold them."""
         return tuple(tuple(field) if isinstance(field, tuple) else field for field in self)
 
     @classmethod
-    def of_plain(cls, value: Any) -> NodeDescriptor:
-        """What `to_plain` gave, every field checked. `ProtocolError` if it is anything else."""
+    def from_plain(cls, value: Any) -> NodeDescriptor:
+        """Decode the result of `to_plain`; raises `ProtocolError`."""
         try:
             (address, origin, incarnation, versions, tcp, udp, group, clearance) = value[:8]
             draining, compressions, admitted = value[8:]
@@ -88,7 +87,7 @@ class NodeDescriptor(NamedTuple):
                 None if tcp is None else checked_endpoint(tcp),
                 None if udp is None else checked_endpoint(udp),
                 None if group is None else _group(group),
-                rank(clearance),
+                check_rank(clearance),
                 flag(draining),
                 tuple(_matching(_SHORT_NAME, name) for name in _few(compressions)),
                 count(admitted),
@@ -98,19 +97,19 @@ class NodeDescriptor(NamedTuple):
 
 
 def checked_address(value: Any) -> Address:
-    """The address whose plain form is (names of the units, name)."""
+    """Decode an address from (names of the units, name)."""
     unit, node = _few(value)
     return Address(check_unit(text_list(_few(unit))), check_name(text(node)))
 
 
 def checked_endpoint(value: Any) -> Endpoint:
-    """The endpoint whose plain form is (host, port)."""
+    """Decode an endpoint from (host, port)."""
     host, port = _few(value)
     return Endpoint(_matching(_HOST, host), _port(port))
 
 
-def rank(value: Any) -> int:
-    """The rank of a security level; `TypeError` for anything else."""
+def check_rank(value: Any) -> int:
+    """Return a valid rank of a security level; raises `TypeError`."""
     if type(value) is not int or value not in CLEARANCES:
         raise TypeError("not the rank of a security level")
     return value
@@ -134,8 +133,8 @@ def _port(value: Any) -> int:
     return count(value)
 
 
-def _group(value: Any) -> Group:
+def _group(value: Any) -> MulticastGroup:
     group, port, interface = value
     if not ipaddress.ip_address(_matching(_HOST, group)).is_multicast:
         raise ValueError(f"{group} is no multicast group")
-    return Group(group, _port(port), _matching(_INTERFACE, interface))
+    return MulticastGroup(group, _port(port), _matching(_INTERFACE, interface))

@@ -1,7 +1,8 @@
-"""Runs the two cores of a node's network: does what they decide, in order, and owns their timer.
+"""Driver of the two cores of a node's network: applies their effects in order, and owns their
+timer.
 
-The cores are `knowledge` (what is known of others) and `traffic` (events and who is to get them).
-What follows from an effect waits its turn, so no core is called while it runs.
+The cores are `network_state` (knowledge of other nodes) and `traffic` (events between nodes).
+Effects are queued, so no core is called while it runs.
 """
 
 from __future__ import annotations
@@ -12,35 +13,46 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from twisted.logger import Logger
 
 from broker.cluster import messages
-from broker.cluster.clones import later_process
-from broker.cluster.dtds import NeighbourDtds
-from broker.cluster.flows.arrived import NoteHistory, Take
-from broker.cluster.flows.forwarding import GROUP
-from broker.cluster.flows.frame import Frame
-from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
-from broker.cluster.flows.traffic import (
-    Cover,
-    Enter,
-    Pass,
-    Say,
-    Serve,
-    Told,
-    Traffic,
+from broker.cluster.clone_detection import find_later_process
+from broker.cluster.dtd_exchange import DtdExchange
+from broker.cluster.ingest_job import IngestJob
+from broker.cluster.interest.effects import (
+    BadInterest,
+    InterestActive,
+    InterestAdded,
+    InterestRemoved,
+)
+from broker.cluster.local_interest import LocalInterest
+from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.neighbours import Neighbours
+from broker.cluster.network_state import MapChanged, NetworkState, NetworkStateEffect
+from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.replicas.service import Replicas
+from broker.cluster.tables.effects import NameConflict, Send
+from broker.cluster.traffic.core import Traffic
+from broker.cluster.traffic.effects import (
+    CoverOrigin,
+    DeliverMessage,
+    EnterUnit,
+    ReadPage,
+    SendFrame,
+    SendMessage,
     TrafficEffect,
 )
-from broker.cluster.group import ClusterGroup
-from broker.cluster.intake import Intake
-from broker.cluster.jobs import Job
-from broker.cluster.keeping.side import Keeping
-from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
-from broker.cluster.local_wants import LocalWants
-from broker.cluster.neighbours import Neighbours
-from broker.cluster.pages import Pages
-from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
-from broker.cluster.tables.effects import Namesake, Send
-from broker.cluster.types.core import Announced
-from broker.cluster.types.service import NetworkTypes
-from broker.cluster.wants import RemoteWants
+from broker.cluster.traffic.forwarding import GROUP
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.messages import (
+    DtdAnswer,
+    DtdRequest,
+    PageRequest,
+    ReplicaAck,
+    RoutedMessage,
+)
+from broker.cluster.traffic.received_range import AppendRange, StoreHistories
+from broker.cluster.types.core import TypeAnnounced
+from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
@@ -50,257 +62,256 @@ from broker.transport.clock import IClock
 
 
 class ClusterDriver:
-    """Both cores, as long as the node is in a cluster."""
+    """Runs both cores while the node is in a cluster."""
 
     log = Logger()
     neighbours: Neighbours
     group: ClusterGroup
-    keeping: Keeping
-    pages: Pages
+    replicas: Replicas
+    page_server: LogPageServer
 
     def __init__(
         self,
         *,
         event_log: EventLog,
-        wants: RemoteWants,
-        intake: Intake,
-        dtds: NeighbourDtds,
+        remote_interest: RemoteInterest,
+        relay_ingest: RelayIngest,
+        dtds: DtdExchange,
         types: NetworkTypes,
         clock: IClock,
         wall_clock: Callable[[], int],
-        map_moved: Callable[[], object],
+        on_map_changed: Callable[[], object],
     ) -> None:
-        self.wants = wants
-        self.intake = intake
-        self.local = LocalWants(wall_clock)
-        self.knowledge: Knowledge | None = None
+        self.remote_interest = remote_interest
+        self.relay_ingest = relay_ingest
+        self.local_interest = LocalInterest(wall_clock)
+        self.state: NetworkState | None = None
         self.traffic: Traffic | None = None
         self._event_log = event_log
         self._dtds = dtds
         self.types = types
         self._clock = clock
-        self._map_moved = map_moved
-        self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
-        self._doing = False
+        self._on_map_changed = on_map_changed
+        self._effects: deque[TrafficEffect | NetworkStateEffect] = deque()
+        self._is_applying = False
         self._alarm = Alarm(clock, self._timeout)
-        self.told_others: Callable[[Routed], object] = lambda _: None
-        """Told messages for this node that are about something else than the network itself."""
+        self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
+        """Called with messages for this node that other parts of the node process."""
 
-        self.cloned: Callable[[Cloned], object] = lambda _: None
-        """Told of signs that a later process runs on a copy of this node's log."""
+        self.on_clone: Callable[[Cloned], object] = lambda _: None
+        """Called when tables show a later process on a copy of this node's log."""
 
-        self.must_wait: Callable[[Resume], bool] = lambda _: False
-        """Whether a reader is answered later, by `serve`."""
+        self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
+        """Returns whether a page request is answered later, by `serve_page`."""
 
-    def serve(self, resume: Resume) -> None:
-        """Answer a reader that had to wait, unless the node is in no cluster any more."""
+    def serve_page(self, resume: PageRequest) -> None:
+        """Answer a delayed page request, unless the node has left its cluster."""
         if self.traffic is not None:
-            self.pages.serve(resume)
+            self.page_server.serve_page(resume)
 
-    def start(self, knowledge: Knowledge, traffic: Traffic) -> None:
-        """Run these from now on."""
-        self.knowledge, self.traffic = knowledge, traffic
-        self._begin(self.local.newcomers.named)
-        self.types.start(knowledge, self.do)
+    def start(self, state: NetworkState, traffic: Traffic) -> None:
+        self.state, self.traffic = state, traffic
+        self._set_start_positions(self.local_interest.start_positions.resume_marks)
+        self.types.start(state, self.apply_effects)
 
-    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """A key of `local` was wanted before, and has got to these places. Origins that are not
-        known here begin there: what there is of one may be at its keeper alone, who lets everybody
-        know that is told of it."""
+    def resume_from(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+        """Set the resume position of a key of `local_interest`.
+
+        It is also the start for origins that are unknown here. Events of such an origin may exist
+        only at a replica, which then announces them.
+        """
         coverage = self._event_log.coverage
         unknown = {o: mark for o, mark in position.items() if o not in coverage}
-        self.local.newcomers.wait(key, unknown)
-        self._begin(unknown)
+        self.local_interest.start_positions.add_key(key, unknown)
+        self._set_start_positions(unknown)
 
-    def wanted_behind(self, origin: str) -> Mark | None:
-        """From where on an origin is wanted here whose node is gone; None: it is not."""
-        known = None if self.traffic is None else self.traffic.arrivals.stands_at(origin)
-        return known or self.local.newcomers.lacks(origin)
+    def wanted_after(self, origin: str) -> Mark | None:
+        """Return the mark after which events of a dead origin are of interest; None: none are."""
+        known = None if self.traffic is None else self.traffic.receiver.position_of(origin)
+        return known or self.local_interest.start_positions.start_of_dead(origin)
 
-    def _begin(self, marks: Mapping[str, Mark]) -> None:
-        arrivals = None if self.traffic is None else self.traffic.arrivals
+    def _set_start_positions(self, marks: Mapping[str, Mark]) -> None:
+        arrivals = None if self.traffic is None else self.traffic.receiver
         if arrivals is not None:
-            for origin, mark in {**arrivals.begun, **marks}.items():
-                arrivals.begin(origin, mark)
+            for origin, mark in {**arrivals.start_marks, **marks}.items():
+                arrivals.start_origin(origin, mark)
 
     def stop(self) -> None:
-        """Run nothing any more; forget what others wanted."""
-        self.knowledge = self.traffic = None
-        self.wants.clear()
+        self.state = self.traffic = None
+        self.remote_interest.clear()
         self.types.stop()
         self._effects.clear()
         self._alarm.set(None)
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return float(self._clock.seconds())
 
-    def send_routed(self, message: Routed) -> None:
-        """Send a message on its way to the node that it is for."""
+    def send_routed(self, message: RoutedMessage) -> None:
         if self.traffic is not None:
-            self.do(self.traffic.message_came(message, self.now()))
+            self.apply_effects(self.traffic.receive_message(message, self.now()))
 
     def send_frame(self, frame: Frame) -> None:
-        """Send a frame on its way."""
         if self.traffic is not None:
-            self.do(self.traffic.frame_came(frame, self.now()))
+            self.apply_effects(self.traffic.receive_frame(frame, self.now()))
 
-    def lose(self, origin: str, after: Mark, upto: Mark) -> None:
-        """No node has what lies behind a place of an origin, and up to another."""
+    def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
+        """Report that no node has the events of an origin in (after, upto]."""
         if self.traffic is not None:
-            self.do(self.traffic.lose(origin, after, upto, self.now()))
+            self.apply_effects(self.traffic.skip_lost_range(origin, after, upto, self.now()))
 
-    def do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
-        """Do these, behind what is still to be done."""
+    def apply_effects(self, effects: Iterable[TrafficEffect | NetworkStateEffect]) -> None:
+        """Apply these effects after all queued ones."""
         self._effects.extend(effects)
-        if self._doing:
+        if self._is_applying:
             return
-        self._doing = True
+        self._is_applying = True
         try:
             while self._effects:
                 self._apply(self._effects.popleft())
         finally:
-            self._doing = False
-        if self.knowledge is not None and self.traffic is not None:
-            times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
+            self._is_applying = False
+        if self.state is not None and self.traffic is not None:
+            times = (self.state.next_timeout(), self.traffic.next_timeout())
             self._alarm.set(min((time for time in times if time is not None), default=None))
 
-    def all_flow(self) -> None:
-        """Take what comes, if all that is wanted here flows by now."""
-        if self.traffic is not None and not self.local.climbing:
-            self.do(self.traffic.open(self.now()))
+    def open_if_active(self) -> None:
+        """Accept ranges of other nodes once all local interest is active again."""
+        if self.traffic is not None and not self.local_interest.is_reactivating:
+            self.apply_effects(self.traffic.resume_receiving(self.now()))
 
     def _timeout(self) -> None:
         now = self.now()
-        if self.knowledge is not None and self.traffic is not None:
-            self.do(self.knowledge.handle_timeout(now))
-            self.do(self.traffic.handle_timeout(now))
+        if self.state is not None and self.traffic is not None:
+            self.apply_effects(self.state.handle_timeout(now))
+            self.apply_effects(self.traffic.handle_timeout(now))
 
-    def _apply(self, effect: TrafficEffect | KnowledgeEffect) -> None:
-        knowledge, traffic = self.knowledge, self.traffic
-        if knowledge is None or traffic is None:
+    def _apply(self, effect: TrafficEffect | NetworkStateEffect) -> None:
+        state, traffic = self.state, self.traffic
+        if state is None or traffic is None:
             return
         match effect:
-            case Pass(neighbour, frame):
-                self._pass(neighbour, frame)
-            case Say(neighbour, message) if self._version(neighbour) < message.least_version:
+            case SendFrame(neighbour, frame):
+                self._send_frame(neighbour, frame)
+            case SendMessage(neighbour, message) if (
+                self._version_of(neighbour) < message.least_version
+            ):
                 traffic.counts.stuck += 1
-            case Say(neighbour, message):
-                said = message.at_version(self._version(neighbour))
-                self.neighbours.tell(messages.encode(said), neighbour)
+            case SendMessage(neighbour, message):
+                versioned = message.at_version(self._version_of(neighbour))
+                self.neighbours.send_reliable(messages.encode(versioned), neighbour)
             case Send(neighbour, message):
-                self.neighbours.tell(messages.encode(message), neighbour)
-            case NoteHistory(origin, histories):
+                self.neighbours.send_reliable(messages.encode(message), neighbour)
+            case StoreHistories(origin, histories):
                 self._event_log.note_histories(origin, histories)
-            case Take():
-                self._take(effect)
-            case Cover():
-                self._cover(effect)
-            case Enter():
-                self._enter(effect)
-            case Serve(resume):
-                if not self.must_wait(resume):
-                    self.pages.serve(resume)
-            case Wanted(destination, id, want):
-                whom = knowledge.address_of(destination)
-                if self.wants.install(whom, id, want):
-                    traffic.wants_began(whom)
-            case Unwanted(destination, id):
-                self.wants.remove(knowledge.address_of(destination), id)
-            case Flowing(key, cuts):
-                self._flowing(key, cuts)
-            case BadWant():
+            case AppendRange():
+                self._log_range(effect)
+            case CoverOrigin():
+                self._record_start(effect)
+            case EnterUnit():
+                self._match_entering(effect)
+            case ReadPage(resume):
+                if not self.must_delay_page(resume):
+                    self.page_server.serve_page(resume)
+            case InterestAdded(destination, id, want):
+                target = state.to_frame_destination(destination)
+                if self.remote_interest.install(target, id, want):
+                    traffic.restart_destination(target)
+            case InterestRemoved(destination, id):
+                self.remote_interest.remove(state.to_frame_destination(destination), id)
+            case InterestActive(key, cuts):
+                self._activate_interest(key, cuts)
+            case BadInterest():
                 self.log.warn(
-                    "a want of {author} can not be read, and is widened: {reason}",
+                    "malformed interest of {author} is widened to whole streams: {reason}",
                     author=effect.author,
                     reason=effect.reason,
                 )
-            case MapMoved():
-                traffic.map_moved(self.now())
-                self._map_moved()
-            case Announced():
-                self.types.announced(effect)
-            case Namesake(tables):
-                error = later_process(knowledge.node, tables)
+            case MapChanged():
+                traffic.update_destinations(self.now())
+                self._on_map_changed()
+            case TypeAnnounced():
+                self.types.receive_announcement(effect)
+            case NameConflict(tables):
+                error = find_later_process(state.node, tables)
                 if error is not None:
-                    self.cloned(error)
-            case Told(message):
-                self._told(message)
+                    self.on_clone(error)
+            case DeliverMessage(message):
+                self._deliver_message(message)
 
-    def _version(self, name: str) -> int:
-        """Of the protocol between nodes that a neighbour speaks."""
+    def _version_of(self, name: str) -> int:
         neighbour = self.neighbours.get(name)
         return 1 if neighbour is None else neighbour.version
 
-    def _told(self, message: Routed) -> None:
-        if isinstance(message, Kept):
-            self.keeping.kept(message)
-        elif isinstance(message, AskDtd | TellDtd):
-            self._dtds.told(message)
+    def _deliver_message(self, message: RoutedMessage) -> None:
+        if isinstance(message, ReplicaAck):
+            self.replicas.receive_ack(message)
+        elif isinstance(message, DtdRequest | DtdAnswer):
+            self._dtds.receive_message(message)
         else:
-            self.told_others(message)
+            self.on_other_message(message)
 
-    def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
-        if self.traffic is not None and key in self.local:
-            self.do(self.traffic.flowing(cuts, self.now()))
-            told = dict(cuts or self.traffic.cuts_ahead())
-            # What has come was chosen by others before they knew of this.
-            for origin, mark in self.traffic.arrivals.chosen.items():
-                told[origin] = max(mark, told.get(origin, mark))
-            self.local.flows(key, told)
-            self.all_flow()
+    def _activate_interest(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
+        if self.traffic is not None and key in self.local_interest:
+            self.apply_effects(self.traffic.record_cuts(cuts, self.now()))
+            start_marks = dict(cuts or self.traffic.unreached_cuts())
+            # Events received so far were selected before other nodes had this interest.
+            for origin, mark in self.traffic.receiver.pending_upto.items():
+                start_marks[origin] = max(mark, start_marks.get(origin, mark))
+            self.local_interest.activate(key, start_marks)
+            self.open_if_active()
 
-    def _cover(self, cover: Cover) -> None:
+    def _record_start(self, cover: CoverOrigin) -> None:
         def done(result: object) -> None:
             if not isinstance(result, BrokerError):
-                self.intake.begins(cover.origin, cover.upto)
+                self.relay_ingest.report_start(cover.origin, cover.upto)
             if self.traffic is not None:
-                self.do(self.traffic.log_settled(cover.origin, self.now()))
+                self.apply_effects(self.traffic.confirm_durable(cover.origin, self.now()))
 
         try:
             nothing = Relayed(cover.origin, cover.upto, cover.upto, [])
             self._event_log.append_relayed(nothing, done)
         except LogUnavailable:
-            # Where it begins is remembered until the first range of the origin is logged.
+            # The core keeps the start until the first range of the origin is logged.
             return
 
-    def _take(self, take: Take) -> None:
-        arrived = take.arrived
-        origin, home = arrived.frame.origin, arrived.frame.home
+    def _log_range(self, take: AppendRange) -> None:
+        arrived = take.received
+        origin, home = arrived.frame.origin, arrived.frame.origin_node
 
         def settled(error: BrokerError | None) -> None:
-            traffic, knowledge = self.traffic, self.knowledge
-            if traffic is None or knowledge is None:
+            traffic, state = self.traffic, self.state
+            if traffic is None or state is None:
                 return
             if error is not None:
-                traffic.arrivals.failed(origin, home, self.now())
-                self.do(())
+                traffic.receiver.retry_after_failure(origin, home, self.now())
+                self.apply_effects(())
                 return
-            self.do(traffic.log_settled(origin, self.now()))
+            self.apply_effects(traffic.confirm_durable(origin, self.now()))
 
-        self.intake.take(arrived, take.cursor, settled)
+        self.relay_ingest.log_range(arrived, take.cursor, settled)
 
-    def _enter(self, enter: Enter) -> None:
-        def late() -> None:
+    def _match_entering(self, enter: EnterUnit) -> None:
+        def on_late() -> None:
             if self.traffic is not None:
-                self.do(self.traffic.late(enter))
+                self.apply_effects(self.traffic.release_onward(enter))
 
-        def entered(job: Job) -> None:
-            if self.traffic is not None and self.knowledge is not None:
-                departing = self.wants.departing(job, self.knowledge.address)
-                self.do(self.traffic.entered(enter, departing, self.now()))
+        def entered(job: IngestJob) -> None:
+            if self.traffic is not None and self.state is not None:
+                departing = self.remote_interest.events_with_destinations(job, self.state.address)
+                self.apply_effects(self.traffic.send_into_unit(enter, departing, self.now()))
 
-        if enter.arrived is None:
-            self.intake.follow(enter.frame, late)
+        if enter.received is None:
+            self.relay_ingest.wait_for_earlier(enter.frame, on_late)
         else:
-            self.intake.match(enter.arrived, entered, late)
+            self.relay_ingest.match_range(enter.received, entered, on_late)
 
-    def _pass(self, name: str, frame: Frame) -> None:
+    def _send_frame(self, name: str, frame: Frame) -> None:
         if name == GROUP:
-            version = min(map(self._version, self.group.members), default=1)
+            version = min(map(self._version_of, self.group.receivers), default=1)
             self.group.send(frame.encode(version))
             return
         neighbour = self.neighbours.get(name)
         if neighbour is not None and "zstd" not in neighbour.node.compressions:
             frame = frame.uncompressed()
-        self.neighbours.send(frame.encode(self._version(name)), (name,))
+        self.neighbours.send_droppable(frame.encode(self._version_of(name)), (name,))

@@ -1,10 +1,10 @@
-"""How a node comes to be a member of a cluster: whom it asks, and what if nobody takes it (G3, G4).
+"""State machine by which a node joins a cluster (G3, G4).
 
-It asks one node after the other, the seeds first, then those that were named instead. A cluster
-that is full, or whose address rules exclude the node, has no place for it. When no cluster has one,
-the node waits a moment and asks again, because others may be in the same position. If there is
-still no place it founds a cluster beside the first that refused it, and is linked to it as a
-gateway. When nobody answered, or the answer was another no, it asks again later.
+It asks one node after the other: the seeds, then the alternatives that they name. A cluster has no
+room if it is full, or if its address rules exclude the node. After `ROUNDS_BEFORE_FOUNDING` rounds
+without room anywhere, the node founds a cluster beside the first that refused it, and becomes a
+gateway to that. It waits between these rounds, because other nodes may be founding one. After other
+failures it asks again with backoff.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ import attrs
 
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.greeting_core import Accepted, Refused
+from broker.cluster.handshake_core import Accepted, Refused
 from broker.errors import AddressNotAllowed, BrokerError, ClusterFull, NotConnected
 from broker.transport.backoff import backoff_wait
 
-#: Nodes asked in one round; who follows alternatives must come to an end.
+#: Nodes asked in one round; it bounds chains of alternatives.
 MOST_ASKED = 64
-#: Seconds between rounds: doubled up to the longest, of that half to all by chance.
-SHORTEST_REST = 0.5
-LONGEST_REST = 30.0
-#: Seconds, by chance up to this, between a round without a place and the next: whoever wakes first
-#: founds a cluster, and the others are told of it.
+#: Seconds between rounds: exponential backoff with jitter.
+SHORTEST_BACKOFF = 0.5
+LONGEST_BACKOFF = 30.0
+#: Longest random wait in seconds after a round without room. The first node to wake founds a
+#: cluster, and the others then find it.
 FOUNDING_DELAY = 3.0
-#: Seconds without a link to any member after which a node asks anew: longer than a broken
-#: connection needs to come back.
-CUT_OFF = 5.0
-#: Rounds without a place in any cluster, before one is founded.
-ROUNDS_WITHOUT_PLACE = 2
-#: Refusals that asking again does not change.
-_NO_PLACE = (ClusterFull, AddressNotAllowed)
+#: Seconds without a link to any member after which a node asks again; longer than a reconnection.
+CUT_OFF_TIMEOUT = 5.0
+#: Rounds without room in any cluster, before one is founded.
+ROUNDS_BEFORE_FOUNDING = 2
+#: Refusals of clusters without room for this node.
+_NO_ROOM = (ClusterFull, AddressNotAllowed)
 _LONGEST_NAME = 64
-_NOBODY = "neither network.join nor network.discover has named a node that could be asked"
+_NO_SEEDS = "network.join and network.discover name no node to ask"
 
 
 @attrs.frozen
-class Ask:
-    """Dial this endpoint, greet as a member, and tell `accepted`, `refused` or `failed`."""
+class AskNode:
+    """Dial this endpoint and ask for membership. Report `join_accepted`, `join_refused` or
+    `dial_failed`."""
 
     endpoint: Endpoint
 
 
 @attrs.frozen
 class Joined:
-    """The node is a member now. The link by which it came is up."""
+    """The node is a member, and the link to `peer` is up."""
 
     cluster: UnitPath
     admitted: int
@@ -62,181 +62,169 @@ class Joined:
 
 @attrs.frozen
 class Founded:
-    """The node is the first of a new cluster, and has to be linked to `beside` as its gateway."""
+    """The node is the first of a new cluster, and must link to `gateway` as a gateway."""
 
     cluster: UnitPath
-    beside: Endpoint
+    gateway: Endpoint
 
 
 @attrs.frozen
-class NotYet:
-    """A round is over, and nobody has taken the node. It goes on by itself after `rest` seconds."""
+class RoundFailed:
+    """No node admitted this one. The next round starts by itself after `wait` seconds."""
 
     error: BrokerError
-    rest: float
+    wait: float
     asked: tuple[tuple[Endpoint, BrokerError], ...] = ()
-    """Who was asked in this round, and why that came to nothing."""
+    """The asked nodes, with their errors."""
 
 
-Effect: TypeAlias = Ask | Joined | Founded | NotYet
+Effect: TypeAlias = AskNode | Joined | Founded | RoundFailed
 
 
 class JoiningState(enum.Enum):
-    """How far the node is."""
-
-    OUT = enum.auto()
-    """Not begun."""
+    NOT_STARTED = enum.auto()
     ASKING = enum.auto()
-    """One node has been asked and has not answered."""
-    RESTING = enum.auto()
-    """Between two rounds."""
-    IN = enum.auto()
-    """It is a member."""
+    WAITING = enum.auto()
+    MEMBER = enum.auto()
     FOUNDER = enum.auto()
-    """It is the first of its cluster, and may be alone."""
+    """First of its cluster, possibly its only member."""
 
 
 class Joining:
-    """One node on its way into a cluster. Only one is asked at a time, so it is let in once."""
+    """Joins a cluster. It asks one node at a time, so it is admitted once."""
 
     def __init__(self, name: str, seeds: Sequence[Endpoint], rng: random.Random) -> None:
         self._name = name
         self._rng = rng
         self._seeds = tuple(seeds)
-        self._known: tuple[Endpoint, ...] = ()
-        self.state = JoiningState.OUT
+        self._known_members: tuple[Endpoint, ...] = ()
+        self.state = JoiningState.NOT_STARTED
         self._to_ask: deque[Endpoint] = deque()
-        self._met: set[Endpoint] = set()
+        self._seen: set[Endpoint] = set()
         self._asked: Endpoint | None = None
-        self._without_place: list[tuple[UnitPath, Endpoint]] = []
-        """Clusters that have no place for this node, and who said so."""
-        self._error: BrokerError = NotConnected(_NOBODY)
+        self._full_clusters: list[tuple[UnitPath, Endpoint]] = []
+        """Clusters without room for this node, each with the node that refused."""
+        self._error: BrokerError = NotConnected(_NO_SEEDS)
         self._answers: list[tuple[Endpoint, BrokerError]] = []
         self._rounds = 0
-        self._rounds_without_place = 0
+        self._full_rounds = 0
         self._wake: float | None = None
         self._is_member = False
-        """Whether a node has taken this one, and it has not left since."""
+        """Admitted, and not left since."""
 
     def start(self, now: float) -> list[Effect]:
-        """Become a member."""
-        self._rounds = self._rounds_without_place = 0
-        return self._round(now)
+        self._rounds = self._full_rounds = 0
+        return self._start_round(now)
 
-    def found(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
-        """Discovery has found these; they are the seeds from now on."""
+    def set_seeds(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
+        """Replace the seeds."""
         self._seeds = tuple(seeds)
-        # The first answer of discovery need not wait for the end of a rest that began without it.
-        if self.state is JoiningState.RESTING and not self._met:
-            return self._round(now)
+        # The wait began without any seed: try the first seeds at once.
+        if self.state is JoiningState.WAITING and not self._seen:
+            return self._start_round(now)
         return []
 
-    def accepted(self, accepted: Accepted, now: float) -> list[Effect]:
-        """The node that was asked has taken this one."""
+    def join_accepted(self, accepted: Accepted, now: float) -> list[Effect]:
         if self.state is not JoiningState.ASKING:
             return []
-        self.state, self._is_member = JoiningState.IN, True
-        # The connection may break before there is a link (T43).
-        self._wake = now + CUT_OFF
+        self.state, self._is_member = JoiningState.MEMBER, True
+        # The connection may break before the link is up (T43).
+        self._wake = now + CUT_OFF_TIMEOUT
         members = (accepted.peer, *accepted.members)
-        self._known = tuple(node.tcp for node in members if node.tcp)[:MOST_ASKED]
+        self._known_members = tuple(node.tcp for node in members if node.tcp)[:MOST_ASKED]
         cluster = accepted.peer.address.unit
         return [Joined(cluster, accepted.admitted, accepted.peer, accepted.members)]
 
-    def refused(self, refused: Refused, now: float) -> list[Effect]:
-        """The greeting of the node that was asked has come to nothing."""
+    def join_refused(self, refused: Refused, now: float) -> list[Effect]:
         if self.state is not JoiningState.ASKING or self._asked is None:
             return []
-        self._noted(refused.error)
+        self._record_answer(refused.error)
         if refused.by_peer:
-            if isinstance(refused.error, _NO_PLACE) and refused.cluster:
-                self._without_place.append((refused.cluster, self._asked))
-            self._queue(alternative.endpoint for alternative in refused.alternatives)
-        return self._next(now)
+            if isinstance(refused.error, _NO_ROOM) and refused.cluster:
+                self._full_clusters.append((refused.cluster, self._asked))
+            self._add_endpoints(alternative.endpoint for alternative in refused.alternatives)
+        return self._ask_next(now)
 
-    def failed(self, error: BrokerError, now: float) -> list[Effect]:
-        """The node that was asked could not be reached."""
+    def dial_failed(self, error: BrokerError, now: float) -> list[Effect]:
         if self.state is not JoiningState.ASKING:
             return []
-        self._noted(error)
-        return self._next(now)
+        self._record_answer(error)
+        return self._ask_next(now)
 
-    def links_changed(self, member_links: int, now: float) -> None:
-        """How many links to members of its cluster the node has now.
+    def set_member_links(self, member_links: int, now: float) -> None:
+        """Set the number of links to members of the cluster.
 
-        Without any for `CUT_OFF` seconds it asks anew, first those that it knew as members. It is
-        what it was until somebody has taken it, and serves its clients.
+        After `CUT_OFF_TIMEOUT` seconds without any, the node asks again, known members first. It
+        stays a member and serves its clients until it is admitted somewhere.
         """
         if member_links and self._is_member:
-            # Also where a member came back by itself while others were asked.
-            self.state, self._wake = JoiningState.IN, None
-        elif self.state is JoiningState.IN:
-            self._wake = now + CUT_OFF
+            # A member may also reconnect by itself while other nodes are asked.
+            self.state, self._wake = JoiningState.MEMBER, None
+        elif self.state is JoiningState.MEMBER:
+            self._wake = now + CUT_OFF_TIMEOUT
 
-    def must_leave(self, now: float) -> list[Effect]:
-        """There is no room for the node in its cluster: it has left, and joins anew."""
+    def rejoin(self, now: float) -> list[Effect]:
+        """Join again, after the node has left an overfull cluster."""
         self._is_member = False
         return self.start(now)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """A rest is over, or the node is cut off."""
         if self._wake is None or now < self._wake:
             return []
-        return self.start(now) if self.state is JoiningState.IN else self._round(now)
+        return self.start(now) if self.state is JoiningState.MEMBER else self._start_round(now)
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is due, in monotonic seconds; None: never."""
         return self._wake
 
-    def _round(self, now: float) -> list[Effect]:
+    def _start_round(self, now: float) -> list[Effect]:
         self._wake = None
         self._to_ask.clear()
-        self._met.clear()
-        self._without_place.clear()
+        self._seen.clear()
+        self._full_clusters.clear()
         self._answers.clear()
-        self._error = NotConnected(_NOBODY)
-        self._queue(self._known)
-        self._queue(self._seeds)
-        return self._next(now)
+        self._error = NotConnected(_NO_SEEDS)
+        self._add_endpoints(self._known_members)
+        self._add_endpoints(self._seeds)
+        return self._ask_next(now)
 
-    def _queue(self, endpoints: Iterable[Endpoint]) -> None:
+    def _add_endpoints(self, endpoints: Iterable[Endpoint]) -> None:
         for endpoint in endpoints:
-            if endpoint not in self._met and len(self._met) < MOST_ASKED:
-                self._met.add(endpoint)
+            if endpoint not in self._seen and len(self._seen) < MOST_ASKED:
+                self._seen.add(endpoint)
                 self._to_ask.append(endpoint)
 
-    def _noted(self, error: BrokerError) -> None:
+    def _record_answer(self, error: BrokerError) -> None:
         self._error = error
         if self._asked is not None:
             self._answers.append((self._asked, error))
 
-    def _next(self, now: float) -> list[Effect]:
+    def _ask_next(self, now: float) -> list[Effect]:
         if not self._to_ask:
-            return self._end_of_round(now)
+            return self._end_round(now)
         self.state = JoiningState.ASKING
         self._asked = self._to_ask.popleft()
-        return [Ask(self._asked)]
+        return [AskNode(self._asked)]
 
-    def _end_of_round(self, now: float) -> list[Effect]:
+    def _end_round(self, now: float) -> list[Effect]:
         self._asked = None
         self._rounds += 1
-        if self._without_place:
-            self._rounds_without_place += 1
-            if self._rounds_without_place >= ROUNDS_WITHOUT_PLACE:
-                (unit, beside) = self._without_place[0]
+        if self._full_clusters:
+            self._full_rounds += 1
+            if self._full_rounds >= ROUNDS_BEFORE_FOUNDING:
+                (unit, gateway) = self._full_clusters[0]
                 self.state = JoiningState.FOUNDER
-                self._known = (beside,)
-                return [Founded((*unit[:-1], cluster_name(self._name)), beside)]
+                self._known_members = (gateway,)
+                return [Founded((*unit[:-1], cluster_name(self._name)), gateway)]
             rest = self._rng.uniform(0.0, FOUNDING_DELAY)
         else:
-            rest = backoff_wait(self._rounds - 1, SHORTEST_REST, LONGEST_REST, self._rng)
-        self.state = JoiningState.RESTING
+            rest = backoff_wait(self._rounds - 1, SHORTEST_BACKOFF, LONGEST_BACKOFF, self._rng)
+        self.state = JoiningState.WAITING
         self._wake = now + rest
-        return [NotYet(self._error, rest, tuple(self._answers))]
+        return [RoundFailed(self._error, rest, tuple(self._answers))]
 
 
 def cluster_name(founder: str) -> str:
-    """The name of the cluster that a node founds: no other node would give the same."""
+    """Return a name that no other founder yields."""
     name = f"c-{founder}"
     if len(name) <= _LONGEST_NAME:
         return name

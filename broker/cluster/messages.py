@@ -1,10 +1,10 @@
-"""The control messages between nodes, as both ends use them.
+"""Control messages between nodes.
 
-As in a session (`broker.wire.messages`): one byte of kind and a msgpack array of the class's
-fields in their order. Every field is checked where a message is made and on arrival: what does not
-fit is a `ProtocolError`, never an exception of another kind. Kinds: 0x40 to 0x4F joining and map,
-0x50 to 0x5F tables (`docs/protocols/tables.md`), 0x60 to 0x6F flows, 0x70 to 0x7F DTDs,
-0x80 to 0x8F recovery, 0x90 to 0x9F questions to all nodes.
+One byte of kind, then a msgpack array of the class's fields in their order, as in a session
+(`broker.wire.messages`). Every field is checked at construction and on arrival; a malformed message
+raises `ProtocolError` and nothing else. Kinds: 0x40 to 0x4F joining and map, 0x50 to 0x5F tables
+(`docs/protocols/tables.md`), 0x60 to 0x6F flows, 0x70 to 0x7F DTDs, 0x80 to 0x8F recovery, 0x90 to
+0x9F questions to all nodes.
 """
 
 from __future__ import annotations
@@ -20,32 +20,29 @@ from broker.errors import BadName, ProtocolError
 from broker.wire import fields
 from broker.wire.codec import WirePosition
 
-#: No control message is longer, in bytes; what is larger is sent in parts.
+#: Bytes of the longest control message; larger contents are sent in parts.
 MAX_CONTROL = 1024 * 1024
-#: A name of a kind of table, of what a table is about, or of an entry, in characters.
+#: Characters of a table's kind, of its subject, or of an entry's key.
 MAX_NAME = 1024
-#: How deep the tuples of a table's value may lie in each other.
+#: Nesting depth of the tuples in a table's value.
 MAX_NESTING = 8
 
-#: What a table's entry may hold: text, numbers, bytes, truth values and tuples of these (and None).
+#: Value of a table's entry. Tuples may also hold None.
 Value: TypeAlias = str | int | float | bytes | bool | tuple[Any, ...]
-#: Of one table what changed: kind, subject, how (`STEPS`), entries; None for one that is gone.
+#: Change of one table: kind, subject, step (`STEPS`), entries; None removes an entry.
 TableChange: TypeAlias = tuple[str, str, int, tuple[tuple[str, Value | None], ...]]
-#: A group of tables and how new: author, scope, incarnation, number.
-Stand: TypeAlias = tuple[str, UnitPath, int, int]
+#: Version of a group of tables: author, scope, incarnation, number.
+GroupVersion: TypeAlias = tuple[str, UnitPath, int, int]
 
-#: How a table changes: in the entries named; emptied first; no longer there.
-CHANGED, ANEW, GONE = STEPS = (0, 1, 2)
+#: Steps of a change: set the named entries; the same in an emptied table; remove the table.
+CHANGED, REPLACED, REMOVED = STEPS = (0, 1, 2)
 
 
 class Message:
-    """Base of all messages; each has its `kind` byte."""
-
     kind: ClassVar[int]
-    most: ClassVar[int] = MAX_CONTROL
-    """No message of the class is longer, in bytes."""
-    last_may_lack: ClassVar[bool] = False
-    """Whether the last field is left out where it is empty: version 1 does not know it."""
+    max_bytes: ClassVar[int] = MAX_CONTROL
+    omits_empty_last: ClassVar[bool] = False
+    """Leave out the last field if it is empty, since version 1 does not have it."""
 
 
 _by_kind: dict[int, type[Message]] = {}
@@ -53,9 +50,9 @@ _M = TypeVar("_M", bound=type[Message])
 
 
 def register(kind: int) -> Callable[[_M], _M]:
-    """Class decorator: `decode` gives this class for messages of this kind.
+    """Class decorator: register the class for `decode` under this kind.
 
-    A module of messages beside this one must be imported by who decodes.
+    A process that decodes must import all modules with registered classes.
     """
 
     def note(cls: _M) -> _M:
@@ -82,7 +79,7 @@ def _name(value: Any) -> str:
 
 
 def check_value(value: Any, depth: int = MAX_NESTING) -> Value:
-    """The value as it is. `TypeError` or `ValueError` if a table can not hold it."""
+    """Return the value; raises `TypeError` or `ValueError` if a table can not hold it."""
     if type(value) is tuple:
         if not depth:
             raise ValueError("a value is nested too deep")
@@ -91,9 +88,9 @@ def check_value(value: Any, depth: int = MAX_NESTING) -> Value:
                 check_value(item, depth - 1)
     elif type(value) is int:
         if not -(1 << 63) <= value < 1 << 64:
-            raise ValueError("a number that does not travel")
+            raise ValueError("a number out of range")
     elif type(value) not in (str, float, bytes, bool):
-        raise TypeError("not what a table holds")
+        raise TypeError("a type that a table can not hold")
     return cast(Value, value)
 
 
@@ -102,7 +99,7 @@ def _table_changes(value: Any) -> tuple[TableChange, ...]:
 
 
 def _table_change(kind: Any, subject: Any, how: Any, entries: Any) -> TableChange:
-    if how not in STEPS or (how == GONE and entries):
+    if how not in STEPS or (how == REMOVED and entries):
         raise ValueError("no such change")
     return (_name(kind), _name(subject), fields.count(how), tuple(_entry(*e) for e in entries))
 
@@ -111,7 +108,7 @@ def _entry(key: Any, value: Any) -> tuple[str, Value | None]:
     return (_name(key), None if value is None else check_value(value))
 
 
-def _stands(value: Any) -> tuple[Stand, ...]:
+def _group_versions(value: Any) -> tuple[GroupVersion, ...]:
     return tuple(
         (_node(author), _unit(scope), fields.count(incarnation), fields.count(number))
         for author, scope, incarnation, number in value
@@ -124,18 +121,20 @@ def _stands(value: Any) -> tuple[Stand, ...]:
 @register(0x50)
 @attrs.frozen
 class Digest(Message):
-    """What the sender holds. It wants what is newer, and if `all` is set what is not named too."""
+    """Versions that the sender holds. The answer is all newer ones, and with `all` also unnamed
+    groups."""
 
-    stands: tuple[Stand, ...] = attrs.field(converter=_stands)
+    versions: tuple[GroupVersion, ...] = attrs.field(converter=_group_versions)
     all: bool = attrs.field(converter=fields.flag)
     more: bool = attrs.field(converter=fields.flag)
-    """Whether another part of the same digest follows at once."""
+    """Another part follows at once."""
 
 
 @register(0x51)
 @attrs.frozen
 class Update(Message):
-    """All tables of one author and scope, from number `base` to `number`; from nothing if 0."""
+    """Changes of all tables of one author and scope from number `base` to `number`; complete if
+    `base` is 0."""
 
     author: str = attrs.field(converter=_node)
     unit: UnitPath = attrs.field(converter=_unit)
@@ -145,16 +144,16 @@ class Update(Message):
     base: int = attrs.field(converter=fields.count)
     number: int = attrs.field(converter=fields.count)
     age: int = attrs.field(converter=fields.count)
-    """How long ago the sender last heard that the author lives, in ms."""
+    """Ms since the author's last sign of life, as known to the sender."""
     tables: tuple[TableChange, ...] = attrs.field(converter=_table_changes)
     more: bool = attrs.field(converter=fields.flag)
-    """Whether another part of the same update follows at once."""
+    """Another part follows at once."""
 
 
 @register(0x52)
 @attrs.frozen
 class Refresh(Message):
-    """The author lives, and its tables of this scope are at `number`."""
+    """Sign of life of an author, with the number of its tables of this scope."""
 
     author: str = attrs.field(converter=_node)
     unit: UnitPath = attrs.field(converter=_unit)
@@ -164,13 +163,13 @@ class Refresh(Message):
     serial: int = attrs.field(converter=fields.count)
     """Rises with each refresh of this author, scope and incarnation."""
     age: int = attrs.field(converter=fields.count)
-    """How long ago the sender heard this, in ms."""
+    """Ms since the sender received this refresh."""
 
 
 @register(0x53)
 @attrs.frozen
 class Probe(Message):
-    """The author asks who has its tables of this scope at `number`, or newer."""
+    """Ask all nodes of the scope to confirm the author's tables at `number` or newer."""
 
     author: str = attrs.field(converter=_node)
     scope: UnitPath = attrs.field(converter=_unit)
@@ -183,43 +182,46 @@ class Probe(Message):
 @register(0x54)
 @attrs.frozen
 class Proof(Message):
-    """The sender, and all whom it passed the probe on to first, have it; or not, if not `whole`."""
+    """Confirmation that the sender has the tables, and all nodes to which it forwarded the probe
+    first.
+
+    `is_complete` is false if one of them does not.
+    """
 
     author: str = attrs.field(converter=_node)
     scope: UnitPath = attrs.field(converter=_unit)
     incarnation: int = attrs.field(converter=fields.count)
     wave: int = attrs.field(converter=fields.count)
-    whole: bool = attrs.field(converter=fields.flag)
+    is_complete: bool = attrs.field(converter=fields.flag)
     cuts: WirePosition = attrs.field(converter=fields.position)
-    """The newest places of those nodes when they had it."""
+    """The newest places of those nodes at the time of their confirmation."""
 
 
 # ----------------------------------------------------------------------------- bytes
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a control message."""
     values = attrs.astuple(cast(attrs.AttrsInstance, message), recurse=False)
-    if message.last_may_lack and not values[-1]:
+    if message.omits_empty_last and not values[-1]:
         values = values[:-1]
     packed: bytes = msgpack.packb(values)
     return bytes([message.kind]) + packed
 
 
-#: The first message of either side of a client's session, which is of another protocol.
+#: Errors for the first message of a client's session, by its kind.
 _OF_SESSIONS: Final = {
-    b"\x01": "a client greets where only other nodes connect: clients take one of listen.endpoints",
-    b"\x03": "clients connect there: other nodes take the port of the node's network.listen",
+    b"\x01": "a client has connected to a port for nodes: clients use one of listen.endpoints",
+    b"\x03": "that port is for clients: other nodes use the port of the node's network.listen",
 }
 
 
 def decode(data: bytes) -> Message:
-    """The control message that `data` holds; `ProtocolError` if it is none."""
+    """Raises `ProtocolError`."""
     cls = _by_kind.get(data[0]) if data else None
     if cls is None:
         kind = f"unknown message kind {data[:1].hex() or 'of an empty message'}"
         raise ProtocolError(_OF_SESSIONS.get(data[:1], kind))
-    if len(data) > cls.most:
+    if len(data) > cls.max_bytes:
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:
         return cls(*msgpack.unpackb(memoryview(data)[1:], use_list=False, strict_map_key=True))

@@ -1,4 +1,5 @@
-"""A network's figures for Prometheus. Labels are bounded: outcomes, or as many as links may be."""
+"""Prometheus metrics of a node's network. Labels are bounded by outcomes or by the number of
+links."""
 
 from __future__ import annotations
 
@@ -7,49 +8,59 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Of a link: the metric's name, what it says, and the keys of the report with their direction.
+#: Metrics of a link: name, help text, and the keys of the snapshot per direction.
 _BOTH_WAYS = (
     ("xmlbroker_link_messages", "Messages over links.", ("sent", "received")),
     ("xmlbroker_link_bytes", "Bytes of messages over links.", ("sent_bytes", "received_bytes")),
 )
 _OF_LINKS = (
-    ("xmlbroker_link_full", "Messages that a full link did not take.", "full"),
-    ("xmlbroker_link_reconnections", "Connections that came again.", "reconnections"),
+    ("xmlbroker_link_full", "Messages dropped because the link was full.", "full"),
+    ("xmlbroker_link_reconnections", "Reconnections of links.", "reconnections"),
 )
 
 
 def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """What `broker.cluster.report.report` gave, as metrics."""
+    """Convert a `broker.cluster.network_snapshot.network_snapshot` to metrics."""
     yield from _links(report["links"])
     group = dict(report["group"] or {})
     if group:
         members = group.pop("members")
-        yield _gauge("xmlbroker_group_members", "Who hears the node's group.", members)
+        yield _gauge(
+            "xmlbroker_group_members", "Members that receive this node's multicast.", members
+        )
         yield _counter("xmlbroker_group_frames", "Frames in the group.", "what", group)
     yield _counter(
         "xmlbroker_relayed_events",
-        "Events of other nodes that came for this one.",
+        "Events received from other nodes for this one.",
         "outcome",
         _outcomes(report["relayed"]),
     )
     yield _counter(
         "xmlbroker_turned_away_events",
-        "Events that were to pass here, or to enter, and go no further.",
+        "Invalid events in transit or entering a unit, not forwarded.",
         "code",
         report["relayed"]["turned_away"],
     )
     yield _gauge(
-        "xmlbroker_relayed_waiting_bytes", "Of those, waiting here.", report["waiting_bytes"]
+        "xmlbroker_relayed_waiting_bytes",
+        "Bytes of received events that wait for matching.",
+        report["waiting_bytes"],
     )
-    wants = report["wants"]
-    installed = sum(wants["installed"].values())
-    yield _gauge("xmlbroker_wants_installed", "Queries that stand for others' wants.", installed)
+    interest = report["wants"]
+    installed = sum(interest["installed"].values())
+    yield _gauge(
+        "xmlbroker_wants_installed",
+        "Queries that stand for the interest of other nodes.",
+        installed,
+    )
     yield CounterMetricFamily(
-        "xmlbroker_wants_widened", "Of those, too slow, and made wider.", value=wants["widened"]
+        "xmlbroker_wants_widened",
+        "Slow queries of other nodes, widened to whole streams.",
+        value=interest["widened"],
     )
     for name, text, key in (
-        ("xmlbroker_refused_greetings", "Greetings of nodes refused.", "refused_greetings"),
-        ("xmlbroker_broken_links", "Links ended for what the peer did.", "broken_links"),
+        ("xmlbroker_refused_greetings", "Refused handshakes of nodes.", "refused_greetings"),
+        ("xmlbroker_broken_links", "Links ended because of errors of the peer.", "broken_links"),
     ):
         yield _counter(name, text, "code", report[key])
     if report["address"] is not None:
@@ -60,30 +71,34 @@ def _of_a_member(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield _counter("xmlbroker_frames", "Frames of events.", "what", report["frames"])
     arrivals = dict(report["arrivals"])
     waiting = arrivals.pop("waiting")
-    yield _gauge("xmlbroker_origins_waiting", "Origins of which something is missing.", waiting)
+    yield _gauge("xmlbroker_origins_waiting", "Origins with a missing range.", waiting)
     yield _counter("xmlbroker_ranges", "Ranges of events for this node.", "what", arrivals)
     yield CounterMetricFamily(
-        "xmlbroker_network_denied", "Wanted where no way is cleared.", value=report["denied"]
+        "xmlbroker_network_denied",
+        "Events without a route that is cleared for them.",
+        value=report["denied"],
     )
     members = GaugeMetricFamily(
-        "xmlbroker_network_members", "Nodes of the cluster, by this node's map.", labels=["state"]
+        "xmlbroker_network_members", "Nodes of the cluster on this node's map.", labels=["state"]
     )
     for state, count in _states(report["members"]).items():
         members.add_metric([state], count)
     yield members
-    yield _gauge("xmlbroker_network_units", "Other units in reach.", len(report["units"]))
-    yield _gauge("xmlbroker_network_leads", "Units that it speaks for.", len(report["leads"]))
-    yield _gauge("xmlbroker_profile_wants", "What the node asks for.", report["profile"]["wants"])
+    yield _gauge("xmlbroker_network_units", "Other units with a route.", len(report["units"]))
+    yield _gauge("xmlbroker_network_leads", "Units that this node leads.", len(report["leads"]))
+    yield _gauge(
+        "xmlbroker_profile_wants", "Entries of the node's own interest.", report["profile"]["wants"]
+    )
     tables = dict(report["tables"])
     counts = tables.pop("counts")
     for key, value in tables.items():
         name = f"xmlbroker_tables_{key}" if key != "tables" else "xmlbroker_tables"
-        yield _gauge(name, f"Tables of the network held here: {key}.", value)
-    yield _counter("xmlbroker_table_messages", "What became of tables.", "what", counts)
+        yield _gauge(name, f"Tables of the network on this node: {key}.", value)
+    yield _counter("xmlbroker_table_messages", "Table messages by outcome.", "what", counts)
 
 
 def _outcomes(relayed: Mapping[str, Any]) -> dict[str, int]:
-    """By outcome; what was refused by its error codes, as among publications."""
+    """Return counts by outcome, refusals by their error codes."""
     apart = ("received", "refused", "turned_away")
     outcomes = {key: count for key, count in relayed.items() if key not in apart}
     outcomes |= relayed["refused"]
@@ -115,7 +130,7 @@ def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         yield _counter(name, text, "neighbour", {link["node"]: link[key] for link in links})
     datagrams = CounterMetricFamily(
         "xmlbroker_link_datagrams",
-        "Datagrams of links over UDP that something became of.",
+        "Datagrams of links over UDP, by outcome.",
         labels=["neighbour", "what"],
     )
     for link in links:

@@ -1,4 +1,4 @@
-"""Types that events of other nodes name and whose DTD is not here yet."""
+"""Types of other nodes' events whose DTD is not here yet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.cluster.flows.frame import Carried, Frame
-from broker.cluster.jobs import Line
-from broker.cluster.relayed_entries import claimed_header
+from broker.cluster.ingest_job import OriginQueue
+from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.traffic.frame import Frame, FrameEvent
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference
@@ -21,13 +21,13 @@ from broker.ingest.awaited_types import AwaitedTypes
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.transport.clock import IClock
 
-#: Seconds that an origin's events wait for a DTD. Then they go on, and those of the type are
-#: logged undecided.
-MOMENT: Final = 1.0
+#: Seconds that an origin's events wait for a DTD. Then the events of that type are logged as
+#: undecided, and the others continue.
+LOOKUP_WAIT: Final = 1.0
 
 
 class MissingTypes:
-    """Looks for DTDs, for a moment at the cost of the origin's events, then beside them."""
+    """Looks up DTDs: for a moment the origin's events wait for them, later they do not."""
 
     def __init__(
         self,
@@ -38,28 +38,29 @@ class MissingTypes:
         announcements: AwaitedAnnouncements,
         accept_undescribed: bool,
     ) -> None:
-        """`announcements` knows which texts of other nodes are announced. With `accept_undescribed`
-        events count as they are when nobody has their DTD, so they wait until that is known."""
+        """`announcements` knows the announced texts of other nodes. With `accept_undescribed`,
+        events without a DTD are accepted as they are, so they wait until it is certain that no node
+        has it."""
         self._dtds = dtds
         self._awaited = awaited
         self._clock = clock
         self._announcements = announcements
         self._accept_undescribed = accept_undescribed
 
-    def look_for(
+    def look_up_types(
         self,
-        line: Line,
+        queue: OriginQueue,
         frame: Frame,
         unknown: Mapping[DtdReference, str],
         go_on: Callable[[], object],
     ) -> None:
-        """Look types up, by reference with the pointers of events; `go_on` is called once.
+        """Look up types, given the pointers of events by reference. `go_on` is called once.
 
-        Then `line.missing` names the types that are not here.
+        Then `queue.missing_types` has the types that were not found.
         """
-        owner = of_node(frame.home.node)
+        owner = of_node(frame.origin_node.node)
         hints = {
-            reference: FetchHint(pointer, frame.home, owner=owner)
+            reference: FetchHint(pointer, frame.origin_node, owner=owner)
             for reference, pointer in unknown.items()
         }
         over = False
@@ -68,7 +69,7 @@ class MissingTypes:
             error = failure.value
             if not isinstance(error, BrokerError):
                 error = UnknownType(f"{reference.type} {reference.version}: {error}")
-            line.missing[reference] = error
+            queue.missing_types[reference] = error
 
         def end(_: object = None) -> None:
             nonlocal over
@@ -77,18 +78,18 @@ class MissingTypes:
             over = True
             for reference, hint in hints.items():
                 if self._dtds.get(reference) is None:
-                    late = UnknownType(f"the DTD for {reference} is still looked for")
-                    error = line.missing.setdefault(reference, late)
+                    timed_out = UnknownType(f"the look-up of the DTD for {reference} has not ended")
+                    error = queue.missing_types.setdefault(reference, timed_out)
                     if not self._accept_undescribed and not isinstance(error, OurError):
                         self._awaited.expect(reference, hint)
             go_on()
 
         if all(reference in self._awaited for reference in hints):
-            # Events that came before have waited already.
+            # Earlier events of these types have waited already.
             end()
             return
         if not self._accept_undescribed:
-            self._clock.callLater(MOMENT, end)
+            self._clock.callLater(LOOKUP_WAIT, end)
         DeferredList(
             [
                 self._dtds.lookup(reference, hint).addErrback(missing, reference)
@@ -99,13 +100,15 @@ class MissingTypes:
     def wait_for_announcements(
         self,
         frame: Frame,
-        carried: Sequence[Carried],
+        carried: Sequence[FrameEvent],
         verdicts: Sequence[Verdict],
         go_on: Callable[[], object],
     ) -> bool:
-        """Whether `go_on` is called when the types of these events are announced: until then it is
-        not known that they are judged by the texts of their origin."""
-        named = {
+        """Return whether `go_on` will be called once the types of these events are announced.
+
+        Until then it is unknown whether the verdicts used the texts of the origin.
+        """
+        types = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }
         if Refused in set(map(type, verdicts)):
@@ -114,16 +117,16 @@ class MissingTypes:
                 for each, verdict in zip(carried, verdicts, strict=False)
                 if isinstance(verdict, Refused)
             )
-            named |= {(header.type_name, header.version) for header in headers}
-        return self._announcements.wait(frame.origin, frame.home, named, go_on)
+            types |= {(header.type_name, header.version) for header in headers}
+        return self._announcements.wait_for(frame.origin, frame.origin_node, types, go_on)
 
-    def undecided(
+    def find_undecided(
         self,
         verdicts: Sequence[Verdict],
         passed_over: frozenset[DtdReference],
         variants: Mapping[DtdReference, DtdReference],
     ) -> list[int]:
-        """Indices of events that were accepted though their DTD is not here."""
+        """Return the indices of events that were accepted without their DTD."""
         if not passed_over or self._accept_undescribed:
             return []
         found = []

@@ -1,4 +1,5 @@
-"""The links of a node: one stack for each neighbour, through reconnections (RCM R29; T12, T13)."""
+"""Links of a node: one protocol stack per neighbour, kept through reconnections (RCM R29; T12,
+T13)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.meshing import keeps
+from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.clock import IClock
 from broker.transport.correction.figures import Corrections
@@ -25,27 +26,27 @@ from broker.transport.view import LinkState, View
 
 
 class LinkListener(Protocol):
-    """Who is told of links, and of what comes by them."""
+    """Receives events and messages of links."""
 
     def link_up(self, neighbour: Neighbour) -> None:
-        """There is a link; nothing has come by it yet."""
+        """Called before the first message."""
 
     def link_broken(self, neighbour: Neighbour) -> None:
-        """Its connection broke; another one may yet carry it on."""
+        """A new connection may resume the link."""
 
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
-        """It is down. What was not delivered is lost."""
+        """Undelivered messages are lost."""
 
-    def no_link(self, neighbour: Neighbour) -> None:
-        """A connection was accepted, and broke before there was a link."""
+    def link_failed(self, neighbour: Neighbour) -> None:
+        """An accepted connection broke before the link was up."""
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
-        """Messages in order. Raises `ProtocolError` for what ends the link."""
+        """Messages in order. Raises `ProtocolError` to end the link."""
 
 
 @attrs.define(eq=False)
 class Neighbour:
-    """A node with a link, or with one that broke a moment ago."""
+    """A node with a link, or with one that broke less than `suspect` seconds ago."""
 
     node: NodeDescriptor
     trusted: bool
@@ -53,49 +54,46 @@ class Neighbour:
     transport: str
     purpose: str
     initiated: bool
-    """Whether this node made the connection."""
+    """This node made the connection."""
     peer: str
-    """Where the connection leads, for people to read."""
+    """Address of the other end."""
     version: int = 1
-    """The version of the protocol between nodes that both sides speak."""
+    """Negotiated version of the protocol between nodes."""
     up: bool = False
     sent: int = 0
-    """Messages, and bytes of them, since the link came up."""
+    """Messages and bytes since the link came up."""
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
     full: int = 0
-    """Messages that were not taken, since the link was full."""
+    """Messages dropped because the link was full."""
     reconnections: int = 0
     _channel: ISocketChannel | None = None
-    _mended_before: Corrections = Corrections()
+    _previous_arq_counts: Corrections = Corrections()
 
     @property
     def name(self) -> str:
-        """The node's."""
         return self.node.name
 
-    def is_same_life(self, node: NodeDescriptor) -> bool:
-        """Whether a description is of the same process, in the same cluster as before."""
+    def is_same_process(self, node: NodeDescriptor) -> bool:
+        """Return whether a descriptor is of the same process in the same cluster."""
         return (self.node.incarnation, self.node.address) == (node.incarnation, node.address)
 
     @property
-    def corrections(self) -> Corrections | None:
-        """What was lost and sent again over its connections, since the link is there; None where
-        that is the transport's own affair (TCP)."""
+    def arq_counts(self) -> Corrections | None:
+        """Lost and repeated datagrams; None for TCP."""
         if not isinstance(self._channel, DatagramChannel):
             return None
-        return self._mended_before.plus(self._channel.core.corrections)
+        return self._previous_arq_counts.plus(self._channel.core.corrections)
 
-    def connected(self, channel: ISocketChannel) -> None:
-        """This is its connection from now on."""
-        self._mended_before = self.corrections or self._mended_before
+    def set_channel(self, channel: ISocketChannel) -> None:
+        self._previous_arq_counts = self.arq_counts or self._previous_arq_counts
         self._channel = channel
 
 
 @implementer(IMulticastReceiver)
 class Neighbours:
-    """All links. A connection that breaks has `suspect` seconds to come again before it is one."""
+    """All links. A broken connection has `suspect` seconds to come back before its link is down."""
 
     log = Logger()
 
@@ -109,7 +107,7 @@ class Neighbours:
         max_frame: int,
         suspect: float,
     ) -> None:
-        """`make_stack` gives the stack for a peer, a transport and an incarnation."""
+        """`make_stack` returns the stack for a peer, a transport and an incarnation."""
         self._own = own
         self._clock = clock
         self._listener = listener
@@ -118,8 +116,8 @@ class Neighbours:
         self._channel = MulticastChannel(clock, self, suspect)
         self._neighbours: dict[str, Neighbour] = {}
         self._drivers: dict[str, StackDriver] = {}
-        self.broken: dict[str, int] = {}
-        """Links that ended because of what the peer did, by error code."""
+        self.broken_links: dict[str, int] = {}
+        """Links ended for errors of the peer, by error code."""
 
     # ------------------------------------------------------------------ reading
 
@@ -127,56 +125,55 @@ class Neighbours:
         return iter(self._neighbours.values())
 
     def get(self, name: str) -> Neighbour | None:
-        """The neighbour of this name."""
         return self._neighbours.get(name)
 
-    def count(self, transport: str) -> int:
-        """How many links there are over a transport."""
+    def count_links(self, transport: str) -> int:
         return sum(each.transport == transport for each in self._neighbours.values())
 
     # ------------------------------------------------------------------ connections
 
-    def attach(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
-        """A connection whose greeting was accepted. False if another one stays in its place."""
+    def attach_connection(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
+        """Attach an accepted connection to its link. Returns False if another connection is kept
+        instead."""
         name = neighbour.name
         known = self._neighbours.get(name)
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
             channel.abort(Closed("a later process of that node has a link"))
             return False
-        if known is not None and known.is_same_life(neighbour.node):
+        if known is not None and known.is_same_process(neighbour.node):
             driver = self._drivers[name]
             if driver.attached and known.initiated != neighbour.initiated:
-                if not keeps(self._own, name, neighbour.initiated):
-                    # Not at once: the other end may yet read that it was accepted, and judge alike.
+                if not keeps_connection(self._own, name, neighbour.initiated):
+                    # Close gracefully: the other end must read its acceptance to decide alike.
                     channel.close()
                     return False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
             known.reconnections += 1
-            known.connected(channel)
-            self._attach(driver, channel)
+            known.set_channel(channel)
+            self._attach_channel(driver, channel)
             return True
         if known is not None:
-            self._drop(known, Closed("a later process of that node, or another address, has come"))
+            self._remove_link(
+                known, Closed("replaced by a later process of that node, or by its new address")
+            )
         driver = self._make_driver(name, neighbour.transport)
         self._neighbours[name], self._drivers[name] = neighbour, driver
         self._channel.join(name, driver)
-        neighbour.connected(channel)
-        self._attach(driver, channel)
+        neighbour.set_channel(channel)
+        self._attach_channel(driver, channel)
         return True
 
-    def close(self, name: str, error: BrokerError) -> None:
-        """End a link, for good."""
+    def close_link(self, name: str, error: BrokerError) -> None:
         neighbour = self._neighbours.get(name)
         if neighbour is not None:
-            self._drop(neighbour, error)
+            self._remove_link(neighbour, error)
 
     def close_all(self, error: BrokerError) -> None:
-        """End all of them."""
         for neighbour in list(self._neighbours.values()):
-            self._drop(neighbour, error)
+            self._remove_link(neighbour, error)
 
     def flush_all(self) -> Deferred[None]:
-        """End all of them in good order; fires when what was sent has left, or can not."""
+        """Close all links gracefully. Fires when all data has left, or can not."""
         flushed = []
         for name in list(self._neighbours):
             del self._neighbours[name]
@@ -193,12 +190,12 @@ class Neighbours:
         stack = self._make_stack(name, transport, incarnation)
         return StackDriver(stack.layers, self._clock, bottom=stack.bottom)
 
-    def _attach(self, driver: StackDriver, channel: ISocketChannel) -> None:
+    def _attach_channel(self, driver: StackDriver, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame
         driver.attach(channel)
         channel.resume()
 
-    def _drop(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+    def _remove_link(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         name = neighbour.name
         if self._neighbours.get(name) is not neighbour:
             return
@@ -210,15 +207,13 @@ class Neighbours:
             neighbour.up = False
             self._listener.link_down(neighbour, error)
         else:
-            self._listener.no_link(neighbour)
+            self._listener.link_failed(neighbour)
 
     # ------------------------------------------------------------------ messages
 
-    def send(self, message: bytes, names: Iterable[str]) -> bool:
-        """Send a message that is lost where a link is full: the same to several.
-
-        Whether all have taken it.
-        """
+    def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
+        """Send a message to several neighbours; full links drop it. Returns whether all have taken
+        it."""
         all_sent = True
         for name, outcome in self._channel.send(message, names).items():
             all_sent &= outcome is Outcome.SENT
@@ -232,45 +227,44 @@ class Neighbours:
                 neighbour.full += 1
         return all_sent
 
-    def tell(self, message: bytes, name: str) -> None:
-        """Send a message that must arrive as long as the link is up: a full link is given up."""
+    def send_reliable(self, message: bytes, name: str) -> None:
+        """Send a message that must not be lost: a full link is ended."""
         neighbour = self._neighbours.get(name)
         if neighbour is None or not neighbour.up:
             return
         try:
             self._drivers[name].send([message])
         except (Overloaded, Closed) as error:
-            self._clock.callLater(0, self._drop, neighbour, error)
+            self._clock.callLater(0, self._remove_link, neighbour, error)
             return
         neighbour.sent += 1
         neighbour.sent_bytes += len(message)
 
-    def consumed(self, name: str, count: int) -> None:
-        """So many messages of a neighbour are done with."""
+    def return_credit(self, name: str, count: int) -> None:
+        """Report that `count` messages of a neighbour have been processed."""
         self._channel.consumed(name, count)
 
     # ------------------------------------------------------------------ IMulticastReceiver
 
     def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
-        """What came by one read."""
+        """Process the messages of one read."""
         neighbour = self._neighbours[peer]
         neighbour.received += len(messages)
         neighbour.received_bytes += sum(map(len, messages))
         try:
             self._listener.messages_received(neighbour, messages)
         except ProtocolError as error:
-            self.broken[error.code] = self.broken.get(error.code, 0) + 1
-            self.log.warn("the link to {name} is given up: {error}", name=peer, error=error)
-            self._clock.callLater(0, self._drop, neighbour, error)
+            self.broken_links[error.code] = self.broken_links.get(error.code, 0) + 1
+            self.log.warn("the link to {name} is ended: {error}", name=peer, error=error)
+            self._clock.callLater(0, self._remove_link, neighbour, error)
             return
-        self.consumed(peer, len(messages))
+        self.return_credit(peer, len(messages))
 
     def view_changed(self, peer: str, view: View) -> None:
-        """A link came, broke, or was given up."""
         neighbour = self._neighbours[peer]
         if view.state is LinkState.CONNECTED:
             if neighbour.up and not view.resumed:
-                # It has forgotten what it had: everything begins anew, over this connection.
+                # The peer has lost its state: the link starts again over this connection.
                 neighbour.up = False
                 self._listener.link_down(neighbour, None)
             if not neighbour.up:
@@ -279,33 +273,31 @@ class Neighbours:
         elif view.state is LinkState.SUSPECTED:
             self._listener.link_broken(neighbour)
         elif view.state is LinkState.DISCONNECTED:
-            # In a turn of its own: the stack that tells it is to be dropped.
-            self._clock.callLater(0, self._gone, neighbour, view.error)
+            # Later: this call comes from the stack that is to be removed.
+            self._clock.callLater(0, self._connection_gone, neighbour, view.error)
 
-    def _gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+    def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         driver = self._drivers.get(neighbour.name)
         if driver is None or not driver.attached:
-            # Else another connection has come in the place of one that never became a link.
-            self._drop(neighbour, error)
+            # Otherwise a new connection has replaced one that never became a link.
+            self._remove_link(neighbour, error)
 
     def writable_changed(self, peer: str, writable: bool) -> None:
-        """What is not taken now is lost, and asked for again: nobody waits."""
+        """Ignored: dropped messages are requested again, and no sender waits."""
 
 
 @implementer(IStackReceiver)
 class _Closing:
-    """The receiver of a stack that is being closed."""
-
     def __init__(self) -> None:
         self.closed: Deferred[None] = Deferred()
 
     def messages_received(self, messages: Sequence[bytes]) -> None:
-        """Nobody listens any more."""
+        """Ignored."""
 
     def view_changed(self, view: View) -> None:
-        """The connection is closed."""
+        """Fire when the connection is closed."""
         if view.state is LinkState.DISCONNECTED and not self.closed.called:
             self.closed.callback(None)
 
     def writable_changed(self, writable: bool) -> None:
-        """Nothing more is sent."""
+        """Ignored."""

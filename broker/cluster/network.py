@@ -1,4 +1,4 @@
-"""A node's part in the network: its place in it, its links, what it wants, and its own events."""
+"""A node's part in the network: membership, links, interest, and its own events."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from twisted.logger import Logger
 
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath, is_within
-from broker.cluster.admission import Situation, surplus
-from broker.cluster.clones import Refusals, earlier_clones
+from broker.cluster.admission import AdmissionContext, surplus_members
+from broker.cluster.admission_context import build_admission_context
+from broker.cluster.clone_detection import CloneConfirmation, find_earlier_clones
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
-from broker.cluster.dtds import NeighbourDtds
-from broker.cluster.flows import frame as frames
-from broker.cluster.flows.departures import Departing
-from broker.cluster.flows.frame import Carried, Frame, Range
-from broker.cluster.flows.known_histories import KnownHistories
-from broker.cluster.flows.messages import Kept, Resume, Routed
-from broker.cluster.flows.traffic import Traffic
-from broker.cluster.greeting_core import Accepted
-from broker.cluster.group import ClusterGroup
-from broker.cluster.intake import Intake
-from broker.cluster.keeping.messages import KEEP
-from broker.cluster.keeping.owner import Owner
-from broker.cluster.keeping.side import Keeping
-from broker.cluster.knowledge import Knowledge
-from broker.cluster.lateness import Lateness
+from broker.cluster.dtd_exchange import DtdExchange
+from broker.cluster.handshake_core import Accepted
+from broker.cluster.interest_announcer import InterestAnnouncer
+from broker.cluster.link_policy import LinkPolicy
+from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.membership import Membership
+from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbour, Neighbours
-from broker.cluster.own_interest import OwnInterest
-from broker.cluster.pages import Pages
-from broker.cluster.situation import situation_of
-from broker.cluster.terms import LinkTerms
-from broker.cluster.types.service import NetworkTypes
-from broker.cluster.wants import RemoteWants
+from broker.cluster.network_state import NetworkState
+from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.replicas.messages import REPLICA_EVENTS
+from broker.cluster.replicas.replicator import Replicator
+from broker.cluster.replicas.service import Replicas
+from broker.cluster.timer_lag import TimerLag
+from broker.cluster.traffic import frame as frames
+from broker.cluster.traffic.core import Traffic
+from broker.cluster.traffic.frame import Frame, FrameEvent, Range
+from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.messages import PageRequest, ReplicaAck, RoutedMessage
+from broker.cluster.traffic.sender import OutgoingEvent
+from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent
@@ -42,11 +42,11 @@ from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
 _FRAME = bytes([frames.KIND])
-_KEEP = bytes([KEEP])
+_KEEP = bytes([REPLICA_EVENTS])
 
 
 class Network:
-    """One node's. Not before `joined` does it know anything of others."""
+    """One node's network. It has no state of other nodes before `cluster_joined`."""
 
     log = Logger()
     membership: Membership
@@ -57,176 +57,180 @@ class Network:
         self,
         *,
         event_log: EventLog,
-        wants: RemoteWants,
-        intake: Intake,
-        make_pages: Callable[[Network], Pages],
-        dtds: NeighbourDtds,
+        remote_interest: RemoteInterest,
+        relay_ingest: RelayIngest,
+        make_pages: Callable[[Network], LogPageServer],
+        dtds: DtdExchange,
         types: NetworkTypes,
-        owner: Owner,
+        replicator: Replicator,
         clock: IClock,
         wall_clock: Callable[[], int],
-        terms: LinkTerms,
+        link_policy: LinkPolicy,
         most_nodes: int,
         compress: bool,
         patience: float,
     ) -> None:
         self.event_log = event_log
-        self.wants = wants
+        self.remote_interest = remote_interest
         self.wall_clock = wall_clock
-        self._refusals = Refusals()
-        self._terms = terms
-        self.lateness = Lateness(clock)
+        self._clone_confirmation = CloneConfirmation()
+        self._link_policy = link_policy
+        self.timer_lag = TimerLag(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
-        self._sent = event_log.coverage[event_log.origin]
+        self._sent_upto = event_log.coverage[event_log.origin]
         driver = self.driver = ClusterDriver(
             event_log=event_log,
-            wants=wants,
-            intake=intake,
+            remote_interest=remote_interest,
+            relay_ingest=relay_ingest,
             dtds=dtds,
             types=types,
             clock=clock,
             wall_clock=wall_clock,
-            map_moved=self._map_moved,
+            on_map_changed=self._map_changed,
         )
-        self.interest = OwnInterest(driver)
-        """What the subscriptions of this node want of others."""
-        self.keeping = driver.keeping = Keeping(
+        self.interest = InterestAnnouncer(driver)
+        """Interest of this node's subscriptions."""
+        self.replicas = driver.replicas = Replicas(
             event_log,
-            owner,
-            tell=lambda name, said: self.neighbours.tell(messages.encode(said), name),
-            say=driver.send_routed,
-            own=lambda: None if self.knowledge is None else self.knowledge.address,
-            answer=driver.send_frame,
-            replaced=lambda whose, origin: (
-                self.knowledge is not None and self.knowledge.has_other_log(whose, origin)
+            replicator,
+            send_to_neighbour=lambda name, message: self.neighbours.send_reliable(
+                messages.encode(message), name
+            ),
+            send_message=driver.send_routed,
+            own_address=lambda: None if self.state is None else self.state.address,
+            send_frame=driver.send_frame,
+            has_other_log=lambda address, origin: (
+                self.state is not None and self.state.has_other_log(address, origin)
             ),
         )
-        driver.pages, driver.cloned = make_pages(self), self.cloned
+        driver.page_server, driver.on_clone = make_pages(self), self.clone_detected
         self.types = types
-        dtds.ask_by(driver.send_routed)
+        dtds.set_sender(driver.send_routed)
 
     @property
-    def knowledge(self) -> Knowledge | None:
-        """What is known of others; None while the node is in no cluster."""
-        return self.driver.knowledge
+    def state(self) -> NetworkState | None:
+        """None while the node is in no cluster."""
+        return self.driver.state
 
     @property
     def traffic(self) -> Traffic | None:
-        """Events between nodes; None while the node is in no cluster."""
+        """None while the node is in no cluster."""
         return self.driver.traffic
 
-    def wire(self, membership: Membership, neighbours: Neighbours, group: ClusterGroup) -> None:
-        """Who makes connections, who has the links, and the cluster's IP multicast group."""
+    def connect_parts(
+        self, membership: Membership, neighbours: Neighbours, group: ClusterGroup
+    ) -> None:
+        """Set the parts that need this object at their construction."""
         self.membership = membership
         self.neighbours = self.driver.neighbours = neighbours
         self.group = self.driver.group = group
 
-    def begin(self) -> None:
-        """Take the place that the settings give the node, or ask for one."""
+    def start(self) -> None:
+        """Become a member of the configured cluster, or join one."""
         unit = self.membership.node.address.unit
         if unit:
-            self.joined(unit, 0)
+            self.cluster_joined(unit, 0)
         else:
-            self.membership.ask()
+            self.membership.start_joining()
 
     # ------------------------------------------------------------------ own events
 
-    def committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Events of this node have become durable: send them to who wants them."""
+    def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
+        """Send committed events of this node to the destinations that they match."""
         if self.traffic is None or not events:
             return
-        self.keeping.committed(events)
-        after, self._sent = self._sent, events[-1].mark
-        destinations = self.wants.destinations
-        departing = [
-            Departing(Carried(event.mark, event.record, event.document), event.level, whom)
-            for event, numbers in zip(events, matches, strict=True)
-            if (whom := destinations(numbers))
+        self.replicas.replicate_committed(events)
+        after, self._sent_upto = self._sent_upto, events[-1].mark
+        destinations = self.remote_interest.destinations
+        outgoing = [
+            OutgoingEvent(FrameEvent(each.mark, each.record, each.document), each.level, targets)
+            for each, numbers in zip(events, matches, strict=True)
+            if (targets := destinations(numbers))
         ]
-        self.driver.do(self.traffic.began(after, self._sent, departing))
+        self.driver.apply_effects(self.traffic.send_own_events(after, self._sent_upto, outgoing))
 
-    def lost(self) -> None:
-        """Own events were lost (`broker.log.histories`): everybody asks what follows the last
-        own place, and is told."""
-        self._sent = self.event_log.coverage[self.event_log.origin]
+    def announce_lost_events(self) -> None:
+        """Announce that own events were lost (`broker.log.histories`): others then ask for the
+        events after the last own place."""
+        mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:
-            self.driver.do(self.traffic.began(self._sent, self._sent, []))
+            self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
 
-    def progress(self) -> None:
-        """Tell others how far events have got: to be called each second."""
-        self.wants.tidy()
-        self.lateness.probe()
-        self.membership.tell_slow(self.lateness.is_slow)
-        if self.traffic is None or self.knowledge is None:
+    def tick(self) -> None:
+        """Announce progress, and expire old state. To be called each second."""
+        self.remote_interest.expire_removed()
+        self.timer_lag.start_probe()
+        self.membership.set_slow(self.timer_lag.is_slow)
+        if self.traffic is None or self.state is None:
             return
-        self.driver.do(self.traffic.progress(self.driver.now()))
-        self.keeping.take(self.knowledge.is_here, self.driver.wanted_behind)
-        for frame in self.keeping.vouch(self.knowledge.is_here, self.knowledge.destinations()):
-            self.driver.do(self.traffic.frame_came(frame, self.driver.now()))
+        self.driver.apply_effects(self.traffic.send_progress(self.driver.now()))
+        self.replicas.read_for_this_node(self.state.is_origin_in_cluster, self.driver.wanted_after)
+        for frame in self.replicas.announce_replicas(
+            self.state.is_origin_in_cluster, self.state.destinations()
+        ):
+            self.driver.apply_effects(self.traffic.receive_frame(frame, self.driver.now()))
 
-    # ------------------------------------------------------------------ membership (Home)
+    # ------------------------------------------------------------------ MembershipListener
 
-    def joined(self, cluster: UnitPath, admitted: int) -> None:
-        """The node is a member of a cluster from now on; of another one than before, maybe."""
+    def cluster_joined(self, cluster: UnitPath, admitted: int) -> None:
+        """Become a member of a cluster, possibly of another one than before."""
         node = self.membership.node
         address = Address(cluster, node.name)
         node = node._replace(address=address, admitted=admitted)
-        if self.knowledge is not None and self.knowledge.address == address:
+        if self.state is not None and self.state.address == address:
             self.membership.node = node
-            self.driver.do(self.knowledge.describe(node, self.driver.now()))
+            self.driver.apply_effects(self.state.publish_descriptor(node, self.driver.now()))
             return
-        self.leave(Closed(f"{node.name} is a member of another cluster"))
+        self.leave_cluster(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
         log = self.event_log
-        knowledge = Knowledge(node, lambda: (log.origin, *log.cut))
+        state = NetworkState(node, lambda: (log.origin, *log.cut))
         traffic = Traffic(
-            knowledge,
+            state,
             log.origin,
             lambda: log.cut,
             lambda origin: log.coverage[origin] if origin in log.coverage else None,
             compress=self._compress,
             patience=self._patience,
-            begins=self.driver.local.newcomers.begins,
-            group=self._in_group,
-            history=lambda: log.history,
+            start_of=self.driver.local_interest.start_positions.start_of,
+            group_members=self._group_receivers,
+            own_history=lambda: log.history,
             histories=KnownHistories(log.histories_of),
         )
-        self.driver.start(knowledge, traffic)
-        self._sent = log.cut
+        self.driver.start(state, traffic)
+        self._sent_upto = log.cut
         self.log.info("{address} is a member of its cluster", address=str(address))
         now = self.driver.now()
-        # Others may know what an earlier process wanted, or nothing at all: until they have been
-        # told, what they say is for this node is not all that it wants.
-        self.driver.local.begin_again()
-        if self.driver.local.climbing:
-            traffic.close()
-        self.driver.do(knowledge.describe(node, now))
-        for key, pattern, query in self.driver.local:
-            self.driver.do(knowledge.want(key, pattern, query, now))
+        # Other nodes may have an outdated interest of this node. Until they have the current one,
+        # their ranges for this node may lack events.
+        self.driver.local_interest.deactivate_all()
+        if self.driver.local_interest.is_reactivating:
+            traffic.pause_receiving()
+        self.driver.apply_effects(state.publish_descriptor(node, now))
+        for key, pattern, query in self.driver.local_interest:
+            self.driver.apply_effects(state.announce_interest(key, pattern, query, now))
 
     async def stop(self) -> None:
-        """Leave in good order (Q17): others find ways around this node, and have what it sent."""
+        """Leave gracefully (Q17): other nodes route around this node and have all its events."""
         self.membership.stop()
-        knowledge, traffic = self.knowledge, self.traffic
-        if knowledge is None or traffic is None:
+        state, traffic = self.state, self.traffic
+        if state is None or traffic is None:
             return
         leaving = self.membership.node._replace(draining=True)
-        self.driver.do(knowledge.describe(leaving, self.driver.now()))
-        self.driver.do(traffic.progress(self.driver.now()))
+        self.driver.apply_effects(state.publish_descriptor(leaving, self.driver.now()))
+        self.driver.apply_effects(traffic.send_progress(self.driver.now()))
         self.driver.stop()
         await self.neighbours.flush_all()
 
-    def leave(self, error: BrokerError) -> None:
-        """End all links, and forget what was known of others."""
+    def leave_cluster(self, error: BrokerError) -> None:
         self.neighbours.close_all(error)
         self.driver.stop()
 
-    def linked(
+    def connection_accepted(
         self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
     ) -> None:
-        """A connection was accepted."""
-        if self.knowledge is None:
+        if self.state is None:
             channel.abort(ShuttingDown("this node is in no cluster"))
             return
         neighbour = Neighbour(
@@ -239,160 +243,158 @@ class Network:
             peer=channel.peer_description,
             version=accepted.version,
         )
-        self.neighbours.attach(neighbour, channel)
+        self.neighbours.attach_connection(neighbour, channel)
         known = self.neighbours.get(accepted.peer.name)
         if known is not None and known.up:
-            # A connection beside another one, or in its place: whoever dialled is to rest.
+            # Also for a second connection, or a replacement: stop dialling this node.
             self.membership.link_up(known.name)
 
-    def cloned(self, error: Cloned) -> None:
-        """Another process on a copy of this log has this node's place: give no more places, once
-        that is no mistake about a process that has just ended."""
-        if self._refusals.is_certain(self.driver.now()):
-            self.log.error("this node takes no more events: {error}", error=error)
+    def clone_detected(self, error: Cloned) -> None:
+        """Handle a sign of a later process on a copy of this log. A confirmed clone disables the
+        log."""
+        if self._clone_confirmation.record_sign(self.driver.now()):
+            self.log.error("this node accepts no more events: {error}", error=error)
             self.event_log.disown(error)
             self.membership.stop()
-            self.leave(error)
+            self.leave_cluster(error)
 
-    def situation(self) -> Situation | None:
-        """What is known of the cluster."""
-        if self.knowledge is None:
+    def admission_context(self) -> AdmissionContext | None:
+        if self.state is None:
             return None
-        behind = self.driver.intake.is_behind() or self.lateness.is_slow
-        return situation_of(self.membership.node, self.knowledge, self.neighbours, behind=behind)
+        is_overloaded = self.driver.relay_ingest.is_overloaded() or self.timer_lag.is_slow
+        return build_admission_context(
+            self.membership.node, self.state, self.neighbours, is_overloaded=is_overloaded
+        )
 
-    def presence(self) -> tuple[NodeDescriptor, bool] | None:
-        """How the node describes itself to who looks for a cluster, and whether there is room."""
-        if self.knowledge is None:
+    def describe_for_discovery(self) -> tuple[NodeDescriptor, bool] | None:
+        """Return the node's descriptor, and whether its cluster has room; None without a
+        cluster."""
+        if self.state is None:
             return None
-        room = len(self.knowledge.map.members()) < self._most_nodes
+        room = len(self.state.map.members()) < self._most_nodes
         return self.membership.node, room
 
-    # ------------------------------------------------------------------ links (LinkListener)
+    # ------------------------------------------------------------------ LinkListener
 
     def link_up(self, neighbour: Neighbour) -> None:
-        """There is a link to a node."""
-        if self.knowledge is None:
+        if self.state is None:
             return
-        terms = self._terms
-        clearance = terms.clearance_of(neighbour)
-        cost = terms.cost_of(self.knowledge.address.unit, neighbour.node.address.unit)
+        policy = self._link_policy
+        clearance = policy.clearance_of(neighbour)
+        cost = policy.cost_of(self.state.address.unit, neighbour.node.address.unit)
         self.log.info("linked to {address}", address=str(neighbour.node.address))
-        self.driver.do(
-            self.knowledge.link_up(
+        self.driver.apply_effects(
+            self.state.link_up(
                 neighbour.node, neighbour.transport, cost, clearance, self.driver.now()
             )
         )
         self.membership.link_up(neighbour.name)
-        self.types.fetcher.try_now()
-        self._count_members()
+        self.types.fetcher.retry_now()
+        self._update_member_links()
 
     def link_broken(self, neighbour: Neighbour) -> None:
-        """A link's connection broke."""
         self.membership.link_broken(neighbour.name)
 
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
-        """A link is down."""
-        if self.knowledge is None:
+        if self.state is None:
             return
         self.log.info(
             "the link to {address} is down: {error}",
             address=str(neighbour.node.address),
             error=error or "closed",
         )
-        self.keeping.neighbour_gone(neighbour.name)
-        self.driver.do(self.knowledge.link_down(neighbour.name, self.driver.now()))
+        self.replicas.remove_neighbour(neighbour.name)
+        self.driver.apply_effects(self.state.link_down(neighbour.name, self.driver.now()))
         self.membership.link_down(neighbour.name)
-        self._count_members()
+        self._update_member_links()
 
-    def no_link(self, neighbour: Neighbour) -> None:
-        """No link came of a connection."""
+    def link_failed(self, neighbour: Neighbour) -> None:
         self.membership.link_down(neighbour.name)
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
-        """Messages of a neighbour. Raises `ProtocolError` for what it must not say."""
+        """Raises `ProtocolError` for a forbidden message."""
         for data in batch:
-            if self.knowledge is None or self.traffic is None:
+            if self.state is None or self.traffic is None:
                 return
             now = self.driver.now()
             if data[:1] == _FRAME:
-                self._frame_came(frames.decode(data), neighbour)
+                self._receive_frame(frames.decode_frame(data), neighbour)
                 continue
             if data[:1] == _KEEP:
-                self.keeping.keeper.keep(neighbour.node.address, data)
+                self.replicas.store.append_replica(neighbour.node.address, data)
                 continue
             message = messages.decode(data)
-            if isinstance(message, Kept) and message.source != neighbour.node.address:
-                # Publishers are told that their events are safe: that is a keeper's own word.
-                raise ProtocolError("Kept in the name of another node")
-            if isinstance(message, Resume) and self._asks_for_copies(message):
-                self.keeping.serve(message)
-            elif isinstance(message, Routed):
-                self.driver.do(self.traffic.message_came(message, now))
-            elif not self.keeping.told(neighbour, message):
-                self.driver.do(self.knowledge.received(neighbour.name, message, now))
+            if isinstance(message, ReplicaAck) and message.source != neighbour.node.address:
+                # It acknowledges events to publishers: only the replicating node may send it.
+                raise ProtocolError("a replica acknowledgement in the name of another node")
+            if isinstance(message, PageRequest) and self._is_replica_request(message):
+                self.replicas.send_page(message)
+            elif isinstance(message, RoutedMessage):
+                self.driver.apply_effects(self.traffic.receive_message(message, now))
+            elif not self.replicas.receive_message(neighbour, message):
+                self.driver.apply_effects(self.state.receive_message(neighbour.name, message, now))
 
-    def _frame_came(self, frame: Frame, neighbour: Neighbour) -> None:
-        validates = self._terms.validate_always or not neighbour.trusted
-        if validates and frame.count and self._passes_on(frame):
-            self.driver.intake.check(frame, self.driver.send_frame)
+    def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
+        validates = self._link_policy.validate_always or not neighbour.trusted
+        if validates and frame.event_count and self._has_transit_ranges(frame):
+            self.driver.relay_ingest.validate_frame(frame, self.driver.send_frame)
         else:
             self.driver.send_frame(frame)
 
-    def _passes_on(self, frame: Frame) -> bool:
-        """Whether something of a frame is for nobody here: all else is validated here anyway."""
-        assert self.knowledge is not None
-        own = self.knowledge.address
+    def _has_transit_ranges(self, frame: Frame) -> bool:
+        """Return whether part of a frame only passes through; the rest is validated on ingest."""
+        assert self.state is not None
+        own = self.state.address
         return any(
-            told.destination != own
-            and (told.destination.node or not is_within(own.unit, told.destination.unit))
-            for told in frame.ranges
+            each.destination != own
+            and (each.destination.node or not is_within(own.unit, each.destination.unit))
+            for each in frame.ranges
         )
 
-    def _asks_for_copies(self, resume: Resume) -> bool:
-        assert self.knowledge is not None
-        return resume.target == self.knowledge.address and self.keeping.serves(resume)
+    def _is_replica_request(self, request: PageRequest) -> bool:
+        assert self.state is not None
+        return request.target == self.state.address and self.replicas.has_replica_for(request)
 
-    def group_frame_came(self, data: bytes) -> None:
-        """What a member sent to all of the group. Raises `ProtocolError` if that is no frame."""
+    def receive_group_frame(self, data: bytes) -> None:
+        """Raises `ProtocolError`."""
         if self.traffic is not None:
-            self.driver.do(self.traffic.group_frame_came(frames.decode(data), self.driver.now()))
+            self.driver.apply_effects(
+                self.traffic.receive_group_frame(frames.decode_frame(data), self.driver.now())
+            )
 
-    def _in_group(self, rank: int) -> Collection[str]:
-        return self.group.members if rank <= self._terms.group_clearance else ()
+    def _group_receivers(self, rank: int) -> Collection[str]:
+        return self.group.receivers if rank <= self._link_policy.group_clearance else ()
 
-    def _count_members(self) -> None:
-        assert self.knowledge is not None
-        unit = self.knowledge.address.unit
+    def _update_member_links(self) -> None:
+        assert self.state is not None
+        unit = self.state.address.unit
         members = sum(each.up and each.node.address.unit == unit for each in self.neighbours)
-        self.membership.links_changed(members)
-        self.keeping.links_changed(self.neighbours, self.knowledge.address)
+        self.membership.set_member_links(members)
+        self.replicas.update_links(self.neighbours, self.state.address)
 
-    def _map_moved(self) -> None:
-        knowledge = self.knowledge
-        assert knowledge is not None
-        members = knowledge.map.members()
-        if knowledge.address.node in surplus(members, self._most_nodes):
-            self.log.warn("there is no room in the cluster: this node came last, and leaves")
-            self.leave(Closed("this node has left the cluster"))
-            self.membership.must_leave()
+    def _map_changed(self) -> None:
+        state = self.state
+        assert state is not None
+        members = state.map.members()
+        if state.address.node in surplus_members(members, self._most_nodes):
+            self.log.warn("the cluster is overfull: this node was admitted last, and leaves it")
+            self.leave_cluster(Closed("this node has left the cluster"))
+            self.membership.rejoin()
             return
-        for name, error in earlier_clones(self.neighbours, members):
-            self.neighbours.close(name, error)
-        self.membership.aim(members)
+        for name, error in find_earlier_clones(self.neighbours, members):
+            self.neighbours.close_link(name, error)
+        self.membership.set_members(members)
 
-    # ------------------------------------------------------------------ for pages
+    def interest_destination(self, reader: Address) -> Address:
+        """Return the destination whose interest includes a reader's."""
+        assert self.state is not None
+        return self.state.destination_of(reader)
 
-    def destination_of(self, reader: Address) -> Address:
-        """Whose wants a reader's are part of."""
-        assert self.knowledge is not None
-        return self.knowledge.towards(reader)
+    def is_cleared(self, reader: Address, rank: int) -> bool:
+        return self.state is not None and self.state.next_hop(reader, rank) is not None
 
-    def cleared(self, reader: Address, rank: int) -> bool:
-        """Whether events of a rank may go to a reader."""
-        return self.knowledge is not None and self.knowledge.next_hop(reader, rank) is not None
-
-    def served(self, resume: Resume, page: Range, carried: Sequence[Carried]) -> None:
-        """A page was read."""
+    def send_page(self, request: PageRequest, page: Range, events: Sequence[FrameEvent]) -> None:
         if self.traffic is not None:
-            self.driver.do(self.traffic.served(resume, page, carried, self.driver.now()))
+            self.driver.apply_effects(
+                self.traffic.send_page(request, page, events, self.driver.now())
+            )

@@ -1,7 +1,7 @@
-"""A node's settings, read from TOML and checked once.
+"""Settings of a node, read from TOML and checked once.
 
-`load(path)`, `load_text(text, name)` and `defaults()` give `Settings`; `explain()` documents every
-key.
+`load(path)`, `load_text(text, name)` and `defaults()` return `Settings`; `explain()` documents
+every key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Endpoint strings, as far as they can be judged without opening anything.
+"""Checks of Twisted endpoint strings without opening them.
 
-Twisted parses them again when the node listens; here a wrong kind, a wrong port and an address
-that others can reach are found while the line in the file is still known.
+Twisted parses them again when the node listens. These checks find a wrong kind, a wrong port and a
+publicly reachable address while the line in the file is known.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import attrs
 from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import getPlugins
 
-#: Kinds that Twisted knows without a plug-in.
+#: Kinds that Twisted supports without a plug-in.
 _BUILT_IN: Final = frozenset({"tcp", "unix", "ssl"})
-#: Where each kind takes its port and its interface when they are not named.
-_PLACES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
+#: Positions of the port and the interface in each kind's arguments.
+_ARGUMENT_INDEXES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
 
 
 def check_endpoint(text: str) -> str:
-    """The text itself when Twisted could listen on it; `ValueError` says what is wrong."""
+    """Return the text if Twisted could listen on it; `ValueError` gives the reason otherwise."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind not in endpoint_kinds():
         kinds = ", ".join(sorted(endpoint_kinds()))
-        raise ValueError(f"its kind {endpoint.kind[:40]!r} is none of {kinds}")
-    if endpoint.kind in _PLACES:
-        port = endpoint.value("port", _PLACES[endpoint.kind][0])
+        raise ValueError(f"its kind {endpoint.kind[:40]!r} is not one of {kinds}")
+    if endpoint.kind in _ARGUMENT_INDEXES:
+        port = endpoint.value("port", _ARGUMENT_INDEXES[endpoint.kind][0])
         if port is None and endpoint.kind == "tls":
             return text
         if not (port and port.isascii() and port.isdigit() and int(port) <= 65535):
@@ -36,23 +36,23 @@ def check_endpoint(text: str) -> str:
     return text
 
 
-def is_loopback(text: str) -> bool:
-    """Whether only this machine can reach the endpoint; a kind that is not known counts as open."""
+def is_loopback_endpoint(text: str) -> bool:
+    """True if only this machine can reach the endpoint; false for an unknown kind."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind == "unix":
         return True
-    if endpoint.kind not in _PLACES:
+    if endpoint.kind not in _ARGUMENT_INDEXES:
         return False
-    return _is_loopback_host(endpoint.value("interface", _PLACES[endpoint.kind][1]) or "")
+    return _is_loopback_host(endpoint.value("interface", _ARGUMENT_INDEXES[endpoint.kind][1]) or "")
 
 
-def is_loopback_place(place: str) -> bool:
-    """Whether only this machine can reach ADDRESS:PORT."""
+def is_loopback_address(place: str) -> bool:
+    """True if only this machine can reach ADDRESS:PORT."""
     return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
 
 
-def is_group_place(place: str) -> bool:
-    """Whether ADDRESS:PORT is that of a multicast group."""
+def is_multicast_address(place: str) -> bool:
+    """True if the address of ADDRESS:PORT is a multicast group."""
     try:
         return ipaddress.ip_address(place.rpartition(":")[0].strip("[]")).is_multicast
     except ValueError:
@@ -70,7 +70,7 @@ def _is_loopback_host(host: str) -> bool:
 
 @cache
 def endpoint_kinds() -> frozenset[str]:
-    """The first words of endpoint strings that this installation of Twisted understands."""
+    """Return the kinds of endpoint strings that the installed Twisted supports."""
     plugins = getPlugins(IStreamServerEndpointStringParser)
     return _BUILT_IN | {plugin.prefix for plugin in plugins}
 
@@ -84,7 +84,7 @@ class _Endpoint:
     @classmethod
     def parse(cls, text: str) -> _Endpoint:
         positional, named = [], {}
-        for name, value in _arguments(text):
+        for name, value in _split_arguments(text):
             if name is None:
                 positional.append(value)
             else:
@@ -97,9 +97,9 @@ class _Endpoint:
         return self.positional[place] if place < len(self.positional) else None
 
 
-def _arguments(text: str) -> Iterator[tuple[str | None, str]]:
-    # The rules are those of twisted.internet.endpoints: a backslash takes the next character as it
-    # is, and only the first equals sign of an argument separates.
+def _split_arguments(text: str) -> Iterator[tuple[str | None, str]]:
+    # As in twisted.internet.endpoints: a backslash quotes the next character, and only the first
+    # equals sign of an argument separates.
     name: str | None = None
     current = ""
     characters = iter(text)

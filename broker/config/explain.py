@@ -1,7 +1,7 @@
-"""The text of `xmlbroker config --explain`: every key with its meaning, values and default.
+"""Text of `xmlbroker config --explain`: each key with meaning, values and default.
 
-It is a configuration file itself, and the one that changes nothing. Lines that begin with `#`
-and no space are settings: remove the `#` to use them.
+It is a valid configuration file that changes nothing. Lines that begin with `#` and no space are
+settings: remove the `#` to use them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXAMPLES: tuple[tuple[str, type], ...] = (
 
 
 def explain() -> str:
-    """All keys as a commented TOML file that loads to the defaults."""
+    """Return all keys as a commented TOML file that loads to the defaults."""
     parts = [
         _comment("Settings of an xmlbroker node: every key, with its default.")
         + _comment("A duration is a number of seconds or a text such as 7d, 12h, 30m, 10s, 5ms.")

@@ -1,4 +1,4 @@
-"""The settings of a node's place in the network of nodes."""
+"""Settings of the network of nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from broker.config import kinds
+from broker.config import value_kind
 from broker.config.setting import setting
 from broker.event.envelope import SecurityLevel
 
@@ -17,139 +17,151 @@ DAY: Final = 86400.0
 
 @attrs.frozen
 class NetworkSettings:
-    """The network of nodes. A node without `listen`, `join` and `gateways` is alone."""
+    """The network of nodes. A node without listen, udp, join, discover and gateways is
+    standalone."""
 
     name: str = setting(
-        kinds.NODE_NAME, "xmlbroker", "The network's name: nodes of others are refused."
+        value_kind.NODE_NAME,
+        "xmlbroker",
+        "Name of the network; nodes of other networks are rejected.",
     )
     cluster: str = setting(
-        kinds.OPTIONAL_UNIT,
+        value_kind.OPTIONAL_UNIT,
         "",
-        "The cluster that it is in, by the units from the largest down; empty: it asks for one.",
+        "Cluster of the node, as a path of units from the largest down; empty: the node asks "
+        "another node for a cluster.",
     )
     listen: tuple[str, ...] = setting(
-        kinds.list_of(kinds.ENDPOINT, most=16),
+        value_kind.list_of(value_kind.ENDPOINT, most=16),
         (),
-        "Where other nodes connect. Without key_file only loopback endpoints are accepted.",
+        "Endpoints for other nodes. Without key_file only loopback endpoints are accepted.",
     )
     advertise: str = setting(
-        kinds.OPTIONAL_PLACE,
+        value_kind.OPTIONAL_HOST_PORT,
         "",
-        "Where others find the first of these, where that is not what it says itself.",
+        "Address of the first listen endpoint for other nodes, if it differs from the "
+        "endpoint's own.",
     )
     udp: str = setting(
-        kinds.OPTIONAL_PLACE,
+        value_kind.OPTIONAL_HOST_PORT,
         "",
-        "Where it listens for other nodes by UDP; off when empty.",
+        "Address that receives datagrams of other nodes; off when empty.",
     )
     group: str = setting(
-        kinds.OPTIONAL_PLACE,
+        value_kind.OPTIONAL_HOST_PORT,
         "",
-        "The IP multicast group of the cluster, for events to several members; off when empty.",
+        "IP multicast group of the cluster, for events to several members; off when empty.",
     )
     group_interface: str = setting(
-        kinds.INTERFACE,
+        value_kind.INTERFACE,
         "",
-        "The network interface of the group, and of one in discover: by its name or, for IPv4, its "
-        "address.",
+        "Network interface of the multicast groups in group and discover: its name or, for "
+        "IPv4, its address.",
     )
     transport: str = setting(
-        kinds.choice("tcp", "udp"),
+        value_kind.choice("tcp", "udp"),
         "tcp",
-        "How it links itself to members of its cluster; the places in join are of this kind.",
+        "Transport of links to members of the cluster; the addresses in join are for this "
+        "transport.",
     )
     join: tuple[str, ...] = setting(
-        kinds.list_of(kinds.PLACE, most=64), (), "Members to be asked to be let into a cluster."
+        value_kind.list_of(value_kind.HOST_PORT, most=64),
+        (),
+        "Members that the node asks to admit it to a cluster.",
     )
     discover: str = setting(
-        kinds.OPTIONAL_DISCOVERY,
+        value_kind.OPTIONAL_DISCOVERY,
         "",
-        "Where such members are found: a service of the DNS, a host's name and a port, or a "
-        "multicast group and a port.",
+        "Discovery of such members: a DNS service, a host name with a port, or a multicast "
+        "group with a port.",
     )
     gateways: tuple[str, ...] = setting(
-        kinds.list_of(kinds.CLIENT_ENDPOINT, most=64),
+        value_kind.list_of(value_kind.CLIENT_ENDPOINT, most=64),
         (),
-        "Nodes of other clusters to be linked to, as endpoint strings of Twisted.",
+        "Nodes of other clusters to connect to, as endpoint strings of Twisted.",
     )
     key_file: Path | None = setting(
-        kinds.OPTIONAL_FILE,
+        value_kind.OPTIONAL_FILE,
         None,
-        "A file with the key that all nodes of the network share; empty: nodes prove nothing.",
+        "File with the key that all nodes of the network share; empty: no shared key.",
     )
     certificate: Path | None = setting(
-        kinds.OPTIONAL_FILE,
+        value_kind.OPTIONAL_FILE,
         None,
-        "A PEM file with the node's private key and its certificate, whose common name is the "
-        "node's; all links over TCP are TLS then, and both ends show theirs.",
+        "PEM file with the node's private key and its certificate, whose common name is the "
+        "node's name. With it all TCP links use TLS, and both ends present certificates.",
     )
     authority: Path | None = setting(
-        kinds.OPTIONAL_FILE,
+        value_kind.OPTIONAL_FILE,
         None,
-        "A PEM file with the certificates of those who have issued the nodes' certificates.",
+        "PEM file with the certificates of the authorities that issue the nodes' certificates.",
     )
     clearance: SecurityLevel = setting(
-        kinds.CLEARANCE,
+        value_kind.CLEARANCE,
         SecurityLevel.HIGH,
-        "The highest security level of an event that may pass over a link that is trusted and "
-        "encrypted.",
+        "Highest security level of events on a trusted and encrypted link.",
     )
     cleartext_clearance: SecurityLevel = setting(
-        kinds.CLEARANCE,
+        value_kind.CLEARANCE,
         SecurityLevel.MED,
-        "The same for a link that is trusted and not encrypted, and for the group.",
+        "Highest security level of events on a trusted link without encryption, and in the group.",
     )
     untrusted_clearance: SecurityLevel = setting(
-        kinds.CLEARANCE, SecurityLevel.MED, "The same for a link whose node has proven nothing."
+        value_kind.CLEARANCE,
+        SecurityLevel.MED,
+        "Highest security level of events on a link to an unauthenticated node.",
     )
     validate: str = setting(
-        kinds.choice("untrusted", "every-hop"),
+        value_kind.choice("untrusted", "every-hop"),
         "untrusted",
-        "What is validated of events that only pass through: those of nodes that have proven "
-        "nothing, or all. Whatever comes to stay is validated in any case.",
+        "Validation of events in transit: only those from unauthenticated nodes, or all. "
+        "Events that this node logs are always validated.",
     )
     max_nodes: int = setting(
-        kinds.count(1, 1024), 32, "Nodes of its cluster; the same at all of them."
+        value_kind.count(1, 1024), 32, "Nodes of the cluster; the same value at all of them."
     )
-    max_tcp_links: int = setting(kinds.count(0, 1024), 64, "Links over TCP.")
-    max_udp_links: int = setting(kinds.count(0, 1024), 64, "Links over UDP.")
+    max_tcp_links: int = setting(value_kind.count(0, 1024), 64, "Links over TCP.")
+    max_udp_links: int = setting(value_kind.count(0, 1024), 64, "Links over UDP.")
     allow: tuple[str, ...] = setting(
-        kinds.list_of(kinds.ADDRESSES),
+        value_kind.list_of(value_kind.IP_NETWORK),
         (),
-        "IP addresses that a member may have; empty: any. A node with another one founds a cluster "
-        "of its own, linked to this one.",
+        "IP addresses of admitted members; empty: any. A node with another address founds a "
+        "cluster of its own, linked to this one.",
     )
     deny: tuple[str, ...] = setting(
-        kinds.list_of(kinds.ADDRESSES), (), "IP addresses that no member may have."
+        value_kind.list_of(value_kind.IP_NETWORK), (), "IP addresses that are never admitted."
     )
     segment: str = setting(
-        kinds.choice("any", "same"),
+        value_kind.choice("any", "same"),
         "any",
-        "Where members may be: anywhere, or on a network of this node's own interfaces only.",
+        "Location of admitted members: anywhere, or only on the networks of this node's own "
+        "interfaces.",
     )
     link_costs: tuple[int, ...] = setting(
-        kinds.list_of(kinds.count(1, 1 << 20), least=1, most=8),
+        value_kind.list_of(value_kind.count(1, 1 << 20), least=1, most=8),
         (1,),
-        "What a link costs: to a member of its cluster, to another cluster of the same unit, of "
-        "the unit above, and so on; the last one counts for all further. Events take the cheapest "
-        "way, and a link costs what the dearer of its ends says.",
+        "Cost of a link: to a member of the cluster, to another cluster of the same unit, of "
+        "the unit above, and so on; the last value counts for all further ones. Events take "
+        "the cheapest path. Of a link's two ends, the higher cost counts.",
     )
     compress: bool = setting(
-        kinds.BOOLEAN, True, "Whether bodies are compressed, with zstd, for links that know it."
+        value_kind.BOOLEAN,
+        True,
+        "Whether event bodies are compressed with zstd on links that support it.",
     )
     suspect: float = setting(
-        kinds.duration(0.0, MINUTE),
+        value_kind.duration(0.0, MINUTE),
         1.0,
-        "How long a link whose connection broke may come again before others are told.",
+        "Time for a broken link to reconnect before other nodes are informed.",
     )
     patience: float = setting(
-        kinds.duration(1.0, 30 * DAY),
+        value_kind.duration(1.0, 30 * DAY),
         10 * MINUTE,
-        "How long events wait behind one that is missing and that nobody answers for; then that is "
-        "told as a gap.",
+        "Time for which events wait behind a missing one that no node supplies; then it is "
+        "reported as a gap.",
     )
 
     @property
-    def alone(self) -> bool:
-        """Whether there are to be no links to other nodes."""
+    def is_standalone(self) -> bool:
+        """True if the node is to have no links to other nodes."""
         return not (self.listen or self.udp or self.join or self.discover or self.gateways)

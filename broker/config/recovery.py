@@ -1,4 +1,4 @@
-"""The settings of the archive, and of how what clients missed is found in it."""
+"""Settings of the archive, and of recovery from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from broker.config import kinds
+from broker.config import value_kind
 from broker.config.setting import setting
 
 MIB: Final = 2**20
@@ -20,49 +20,56 @@ CENTURY: Final = 36_500 * 24 * HOUR
 
 @attrs.frozen
 class ArchiveSettings:
-    """All events for good, as Parquet files that several nodes may write to."""
+    """Permanent archive of all events, as Parquet files that several nodes may share."""
 
     enabled: bool = setting(
-        kinds.BOOLEAN, True, "Whether the node's events go into an archive, beside its log."
+        value_kind.BOOLEAN, True, "Whether the node's events are archived in addition to its log."
     )
     location: str = setting(
-        kinds.OPTIONAL_LOCATION,
+        value_kind.OPTIONAL_LOCATION,
         "",
-        "Where it is: a folder, or a URI such as s3://bucket/events; empty: the folder archive in "
-        "node.data. Nodes that are to find each other's events in it share one.",
+        "Location of the archive: a folder, or a URI such as s3://bucket/events; empty: the "
+        "folder archive in node.data. Nodes that recover each other's events share one "
+        "location.",
     )
-    every: float = setting(kinds.duration(0.1, HOUR), 5.0, "How often what is new goes into it.")
+    every: float = setting(
+        value_kind.duration(0.1, HOUR), 5.0, "Interval between writes of new events to the archive."
+    )
     hold_bytes: int = setting(
-        kinds.size(0, PIB),
+        value_kind.size(0, PIB),
         0,
-        "Size of the log on disk up to which the node's own events stay in it until the archive "
-        "has them, beyond log.max_bytes and log.max_age; 0: twice log.max_bytes. Copies for other "
-        "nodes stay up to half of it.",
+        "Size of the log on disk up to which the node's own events stay in it until they are "
+        "archived, beyond log.max_bytes and log.max_age; 0: twice log.max_bytes. Replicas of "
+        "other nodes' events stay up to half of it.",
     )
     compact: bool = setting(
-        kinds.BOOLEAN,
+        value_kind.BOOLEAN,
         True,
-        "Whether its small files are merged into large ones. Of the nodes that share an archive "
-        "one at a time cares for it, each by its own settings: they should be the same.",
+        "Whether small files are merged into large ones. Of the nodes that share an archive, "
+        "one at a time maintains it, by its own settings: they should be equal at all nodes.",
     )
     max_age: float = setting(
-        kinds.duration(0.0, CENTURY),
+        value_kind.duration(0.0, CENTURY),
         0.0,
-        "Hours whose newest event is older go, unless a durable subscription needs them (for 90 "
-        "days at most); 0: none goes.",
+        "Age at which hours of events are deleted, by their newest event, unless a durable "
+        "subscription needs them (for 90 days at most); 0: never.",
     )
     max_bytes: int = setting(
-        kinds.size(0, PIB),
+        value_kind.size(0, PIB),
         0,
-        "The oldest hours go while there is more than that, of all nodes together, with the same "
-        "exception; 0: none goes.",
+        "Size of the whole archive beyond which the oldest hours are deleted, with the same "
+        "exception; 0: no limit.",
     )
     max_events: int = setting(
-        kinds.count(0, 10**15), 0, "The same for the number of events; 0: none goes."
+        value_kind.count(0, 10**15),
+        0,
+        "Number of archived events beyond which the oldest hours are deleted, with the same "
+        "exception; 0: no limit.",
     )
 
     def uri(self, data: Path) -> str:
-        """Where it is, for a node with this folder of data; empty where there is none."""
+        """Return the archive's location for a node with this data folder; empty without an
+        archive."""
         if not self.enabled:
             return ""
         return self.location or str((data / "archive").absolute())
@@ -70,35 +77,37 @@ class ArchiveSettings:
 
 @attrs.frozen
 class RecoverySettings:
-    """How what clients missed is found in the archive, by a process beside the node."""
+    """Recovery of missed events from the archive, by a child process of the node."""
 
     engine: str = setting(
-        kinds.choice("auto", "spark", "local"),
+        value_kind.choice("auto", "spark", "local"),
         "auto",
-        "What searches the archive: Spark, or Python alone; auto takes Spark where Java 17 "
+        "Engine that searches the archive: Spark, or Python alone; auto uses Spark if Java 17 "
         "or newer and pyspark are installed.",
     )
     master: str = setting(
-        kinds.SPARK_MASTER,
+        value_kind.SPARK_MASTER,
         "local[*]",
         "Spark's master: local[*], spark://host:port, yarn or k8s://address.",
     )
     spool_bytes: int = setting(
-        kinds.size(MIB, TIB),
+        value_kind.size(MIB, TIB),
         8 * GIB,
-        "What was found and waits on disk for its clients, of all requests together.",
+        "Bytes of found events that wait on disk for clients, of all requests together.",
     )
     request_bytes: int = setting(
-        kinds.size(MIB, TIB), 4 * GIB, "The same of one request; one that finds more is refused."
+        value_kind.size(MIB, TIB),
+        4 * GIB,
+        "Bytes of found events of one request; a request that finds more is rejected.",
     )
     idle: float = setting(
-        kinds.duration(1.0, 24 * HOUR),
+        value_kind.duration(1.0, 24 * HOUR),
         600.0,
-        "How long the process stays, warm, when nobody asks for anything.",
+        "Time for which the process keeps running without requests.",
     )
     patience: float = setting(
-        kinds.duration(0.0, HOUR),
+        value_kind.duration(0.0, HOUR),
         60.0,
-        "How long a recovery waits for nodes that can not be reached, if nobody else has what they "
-        "may have; then that is told as a gap, and the rest goes on.",
+        "Time for which a recovery waits for unreachable nodes if no other source has their "
+        "events; then the events are reported as a gap, and the rest continues.",
     )

@@ -1,4 +1,4 @@
-"""Rules across keys, checked once when a file has been read."""
+"""Rules across settings, checked once after reading a file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from broker.config.endpoints import is_group_place, is_loopback, is_loopback_place
-from broker.config.locate import KeyPath
+from broker.config.endpoints import is_loopback_address, is_loopback_endpoint, is_multicast_address
+from broker.config.key_location import KeyPath
 from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
 from broker.errors import ConfigurationError
@@ -17,19 +17,19 @@ from broker.transport.faults.configured import KINDS, make_layer
 _LOOPBACK = ("", "lo", "127.0.0.1")
 
 
-def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    """The broken rules: the key to blame, and a sentence that names what it contradicts."""
-    yield from _open_doors(settings)
-    yield from _network(settings)
-    yield from _room_for_one_event(settings)
-    yield from _faults(settings)
+def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the broken rules: the key at fault, and a sentence that names the contradiction."""
+    yield from _check_listeners(settings)
+    yield from _check_network(settings)
+    yield from _check_event_room(settings)
+    yield from _check_faults(settings)
 
 
-def _open_doors(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+def _check_listeners(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     if settings.accounts:
         return
     for index, endpoint in enumerate(settings.listen.endpoints):
-        if not is_loopback(endpoint):
+        if not is_loopback_endpoint(endpoint):
             yield (
                 ("listen", "endpoints", index),
                 f'listen.endpoints has "{endpoint}", which others can reach: without accounts '
@@ -38,18 +38,18 @@ def _open_doors(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
             )
 
 
-def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+def _check_network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     network = settings.network
     if network.key_file is None:
         for index, endpoint in enumerate(network.listen):
-            if not is_loopback(endpoint):
+            if not is_loopback_endpoint(endpoint):
                 yield (
                     ("network", "listen", index),
                     f'network.listen has "{endpoint}", which others can reach: without '
                     "network.key_file every endpoint must be on loopback (interface=127.0.0.1, "
                     "::1 or localhost, or unix:)",
                 )
-        if network.udp and not is_loopback_place(network.udp):
+        if network.udp and not is_loopback_address(network.udp):
             yield (
                 ("network", "udp"),
                 f'network.udp is "{network.udp}", which others can reach: without network.key_file '
@@ -58,13 +58,13 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
         if network.group and network.group_interface not in _LOOPBACK:
             yield (
                 ("network", "group"),
-                "network.group lets everybody on its segment write in any node's name: without "
+                "anyone on the segment of network.group can forge packets of any node: without "
                 "network.key_file network.group_interface must be lo or 127.0.0.1",
             )
     if (network.certificate is None) != (network.authority is None):
         yield (
             ("network", "authority" if network.certificate is None else "certificate"),
-            "network.certificate and network.authority need each other",
+            "network.certificate and network.authority must be set together",
         )
     if network.certificate is not None:
         for key, endpoints in (("listen", network.listen), ("gateways", network.gateways)):
@@ -78,18 +78,18 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
         yield ("network", "transport"), 'network.transport is "udp", but network.udp is empty'
     if network.group and not network.group_interface:
         yield ("network", "group"), "network.group needs network.group_interface"
-    if is_group_place(network.discover) and not network.group_interface:
+    if is_multicast_address(network.discover) and not network.group_interface:
         yield (
             ("network", "discover"),
             "network.discover is a multicast group, and needs network.group_interface",
         )
-    if not network.alone and not (network.cluster or network.join or network.discover):
+    if not network.is_standalone and not (network.cluster or network.join or network.discover):
         yield (
             ("network", "cluster"),
-            "network.cluster is empty, and neither network.join nor network.discover names anybody "
-            "to be asked for one",
+            "network.cluster is empty, and neither network.join nor network.discover names a node "
+            "to ask for one",
         )
-    if network.alone:
+    if network.is_standalone:
         for stream in settings.streams:
             if stream.acknowledge == "neighbour":
                 yield (
@@ -99,8 +99,8 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 )
 
 
-def _room_for_one_event(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    # Whatever can not hold the largest event would stop at it for ever.
+def _check_event_room(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+    # A limit below the largest event would block at that event for ever.
     event = settings.limits.max_event_bytes
     for key, room in (
         (("limits", "max_frame_bytes"), settings.limits.max_frame_bytes),
@@ -116,7 +116,7 @@ def _room_for_one_event(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
             )
 
 
-def _faults(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+def _check_faults(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     special = frozenset().union(*(kind.uses for kind in KINDS.values()))
     defaults = {field.name: field.default for field in attrs.fields(FaultSettings)}
     for index, fault in enumerate(settings.faults):
@@ -125,8 +125,8 @@ def _faults(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
             if getattr(fault, key) != defaults[key]:
                 yield (
                     ("faults", index, key),
-                    f"faults.{key} says nothing for the kind {fault.kind}: "
-                    f"that takes {', '.join(sorted(uses))}",
+                    f"faults.{key} has no meaning for the kind {fault.kind}: "
+                    f"it uses {', '.join(sorted(uses))}",
                 )
         try:
             make_layer(fault)

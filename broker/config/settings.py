@@ -1,8 +1,8 @@
-"""A node's settings: frozen classes whose defaults make a node that runs without any file.
+"""Settings of a node: frozen classes whose defaults run a node without any file.
 
-Each class is a table of the TOML file, each field a key. Durations are float seconds, sizes bytes.
-The classes check nothing themselves: `broker.config.toml` reads a file into them, and
-`broker.config.rules` holds what must be true across keys.
+Each class is a table of the TOML file, each field a key. Durations are float seconds, sizes are
+bytes. The classes check nothing: `broker.config.toml` reads files, and `broker.config.rules` checks
+across keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from broker.config import kinds
+from broker.config import value_kind
 from broker.config.network import NetworkSettings
 from broker.config.recovery import ArchiveSettings, RecoverySettings
 from broker.config.setting import derived_setting, required_setting, setting
@@ -32,275 +32,300 @@ HOUR: Final = 3600.0
 DAY: Final = 86400.0
 
 
-def host_node_name() -> str:
-    """`node-` and this machine's name, with what a node's name may not hold replaced by `-`."""
+def default_node_name() -> str:
+    """Return `node-` and the host name, with `-` for characters that node names do not have."""
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().split(".")[0]).strip("-")
     return f"node-{host}"[:64].rstrip("-")
 
 
 @attrs.frozen
 class NodeSettings:
-    """Who this node is and where it keeps its data."""
+    """Name and data folder of this node."""
 
     name: str = derived_setting(
-        kinds.NODE_NAME,
-        lambda _: host_node_name(),
+        value_kind.NODE_NAME,
+        lambda _: default_node_name(),
         "The node's name in logs and answers.",
         shown='"node-HOST"',
     )
     data: Path = setting(
-        kinds.FOLDER,
+        value_kind.FOLDER,
         Path("xmlbroker-data"),
-        "The folder of the event log and all that outlives the process; "
-        "a relative path starts where the node is started.",
+        "Folder of the event log and all other state that outlives the process; a relative "
+        "path counts from the directory in which the node starts.",
     )
 
 
 @attrs.frozen
 class ListenSettings:
-    """Where clients connect. Without accounts only loopback endpoints are accepted."""
+    """Listeners for clients. Without accounts only loopback endpoints are accepted."""
 
     endpoints: tuple[str, ...] = setting(
-        kinds.list_of(kinds.ENDPOINT, least=1, most=64),
+        value_kind.list_of(value_kind.ENDPOINT, least=1, most=64),
         ("tcp:port=8765:interface=127.0.0.1",),
-        "Where to listen; the kinds tls and ssl encrypt, unix is a socket file.",
+        "Endpoints for clients; the kinds tls and ssl encrypt, unix is a socket file.",
     )
 
 
 @attrs.frozen
 class LimitSettings:
-    """What the node accepts of its clients. Whatever is over a limit is refused and told."""
+    """Limits for clients. Anything beyond a limit is rejected with an error."""
 
     max_sessions: int = setting(
-        kinds.count(1, 1_000_000), 1000, "Sessions of all clients together."
+        value_kind.count(1, 1_000_000), 1000, "Sessions of all clients together."
     )
     max_sessions_per_account: int = setting(
-        kinds.count(1, 1_000_000),
+        value_kind.count(1, 1_000_000),
         16,
-        "Sessions of one account; without accounts there is no such bound.",
+        "Sessions of one account; without accounts there is no such limit.",
     )
     max_subscriptions_per_client: int = setting(
-        kinds.count(1, 1_000_000), 1000, "Subscriptions of one client id."
+        value_kind.count(1, 1_000_000), 1000, "Subscriptions of one client id."
     )
-    max_event_bytes: int = setting(kinds.size(KIB, GIB), MIB, "Length of one event's document.")
+    max_event_bytes: int = setting(
+        value_kind.size(KIB, GIB), MIB, "Length of one event's document."
+    )
     max_frame_bytes: int = setting(
-        kinds.size(64 * KIB, GIB), 16 * MIB, "Length of one frame on a connection."
+        value_kind.size(64 * KIB, GIB), 16 * MIB, "Length of one frame on a connection."
     )
     handshake_timeout: float = setting(
-        kinds.duration(0.1, HOUR), 10.0, "A connection that has not introduced itself is closed."
+        value_kind.duration(0.1, HOUR),
+        10.0,
+        "Time for a new connection to complete its handshake; then it is closed.",
     )
     session_lease: float = setting(
-        kinds.duration(0.0, 7 * DAY),
+        value_kind.duration(0.0, 7 * DAY),
         60.0,
-        "How long a session whose connection broke may be resumed.",
+        "Time in which a session can be resumed after its connection broke.",
     )
     window_bytes: int = setting(
-        kinds.size(64 * KIB, GIB), 4 * MIB, "What may be under way to a client, not yet confirmed."
+        value_kind.size(64 * KIB, GIB), 4 * MIB, "Bytes sent to a client and not yet acknowledged."
     )
-    max_depth: int = setting(kinds.count(1, 256), 256, "Elements within elements of an event.")
-    max_attributes: int = setting(kinds.count(1, 10_000), 256, "Attributes of one element.")
+    max_depth: int = setting(
+        value_kind.count(1, 256), 256, "Nesting depth of elements in an event."
+    )
+    max_attributes: int = setting(value_kind.count(1, 10_000), 256, "Attributes of one element.")
     refusals_kept: int = setting(
-        kinds.count(0, 1_000_000), 1000, "Refused documents kept for a person to look at."
+        value_kind.count(0, 1_000_000),
+        1000,
+        "Rejected documents kept in quarantine for inspection.",
     )
     quarantine_bytes: int = setting(
-        kinds.size(0, TIB), 64 * MIB, "Length of the refused documents that are kept."
+        value_kind.size(0, TIB), 64 * MIB, "Total length of the documents in quarantine."
     )
 
 
 @attrs.frozen
 class LogSettings:
-    """The event log. It loses its oldest events first, by age and by size."""
+    """The event log. It removes its oldest events first, by age and by size."""
 
-    max_bytes: int = setting(kinds.size(MIB, 1024 * TIB), GIB, "Size of the log on disk.")
+    max_bytes: int = setting(value_kind.size(MIB, 1024 * TIB), GIB, "Size of the log on disk.")
     max_age: float = setting(
-        kinds.duration(1.0, 36500 * DAY), 7 * DAY, "Events older than this are removed."
+        value_kind.duration(1.0, 36500 * DAY), 7 * DAY, "Age at which events are removed."
     )
     sync: bool = setting(
-        kinds.BOOLEAN,
+        value_kind.BOOLEAN,
         True,
-        "Whether a commit waits for the disk; false survives a crash of the node, "
-        "not a loss of power.",
+        "Whether a commit waits for the disk; with false, commits survive a crash of the node "
+        "but not a loss of power.",
     )
     deduplication_window: int = setting(
-        kinds.count(1, 1_000_000),
+        value_kind.count(1, 1_000_000),
         1024,
-        "Sequence numbers of a client's incarnation within which a duplicate is recognised.",
+        "Number of the newest sequence numbers of a client's incarnation within which "
+        "duplicates are detected.",
     )
     deduplication_age: float = setting(
-        kinds.duration(MINUTE, 36500 * DAY),
+        value_kind.duration(MINUTE, 36500 * DAY),
         30 * DAY,
-        "How long a silent client's sequence numbers are remembered.",
+        "Time for which the sequence numbers of a silent client are stored.",
     )
     durable_expiry: float = setting(
-        kinds.duration(MINUTE, 36500 * DAY),
+        value_kind.duration(MINUTE, 36500 * DAY),
         30 * DAY,
-        "A durable subscription that nobody used for so long is removed.",
+        "Time after which an unused durable subscription is removed.",
     )
 
 
 @attrs.frozen
 class QueueSettings:
-    """What waits for one slow transient subscriber. When full, the oldest events are dropped."""
+    """Queue of one slow transient subscriber. When it is full, the oldest events are dropped."""
 
-    events: int = setting(kinds.count(1, 10_000_000), 10_000, "Events that wait.")
-    bytes: int = setting(kinds.size(64 * KIB, 16 * GIB), 64 * MIB, "Their length.")
+    events: int = setting(value_kind.count(1, 10_000_000), 10_000, "Events in the queue.")
+    bytes: int = setting(
+        value_kind.size(64 * KIB, 16 * GIB), 64 * MIB, "Total length of the events in the queue."
+    )
 
 
 @attrs.frozen
 class QuerySettings:
-    """What queries may cost. A query over a limit is refused, or suspended if that shows later."""
+    """Limits of queries. A query beyond a limit is rejected, or suspended if it passes one
+    later."""
 
-    max_length: int = setting(kinds.count(1, 1_000_000), 4096, "Characters of a query.")
+    max_length: int = setting(value_kind.count(1, 1_000_000), 4096, "Characters of a query.")
     max_cost: int = setting(
-        kinds.count(1, 10**12), 5_000_000, "Estimated cost on one event, in nodes visited."
+        value_kind.count(1, 10**12), 5_000_000, "Estimated cost on one event, in nodes visited."
     )
     max_run_time: float = setting(
-        kinds.duration(0.001, MINUTE), 0.05, "Longest run on one event, measured."
+        value_kind.duration(0.001, MINUTE), 0.05, "Longest measured run on one event."
     )
     max_share: float = setting(
-        kinds.fraction(0.001, 1.0),
+        value_kind.fraction(0.001, 1.0),
         0.1,
-        "Part of the node's time that the queries of one client may take in the long run.",
+        "Long-term share of the node's time for the queries of one client.",
     )
 
 
 @attrs.frozen
 class TypeSettings:
-    """Event types, and where their DTDs come from."""
+    """Event types and the sources of their DTDs."""
 
     undescribed: str = setting(
-        kinds.choice("refuse", "accept"), "refuse", "What becomes of a payload without a DTD."
+        value_kind.choice("refuse", "accept"),
+        "refuse",
+        "Whether a payload without a DTD is refused or accepted.",
     )
     folders: tuple[Path, ...] = setting(
-        kinds.list_of(kinds.FOLDER),
+        value_kind.list_of(value_kind.FOLDER),
         (),
-        "Folders with a catalogue of their own, searched after the one that comes with us.",
+        "Folders with DTD catalogues of their own, searched after the catalogue that is part "
+        "of xmlbroker.",
     )
     pointers: tuple[str, ...] = setting(
-        kinds.list_of(kinds.POINTER), (), "Addresses from which an event may have its DTD fetched."
+        value_kind.list_of(value_kind.POINTER),
+        (),
+        "Address prefixes from which a DTD named by an event may be fetched.",
     )
     max_versions: int = setting(
-        kinds.count(1, 100_000),
+        value_kind.count(1, 100_000),
         1000,
-        "DTDs kept on disk for each account, and for each node that announces or sends them.",
+        "DTDs stored on disk for each account, and for each node that announces or sends DTDs.",
     )
     max_bytes: int = setting(
-        kinds.size(64 * KIB, GIB), 16 * MIB, "Bytes of the same, for each account and node."
+        value_kind.size(64 * KIB, GIB),
+        16 * MIB,
+        "Bytes of the DTDs stored on disk for each account or node.",
     )
 
 
 @attrs.frozen
 class ValidationSettings:
-    """How events are validated and matched."""
+    """Validation and matching of events."""
 
     engine: str = setting(
-        kinds.choice("switch", "reference"),
+        value_kind.choice("switch", "reference"),
         "switch",
-        'The engine: "switch", or "reference", which asks each query of each event.',
+        'The matching engine: "switch", or "reference", which evaluates each query on each event.',
     )
 
 
 @attrs.frozen
 class MetricsSettings:
-    """Figures for Prometheus, and whether the node is healthy and ready."""
+    """Metrics for Prometheus, with health and readiness."""
 
     endpoint: str = setting(
-        kinds.OPTIONAL_ENDPOINT,
+        value_kind.OPTIONAL_ENDPOINT,
         "",
-        "Where they are served over HTTP, to anyone who can reach it; off when empty.",
+        "HTTP endpoint of the metrics, open to anyone who can reach it; off when empty.",
     )
 
 
 @attrs.frozen
 class StreamSettings:
-    """Settings of the streams that a pattern matches. The first table that matches holds."""
+    """Settings of streams, by pattern. The first matching table counts."""
 
     pattern: StreamPattern
     acknowledge: str = setting(
-        kinds.choice("node", "neighbour"),
+        value_kind.choice("node", "neighbour"),
         "node",
-        "When a publisher is told that its event is safe: once this node has committed it, or once "
-        "another node has, too.",
+        "When an event is acknowledged to its publisher: after the commit on this node, or "
+        "after the commit on another node too.",
     )
 
 
 @attrs.frozen
 class AccountSettings:
-    """One account: how it proves itself, which client ids are its own and what it may do."""
+    """One account: its secret, its client ids and its rights."""
 
     name: str
     secret: StoredSecret = required_setting(
-        kinds.SECRET,
-        "What is stored of the account's secret.",
+        value_kind.SECRET,
+        "Hash of the account's secret.",
         shown='"scrypt$16384$8$1$SALT$DIGEST"',
     )
     client_ids: tuple[str, ...] = derived_setting(
-        kinds.list_of(kinds.CLIENT_IDS, least=1),
+        value_kind.list_of(value_kind.CLIENT_IDS, least=1),
         lambda account: (account.name,),
         "Client ids that the account may use; by default its own name.",
         shown='["NAME"]',
     )
     publish: tuple[StreamPattern, ...] = setting(
-        kinds.list_of(kinds.STREAMS), (), "Streams that it may publish to."
+        value_kind.list_of(value_kind.STREAMS), (), "Streams that the account may publish to."
     )
     subscribe: tuple[StreamPattern, ...] = setting(
-        kinds.list_of(kinds.STREAMS), (), "Streams that it may subscribe to."
+        value_kind.list_of(value_kind.STREAMS), (), "Streams that the account may subscribe to."
     )
     types: tuple[str, ...] = setting(
-        kinds.list_of(kinds.TYPE_PREFIX),
+        value_kind.list_of(value_kind.TYPE_PREFIX),
         (),
-        'Event types whose DTDs it may register: names or their beginnings; "" stands for all.',
+        'Event types whose DTDs the account may register: names or prefixes; "" stands for all.',
     )
-    administer: bool = setting(kinds.BOOLEAN, False, "Whether it may administer the node.")
+    administer: bool = setting(
+        value_kind.BOOLEAN, False, "Whether the account may administer the node."
+    )
     clearance: SecurityLevel = setting(
-        kinds.CLEARANCE,
+        value_kind.CLEARANCE,
         SecurityLevel.MED,
-        "The highest security level of an event that it may publish or be sent.",
+        "Highest security level of events that the account may publish or receive.",
     )
 
 
 @attrs.frozen
 class FaultSettings:
-    """A fault put into the links to other nodes on purpose, for tests. There may be several."""
+    """A fault injected into the links to other nodes, for tests. There may be several."""
 
-    kind: str = required_setting(
-        kinds.choice(*KINDS), "What happens to packets.", shown='"discard"'
-    )
+    kind: str = required_setting(value_kind.choice(*KINDS), "Kind of the fault.", shown='"discard"')
     links: str = setting(
-        kinds.NODE_NAMES, "*", "The neighbours on whose links it happens; by default all."
+        value_kind.NODE_NAMES, "*", "Neighbours whose links have the fault; by default all."
     )
     direction: str = setting(
-        kinds.choice(*DIRECTIONS), "both", "To what this node sends, to what it receives, or both."
+        value_kind.choice(*DIRECTIONS),
+        "both",
+        "Packets with the fault: those that this node sends, those that it receives, or both.",
     )
     seed: int = setting(
-        kinds.count(0, 2**32 - 1),
+        value_kind.count(0, 2**32 - 1),
         0,
-        "What chances are drawn from: the same seed gives the same faults.",
+        "Seed of the random generator; the same seed gives the same faults.",
     )
     rate: float = setting(
-        kinds.fraction(0.0, 1.0),
+        value_kind.fraction(0.0, 1.0),
         0.01,
-        "For discard, shuffle, duplicate and corrupt: the part of the packets that it hits.",
+        "For discard, shuffle, duplicate and corrupt: share of the packets with the fault.",
     )
-    minimum: float = setting(kinds.duration(0.0, HOUR), 0.0, "For delay: the shortest.")
+    minimum: float = setting(value_kind.duration(0.0, HOUR), 0.0, "For delay: the shortest delay.")
     maximum: float = setting(
-        kinds.duration(0.001, HOUR),
+        value_kind.duration(0.001, HOUR),
         0.1,
-        "For delay: the longest. For shuffle: how long a packet is held back.",
+        "For delay: the longest delay. For shuffle: time for which a packet is held back.",
     )
     bytes_per_second: int = setting(
-        kinds.size(1, TIB), MIB, "For throttle: what passes; more than 256KiB waiting is dropped."
+        value_kind.size(1, TIB),
+        MIB,
+        "For throttle: the rate; packets beyond 256KiB of waiting bytes are dropped.",
     )
     after: float = setting(
-        kinds.duration(0.0, 365 * DAY), 0.0, "For partition: it begins so long after the node."
+        value_kind.duration(0.0, 365 * DAY),
+        0.0,
+        "For partition: time from the node's start to the first partition.",
     )
     lasts: float = setting(
-        kinds.duration(0.001, 365 * DAY), 10.0, "For partition: so long nothing passes."
+        value_kind.duration(0.001, 365 * DAY), 10.0, "For partition: its duration."
     )
     every: float = setting(
-        kinds.duration(0.0, 365 * DAY),
+        value_kind.duration(0.0, 365 * DAY),
         0.0,
-        "For partition: it begins again each time that so much has passed; never with 0.",
+        "For partition: time from one start to the next; 0: only one partition.",
     )
 
 
@@ -324,15 +349,16 @@ class Settings:
     accounts: tuple[AccountSettings, ...] = ()
     faults: tuple[FaultSettings, ...] = ()
 
-    def stream(self, name: str) -> StreamSettings:
-        """What holds for the (valid) stream name: the first pattern that matches, else defaults."""
+    def stream_settings(self, name: str) -> StreamSettings:
+        """Return the settings of a (valid) stream name: the first matching pattern's, else
+        defaults."""
         for settings in self.streams:
             if settings.pattern.matches(name):
                 return settings
         return StreamSettings(StreamPattern.parse(name))
 
 
-#: The tables that every file may have once, by name.
+#: Tables that each file may have once, by name.
 SECTIONS: Final[dict[str, type]] = {
     "node": NodeSettings,
     "listen": ListenSettings,

@@ -1,6 +1,6 @@
-"""How a secret is stored: `scrypt$n$r$p$salt$digest`, salt and digest in base64.
+"""Notation of stored secrets: `scrypt$n$r$p$salt$digest`, salt and digest in base64.
 
-Only the notation is here, so that a configuration is checked without computing anything.
+Separate from hashing, so that a configuration is checked without computing a hash.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 
 import attrs
 
-#: More would let one line of a configuration file take all memory at every login (128 * n * r).
-MOST_MEMORY: Final = 256 * 2**20
+#: Bytes of scrypt (128 * n * r). More would let one line of a file use all memory at each login.
+MAX_MEMORY: Final = 256 * 2**20
 
 
 @attrs.frozen
 class StoredSecret:
-    """What is kept of a secret: scrypt's cost (`n`, `r`, `p`), the salt and the digest."""
+    """Stored form of a secret: scrypt's cost (`n`, `r`, `p`), the salt and the digest."""
 
     n: int
     r: int
@@ -27,17 +27,17 @@ class StoredSecret:
 
     @classmethod
     def parse(cls, text: str) -> StoredSecret:
-        """The secret that `text` stores; `ValueError` says what is wrong, never showing it."""
+        """Parse a stored secret; the `ValueError` never shows it."""
         parts = text.split("$")
         if len(parts) != 6 or parts[0] != "scrypt":
-            raise ValueError("it has not the form scrypt$n$r$p$salt$digest")
+            raise ValueError("it does not have the form scrypt$n$r$p$salt$digest")
         try:
             n, r, p = (int(part) for part in parts[1:4])
             salt, digest = (base64.b64decode(part, validate=True) for part in parts[4:])
         except (ValueError, binascii.Error):
-            raise ValueError("one of its parts is no number or no base64") from None
-        if n < 2 or n & (n - 1) or r < 1 or not 1 <= p <= 16 or 128 * n * r > MOST_MEMORY:
-            raise ValueError("its cost is outside what scrypt, or this program, allows")
+            raise ValueError("one of its parts is not a number or not base64") from None
+        if n < 2 or n & (n - 1) or r < 1 or not 1 <= p <= 16 or 128 * n * r > MAX_MEMORY:
+            raise ValueError("its cost is outside the range of scrypt or of this program")
         if not 16 <= len(salt) <= 64 or not 16 <= len(digest) <= 64:
             raise ValueError("its salt and digest must have 16 to 64 bytes each")
         return cls(n, r, p, salt, digest)

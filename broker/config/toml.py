@@ -1,4 +1,4 @@
-"""Reading a node's configuration file; every refusal names the key and the line."""
+"""Read a node's configuration file; each error names the key and the line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import attrs
 
-from broker.config.locate import KeyPath, Spot, locate_keys
-from broker.config.rules import contradictions
+from broker.config.key_location import KeyPath, Location, locate_keys
+from broker.config.rules import find_contradictions
 from broker.config.setting import BadElement, Setting, settings_of
 from broker.config.settings import (
     SECTIONS,
@@ -30,12 +30,12 @@ _FAULTS = "faults"
 
 
 def defaults() -> Settings:
-    """The settings of a node that is started without a file."""
+    """Return the settings of a node without a file."""
     return Settings()
 
 
 def load(path: Path) -> Settings:
-    """The settings in the file; `ConfigurationError` names the file, the key and the line."""
+    """Return the settings of a file; `ConfigurationError` names the file, the key and the line."""
     try:
         text = path.read_bytes().decode()
     except OSError as wrong:
@@ -46,142 +46,146 @@ def load(path: Path) -> Settings:
 
 
 def load_text(text: str, name: str) -> Settings:
-    """The settings that `text` holds; `name` stands for it in a `ConfigurationError`."""
+    """Return the settings of a text; `name` stands for the file in errors."""
     try:
         document = tomllib.loads(text)
         spots = locate_keys(text)
     except tomllib.TOMLDecodeError as wrong:
-        reason, line, column = _where(str(wrong), text)
+        reason, line, column = _locate_syntax_error(str(wrong), text)
         raise ConfigurationError(
             f"{name} is not TOML: {reason}", line=line, column=column
         ) from None
     except (ValueError, RecursionError):
-        # tomllib lets both escape: a number of thousands of digits, arrays in arrays without end.
+        # tomllib raises both for numbers of thousands of digits and for endlessly nested arrays.
         raise ConfigurationError(f"{name} has a number or an array that is too long") from None
     return _Reader(name, spots).read(document)
 
 
 def key_name(path: KeyPath) -> str:
-    """A key's full name as TOML writes it, such as `streams."asdi.>".acknowledge`."""
+    """Return a key's full name in TOML, such as `streams."asdi.>".acknowledge`."""
     parts = (part for part in path if isinstance(part, str))
     return ".".join(
-        part if re.fullmatch(r"[A-Za-z0-9_-]+", part, re.ASCII) else _shown(part) for part in parts
+        part if re.fullmatch(r"[A-Za-z0-9_-]+", part, re.ASCII) else _format_value(part)
+        for part in parts
     )
 
 
 @attrs.frozen
 class _Reader:
     name: str
-    spots: Mapping[KeyPath, Spot]
+    locations: Mapping[KeyPath, Location]
 
     def read(self, document: dict[str, Any]) -> Settings:
         known = [*SECTIONS, *_TABLES_BY_NAME, _FAULTS]
         for key in document:
             if key not in known:
-                self._unknown((key,), known)
+                self._fail_unknown((key,), known)
         settings = Settings(
             **{
-                key: section(**self._values((key,), document.get(key, {}), section))
+                key: section(**self._read_table((key,), document.get(key, {}), section))
                 for key, section in SECTIONS.items()
             },
             streams=tuple(
-                StreamSettings(self._pattern(pattern), **self._values(path, table, StreamSettings))
+                StreamSettings(
+                    self._parse_pattern(pattern), **self._read_table(path, table, StreamSettings)
+                )
                 for path, pattern, table in self._tables("streams", document)
             ),
             accounts=tuple(
                 AccountSettings(
-                    self._account(account), **self._values(path, table, AccountSettings)
+                    self._check_account(account), **self._read_table(path, table, AccountSettings)
                 )
                 for path, account, table in self._tables("accounts", document)
             ),
             faults=tuple(
-                FaultSettings(**self._values((_FAULTS, index), table, FaultSettings))
+                FaultSettings(**self._read_table((_FAULTS, index), table, FaultSettings))
                 for index, table in enumerate(self._array(_FAULTS, document))
             ),
         )
-        for path, sentence in contradictions(settings):
-            self._refuse(path, sentence)
+        for path, sentence in find_contradictions(settings):
+            self._fail(path, sentence)
         return settings
 
     def _tables(self, key: str, document: dict[str, Any]) -> list[tuple[tuple[str, str], str, Any]]:
         tables = document.get(key, {})
         if not isinstance(tables, dict):
-            self._wrong((key,), f"tables, each named by {_TABLES_BY_NAME[key]}", tables)
+            self._fail_value((key,), f"tables, each named by {_TABLES_BY_NAME[key]}", tables)
         return [((key, name), name, table) for name, table in tables.items()]
 
     def _array(self, key: str, document: dict[str, Any]) -> list[Any]:
         tables = document.get(key, [])
         if not isinstance(tables, list):
-            self._wrong((key,), f"tables, each begun by [[{key}]]", tables)
+            self._fail_value((key,), f"tables, each begun by [[{key}]]", tables)
         return tables
 
-    def _pattern(self, text: str) -> StreamPattern:
+    def _parse_pattern(self, text: str) -> StreamPattern:
         try:
             return StreamPattern.parse(text)
         except BadName as wrong:
             path = ("streams", text)
-            self._refuse(path, f"{key_name(path)} is not named by a stream pattern: {wrong.text}")
+            self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
 
-    def _account(self, name: str) -> str:
-        # An account may use its own name as a client id, so it must be one.
+    def _check_account(self, name: str) -> str:
+        # An account may use its own name as a client id, so the name must be valid as one.
         try:
             return check_client_id(name)
         except BadName as wrong:
             path = ("accounts", name)
-            self._refuse(path, f"{key_name(path)} is no name for an account: {wrong.text}")
+            self._fail(path, f"{key_name(path)} is not a valid account name: {wrong.text}")
 
-    def _values(self, path: KeyPath, table: Any, section: type) -> dict[str, Any]:
+    def _read_table(self, path: KeyPath, table: Any, section: type) -> dict[str, Any]:
         if not isinstance(table, dict):
-            self._wrong(path, "a table", table)
+            self._fail_value(path, "a table", table)
         settings = settings_of(section)
         for key in table:
             if key not in settings:
-                self._unknown((*path, key), list(settings))
+                self._fail_unknown((*path, key), list(settings))
         for key, (field, _) in settings.items():
             if field.default is attrs.NOTHING and key not in table:
-                self._refuse(path, f"{key_name((*path, key))} is missing")
+                self._fail(path, f"{key_name((*path, key))} is missing")
         return {
-            key: self._value((*path, key), value, settings[key][1]) for key, value in table.items()
+            key: self._read_value((*path, key), value, settings[key][1])
+            for key, value in table.items()
         }
 
-    def _value(self, path: KeyPath, value: object, setting: Setting[Any]) -> Any:
+    def _read_value(self, path: KeyPath, value: object, setting: Setting[Any]) -> Any:
         try:
             return setting.kind.read(value)
         except BadElement as wrong:
-            self._wrong(path, setting.kind.allowed, value, str(wrong), (*path, wrong.index))
+            self._fail_value(path, setting.kind.allowed, value, str(wrong), (*path, wrong.index))
         except ValueError as wrong:
             if setting.kind.secret:
-                self._refuse(path, f"{key_name(path)} must be {setting.kind.allowed}: {wrong}")
-            self._wrong(path, setting.kind.allowed, value, str(wrong))
+                self._fail(path, f"{key_name(path)} must be {setting.kind.allowed}: {wrong}")
+            self._fail_value(path, setting.kind.allowed, value, str(wrong))
 
-    def _wrong(
+    def _fail_value(
         self, path: KeyPath, allowed: str, found: object, reason: str = "", at: KeyPath = ()
     ) -> NoReturn:
         because = f": {reason}" if reason else ""
-        self._refuse(
-            at or path, f"{key_name(path)} must be {allowed}, found {_shown(found)}{because}"
+        self._fail(
+            at or path, f"{key_name(path)} must be {allowed}, found {_format_value(found)}{because}"
         )
 
-    def _unknown(self, path: KeyPath, known: list[str]) -> NoReturn:
+    def _fail_unknown(self, path: KeyPath, known: list[str]) -> NoReturn:
         near = get_close_matches(str(path[-1]), known, n=1)
         hint = f", did you mean {key_name((*path[:-1], near[0]))}?" if near else ";"
-        self._refuse(
+        self._fail(
             path, f"{key_name(path)} is unknown{hint} known here: {', '.join(sorted(known))}"
         )
 
-    def _refuse(self, path: KeyPath, sentence: str) -> NoReturn:
+    def _fail(self, path: KeyPath, sentence: str) -> NoReturn:
         at = path
-        while at and at not in self.spots:
+        while at and at not in self.locations:
             at = at[:-1]
-        line, column = self.spots.get(at, (0, 0))
+        line, column = self.locations.get(at, (0, 0))
         raise ConfigurationError(f"{self.name}: {sentence}", line=line, column=column)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        text = "[" + ", ".join(_shown(element) for element in value[:8]) + "]"
+        text = "[" + ", ".join(_format_value(element) for element in value[:8]) + "]"
     elif isinstance(value, str | bool):
         text = json.dumps(value, ensure_ascii=False)
     else:
@@ -189,8 +193,8 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _where(message: str, text: str) -> tuple[str, int, int]:
-    """tomllib's reason, line and column: it gives them in words, as do all its versions."""
+def _locate_syntax_error(message: str, text: str) -> tuple[str, int, int]:
+    """Return tomllib's reason, line and column from its message, the same in all versions."""
     found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
     if found is not None:
         return found[1], int(found[2]), int(found[3])

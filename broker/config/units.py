@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `"7d"`, `"5ms"`, `"64MiB"`, `"10kB"`.
+"""Durations and sizes as text: `"7d"`, `"5ms"`, `"64MiB"`, `"10kB"`.
 
 A number and one unit; a bare number is seconds or bytes. Durations are float seconds, sizes whole
 bytes.
@@ -33,42 +33,42 @@ _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", re.ASCII)
 
 
 def parse_duration(value: object) -> float:
-    """Seconds from a number of them or a text such as `"12h"`; `ValueError` says what is wrong."""
+    """Return seconds of a number or a text such as `"12h"`; `ValueError` gives the reason."""
     if isinstance(value, str):
         number, unit = _split(value, DURATION_UNITS, "s")
         # Milliseconds are divided: 5 * 0.001 is not 0.005 for every number.
         seconds = float(number) / 1000 if unit == "ms" else float(number) * DURATION_UNITS[unit]
     else:
-        seconds = _number(value)
+        seconds = _check_number(value)
     return seconds
 
 
 def parse_size(value: object) -> int:
-    """Bytes from a number of bytes or a text such as `"64MiB"`; `ValueError` says what is wrong."""
+    """Return bytes of a number or a text such as `"64MiB"`; `ValueError` gives the reason."""
     if isinstance(value, str):
         number, unit = _split(value, SIZE_UNITS, "B")
         if "." not in number:
             return int(number) * SIZE_UNITS[unit]
         size = float(number) * SIZE_UNITS[unit]
     else:
-        size = _number(value)
+        size = _check_number(value)
     if not size.is_integer():
         raise ValueError("it is not a whole number of bytes")
     return int(size)
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that `parse_duration` reads back to the same number of seconds."""
+    """Return the shortest text that `parse_duration` reads back to the same number."""
     for unit in ("d", "h", "m", "s", "ms"):
         number = seconds * 1000 if unit == "ms" else seconds / DURATION_UNITS[unit]
         if number >= 1 and number.is_integer() and parse_duration(f"{number:.0f}{unit}") == seconds:
             return f"{number:.0f}{unit}"
-    # Not repr: that writes small numbers with an exponent, which is no quantity of ours.
+    # Not repr: it writes small numbers with an exponent, which `parse_duration` rejects.
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def format_size(size: int) -> str:
-    """The shortest text that `parse_size` reads back to the same number of bytes."""
+    """Return the shortest text that `parse_size` reads back to the same number."""
     best = f"{size}B"
     for unit, factor in SIZE_UNITS.items():
         if size and size % factor == 0:
@@ -83,11 +83,11 @@ def _split(text: str, units: Mapping[str, float] | Mapping[str, int], bare: str)
         raise ValueError(f"it is not a number and one unit of {', '.join(units)}")
     number, unit = found.groups()
     if unit and unit not in units:
-        raise ValueError(f"the unit {unit[:20]!r} is none of {', '.join(units)}")
+        raise ValueError(f"the unit {unit[:20]!r} is not one of {', '.join(units)}")
     return number, unit or bare
 
 
-def _number(value: object) -> float:
+def _check_number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("it is neither a number nor a text")
     try:

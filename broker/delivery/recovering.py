@@ -15,7 +15,7 @@ from broker.delivery.recovery import Lost, Recovering
 from broker.delivery.sending import Sending
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.event.placeholder import refusal_code
+from broker.event.placeholder import placeholder_code
 from broker.ingest.late_judgement import wants_stream
 from broker.log.chunks import portions
 from broker.log.records import LoggedEvent
@@ -124,7 +124,7 @@ class RecoveringFeeds:
 
     def _send_now(self, feed: Feed, events: list[LoggedEvent]) -> None:
         """Send events, and a gap in the place of each that was refused on its way here."""
-        for code, group in groupby(events, key=lambda event: refusal_code(event.document)):
+        for code, group in groupby(events, key=lambda event: placeholder_code(event.document)):
             run = list(group)
             if code is None:
                 # Counted as of now: that a page was looked at elsewhere says nothing of what was.

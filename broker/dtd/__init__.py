@@ -1,5 +1,5 @@
-"""Event types: their DTDs, in several versions side by side (DESIGN 5; Mspaces M11-M18).
+"""Event types and their DTDs, several versions at once (DESIGN 5; Mspaces M11-M18).
 
-Text comes from a source (`sources`, `pointer`, `catalogue`), is made self-contained by `assembly`,
-becomes a `Dtd` that validates and supplies defaults, and is kept by the `cache`.
+A text comes from a source (`catalogue_source`, `pointer_source`), `assembly` makes it
+self-contained, `Dtd` validates events with it, and `cache` holds it.
 """

@@ -1,10 +1,9 @@
-"""A DTD and the modules that it includes, turned into one text that refers to nothing else.
+"""Expand a DTD and its modules into one self-contained text.
 
-libxml2 would resolve parameter entities itself, from disk or network and without our limits. So
-they are expanded here, and what it gets to see are element and attribute declarations only: it has
-nothing to fetch and nothing to expand. The result is canonical (no comments, white space between
-tokens made one space, a declaration a line), so texts that declare the same have the same hash,
-and assembling it again changes nothing.
+libxml2 would resolve parameter entities itself, from disk or network and without limits. So they
+are expanded here, and libxml2 gets element and attribute declarations only: it has nothing to fetch
+or expand. The result is canonical: no comments, single spaces, one declaration a line. So texts
+with equal declarations have equal hashes, and assembling again changes nothing.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from broker.dtd.source_text import SourceText, decode
+from broker.dtd.source_text import SourceText, decode_text
 
-#: Gives the text of an external entity by public and system identifier, or None: not known.
+#: Returns the text of an external entity by public and system identifier; None: unknown.
 Resolver: TypeAlias = Callable[[str | None, str], bytes | None]
 
 
 @attrs.frozen
 class AssemblyLimits:
-    """What a DTD may cost before it is refused."""
+    """Limits of one DTD."""
 
     max_text: int = 256 * 1024
     #: Bytes of one text: the DTD itself, or a module.
 
     max_expanded: int = 1024 * 1024
-    #: Characters of all replacement texts together, counted each time that one is used.
+    #: Characters of all replacement texts, counted at each use.
 
     max_depth: int = 16
     #: Entities within entities.
@@ -38,30 +37,27 @@ class AssemblyLimits:
     #: Uses of entities.
 
     max_declarations: int = 10_000
-    #: Declarations of any kind.
 
 
 @attrs.frozen
 class Assembled:
-    """A self-contained DTD."""
-
     text: bytes
     #: Element and attribute declarations in UTF-8, one a line.
 
-    element_places: dict[str, tuple[int, str]]
-    #: Where each element is declared: line, and the module or "" for the DTD itself.
+    element_locations: dict[str, tuple[int, str]]
+    #: Line of each element's declaration, and its module ("" for the DTD itself).
 
 
 def assemble(text: bytes, resolve: Resolver, limits: AssemblyLimits | None = None) -> Assembled:
     """Expand a DTD (an external subset) into one self-contained text.
 
-    Raises `BadDtd` with the line: for what is not a DTD, for what it can not resolve, for general
-    entities, notations and conditional sections, and where a limit is passed.
+    Raises `BadDtd` with the line for a malformed DTD, an unresolved entity, general entities,
+    notations, conditional sections, and a passed limit.
     """
     limits = limits or AssemblyLimits()
     assembly = _Assembly(resolve, limits)
-    assembly.subset(SourceText(decode(text, "the DTD", limits.max_text)))
-    return Assembled("".join(assembly.declarations).encode(), assembly.element_places)
+    assembly.expand_subset(SourceText(decode_text(text, "the DTD", limits.max_text)))
+    return Assembled("".join(assembly.declarations).encode(), assembly.element_locations)
 
 
 _NAME = r"[A-Za-z_:][A-Za-z0-9._:\-]*"
@@ -69,7 +65,7 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _REFERENCE = re.compile(rf"%({_NAME});")
 _DECLARATION = re.compile(r"<!([A-Z]+)(?=[ \t\r\n%])")
 _WORD = re.compile(r"[^ \t\r\n<>\"'%]+")
-# An occurrence sign stays with what it follows: XML allows no space before it.
+# An occurrence sign stays with its particle: XML allows no space before it.
 _PIECE = re.compile(r"\)[?*+]?|[(|,]|[^()|,]+")
 _IN_VALUE = re.compile(rf"%({_NAME});|&#(?:([0-9]{{1,7}})|x([0-9a-fA-F]{{1,6}}));|[%]|&#")
 _GENERAL = re.compile(r"&(?:(#[0-9]{1,7}|#x[0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);)?")
@@ -80,7 +76,7 @@ _AFTER_LITERAL: Final = frozenset({"", " ", "\n", "\t", ">", "%"})
 
 
 def _canonical(tokens: list[str]) -> str:
-    """The tokens of a declaration with single spaces, and none where the grammar needs none."""
+    """Join the tokens of a declaration with the fewest spaces that the grammar allows."""
     parts: list[str] = []
     for token in tokens:
         if token == " ":
@@ -107,81 +103,83 @@ class _External:
 class _Assembly:
     def __init__(self, resolve: Resolver, limits: AssemblyLimits) -> None:
         self.declarations: list[str] = []
-        self.element_places: dict[str, tuple[int, str]] = {}
+        self.element_locations: dict[str, tuple[int, str]] = {}
         self._resolve = resolve
         self._limits = limits
         self._entities: dict[str, _Internal | _External] = {}
-        self._open: list[str] = []
+        self._open_entities: list[str] = []
         self._expanded = 0
         self._expansions = 0
-        self._count = 0
+        self._declaration_count = 0
 
     # ---------------------------------------------------------------- declarations
 
-    def subset(self, source: SourceText) -> None:
+    def expand_subset(self, source: SourceText) -> None:
         text, at = source.text, 0
         while at < len(text):
             if space := _SPACE.match(text, at):
                 at = space.end()
             elif reference := _REFERENCE.match(text, at):
-                self.subset(self._enter(reference[1], source, at))
-                self._open.pop()
+                self.expand_subset(self._open_entity(reference[1], source, at))
+                self._open_entities.pop()
                 at = reference.end()
             elif text.startswith("<!--", at):
-                at = source.after("-->", at + 4, at, "a comment is not closed")
+                at = source.find_end("-->", at + 4, at, "a comment is not closed")
             elif text.startswith("<?", at):
-                at = source.after("?>", at + 2, at, "a processing instruction is not closed")
+                at = source.find_end("?>", at + 2, at, "a processing instruction is not closed")
             elif text.startswith("<![", at):
-                source.fail(at, "conditional sections are not supported")
+                source.raise_error(at, "conditional sections are not supported")
             elif declaration := _DECLARATION.match(text, at):
-                at = self._declaration(declaration[1], source, at, declaration.end())
+                at = self._read_declaration(declaration[1], source, at, declaration.end())
             else:
-                source.fail(at, f"no declaration starts here: {text[at : at + 40]!r}")
+                source.raise_error(at, f"no declaration starts here: {text[at : at + 40]!r}")
 
-    def _declaration(self, keyword: str, source: SourceText, start: int, at: int) -> int:
-        self._count += 1
-        if self._count > self._limits.max_declarations:
-            source.fail(start, f"more than {self._limits.max_declarations} declarations")
+    def _read_declaration(self, keyword: str, source: SourceText, start: int, at: int) -> int:
+        self._declaration_count += 1
+        if self._declaration_count > self._limits.max_declarations:
+            source.raise_error(start, f"more than {self._limits.max_declarations} declarations")
         tokens: list[str] = []
-        end = self._tokens(source, at, tokens, declaration=start)
+        end = self._read_tokens(source, at, tokens, declaration=start)
         words = [token for token in tokens if token != " "]
         if keyword == "ELEMENT":
-            self._element(words, source, start)
+            self._add_element(words, source, start)
         elif keyword == "ATTLIST":
             self._check_literals(words, source, start)
         elif keyword == "ENTITY":
-            self._entity(words, source, start)
+            self._declare_entity(words, source, start)
             return end
         elif keyword == "NOTATION":
-            source.fail(start, "notations are not supported: events have no unparsed entities")
+            source.raise_error(
+                start, "notations are not supported: events have no unparsed entities"
+            )
         else:
-            source.fail(start, f"<!{keyword} is no declaration")
+            source.raise_error(start, f"<!{keyword} is not a DTD declaration")
         self.declarations.append(f"<!{keyword}{_canonical(tokens)}>\n")
         return end
 
-    def _element(self, words: list[str], source: SourceText, start: int) -> None:
+    def _add_element(self, words: list[str], source: SourceText, start: int) -> None:
         name = words[0] if words else ""
-        if name in self.element_places:
-            source.fail(start, f"element {name!r} is declared twice")
-        self.element_places[name] = (source.line(start), source.label)
+        if name in self.element_locations:
+            source.raise_error(start, f"element {name!r} is declared twice")
+        self.element_locations[name] = (source.line(start), source.label)
 
     def _check_literals(self, words: list[str], source: SourceText, start: int) -> None:
         for word in words:
             if word[0] in "\"'" and any(found[1] is None for found in _GENERAL.finditer(word)):
-                source.fail(
+                source.raise_error(
                     start,
                     "a default value may use character references and the five predefined "
                     f"entities only: {word[:60]}",
                 )
 
-    def _tokens(
+    def _read_tokens(
         self, source: SourceText, at: int, tokens: list[str], declaration: int | None = None
     ) -> int:
         """Collect tokens up to the declaration's end, or the end of an entity's replacement.
 
         White space becomes the token " ". Returns the position behind the `>`. An entity must hold
-        whole tokens and may not end the declaration: what XML calls proper nesting, and the reason
-        that no text can be misread.
+        whole tokens and may not end the declaration (XML's proper nesting), so no text is
+        ambiguous.
         """
         text = source.text
         while at < len(text):
@@ -190,17 +188,17 @@ class _Assembly:
                 tokens.append(" ")
                 at = space.end()
             elif sign in "\"'":
-                end = source.after(sign, at + 1, at, "a literal is not closed")
+                end = source.find_end(sign, at + 1, at, "a literal is not closed")
                 before, behind = text[max(at - 1, 0) : at], text[end : end + 1]
                 if before not in _BEFORE_LITERAL or behind not in _AFTER_LITERAL:
-                    source.fail(at, "a literal needs white space around it")
+                    source.raise_error(at, "a literal needs white space around it")
                 tokens.append(text[at:end].replace("\n", " ").replace("\t", " "))
                 at = end
             elif reference := _REFERENCE.match(text, at):
                 # XML pads the replacement with a space on either side.
                 tokens.append(" ")
-                self._tokens(self._enter(reference[1], source, at), 0, tokens)
-                self._open.pop()
+                self._read_tokens(self._open_entity(reference[1], source, at), 0, tokens)
+                self._open_entities.pop()
                 tokens.append(" ")
                 at = reference.end()
             elif sign == "%" and text[at + 1 : at + 2].isspace():
@@ -212,27 +210,29 @@ class _Assembly:
                 tokens.extend(_PIECE.findall(word[0]))
                 at = word.end()
             else:
-                source.fail(at, f"{sign!r} can not stand within a declaration")
+                source.raise_error(at, f"{sign!r} can not stand within a declaration")
         if declaration is not None:
-            source.fail(declaration, "a declaration is not closed")
+            source.raise_error(declaration, "a declaration is not closed")
         return at
 
     # ---------------------------------------------------------------- entities
 
-    def _entity(self, words: list[str], source: SourceText, start: int) -> None:
+    def _declare_entity(self, words: list[str], source: SourceText, start: int) -> None:
         match words:
             case ["%", name, literal] if literal[0] in "\"'":
-                entity: _Internal | _External = _Internal(self._value(literal, source, start))
+                entity: _Internal | _External = _Internal(
+                    self._replacement_text(literal, source, start)
+                )
             case ["%", name, "SYSTEM", system] if system[0] in "\"'":
                 entity = _External(None, system[1:-1])
             case ["%", name, "PUBLIC", public, system] if public[0] in "\"'" and system[0] in "\"'":
                 entity = _External(public[1:-1], system[1:-1])
             case ["%", *_]:
-                source.fail(start, "a parameter entity is not well declared")
+                source.raise_error(start, "the declaration of a parameter entity is malformed")
             case [name, *_] if name in _PREDEFINED:
                 return
             case _:
-                source.fail(
+                source.raise_error(
                     start,
                     f"general entity {(words or [''])[0]!r}: events may use only the five "
                     "predefined ones",
@@ -240,8 +240,8 @@ class _Assembly:
         # The first declaration binds (XML 1.0, 4.2): so a driver overrides its modules.
         self._entities.setdefault(name, entity)
 
-    def _value(self, literal: str, source: SourceText, start: int) -> str:
-        """The replacement text of an internal entity (XML 1.0, 4.5)."""
+    def _replacement_text(self, literal: str, source: SourceText, start: int) -> str:
+        """Return the replacement text of an internal entity (XML 1.0, 4.5)."""
         parts: list[str] = []
         at, last = 1, len(literal) - 1
         for found in _IN_VALUE.finditer(literal, 1, last):
@@ -249,49 +249,53 @@ class _Assembly:
             at = found.end()
             name, decimal, hexadecimal = found.groups()
             if name is not None:
-                parts.append(self._enter(name, source, start).text)
-                self._open.pop()
+                parts.append(self._open_entity(name, source, start).text)
+                self._open_entities.pop()
             elif decimal is not None or hexadecimal is not None:
                 code = int(decimal) if decimal is not None else int(hexadecimal, 16)
                 if not (code in (9, 10, 13) or 32 <= code < 0xD800 or 0xE000 <= code < 0xFFFE):
-                    source.fail(start, f"character reference {found[0]} in an entity")
+                    source.raise_error(start, f"character reference {found[0]} in an entity")
                 parts.append(chr(code))
             else:
-                source.fail(start, f"{found[0]!r} in an entity's value is no reference")
+                source.raise_error(start, f"{found[0]!r} in an entity's value is not a reference")
         parts.append(literal[at:last])
         value = "".join(parts)
-        self._charge(len(value), source, start)
+        self._count_expanded(len(value), source, start)
         return value
 
-    def _enter(self, name: str, source: SourceText, at: int) -> SourceText:
-        """The replacement text of an entity in use; the caller pops `_open` when it is done."""
+    def _open_entity(self, name: str, source: SourceText, at: int) -> SourceText:
+        """Return the replacement text of an entity; the caller pops `_open_entities` when done."""
         entity = self._entities.get(name)
         if entity is None:
-            source.fail(at, f"parameter entity %{name}; is not declared")
-        if name in self._open:
-            source.fail(at, f"parameter entity %{name}; contains itself")
-        if len(self._open) >= self._limits.max_depth:
-            source.fail(at, f"entities are nested deeper than {self._limits.max_depth}")
+            source.raise_error(at, f"parameter entity %{name}; is not declared")
+        if name in self._open_entities:
+            source.raise_error(at, f"parameter entity %{name}; contains itself")
+        if len(self._open_entities) >= self._limits.max_depth:
+            source.raise_error(at, f"entities are nested deeper than {self._limits.max_depth}")
         self._expansions += 1
         if self._expansions > self._limits.max_expansions:
-            source.fail(at, f"more than {self._limits.max_expansions} uses of entities")
+            source.raise_error(at, f"more than {self._limits.max_expansions} uses of entities")
         if isinstance(entity, _Internal):
             inner = SourceText(entity.value, source.label, fixed_line=source.line(at))
         else:
-            inner = self._external(name, entity, source, at)
-        self._charge(len(inner.text), source, at)
-        self._open.append(name)
+            inner = self._resolve_external(name, entity, source, at)
+        self._count_expanded(len(inner.text), source, at)
+        self._open_entities.append(name)
         return inner
 
-    def _external(self, name: str, entity: _External, source: SourceText, at: int) -> SourceText:
+    def _resolve_external(
+        self, name: str, entity: _External, source: SourceText, at: int
+    ) -> SourceText:
         text = self._resolve(entity.public_id, entity.system_id)
         if text is None:
             wanted = entity.public_id or entity.system_id
-            source.fail(at, f"%{name}; is {wanted[:120]!r}, which is not in the catalogue")
+            source.raise_error(at, f"%{name}; is {wanted[:120]!r}, which is not in the catalogue")
         label = entity.system_id[:120]
-        return SourceText(decode(text, label, self._limits.max_text), label)
+        return SourceText(decode_text(text, label, self._limits.max_text), label)
 
-    def _charge(self, characters: int, source: SourceText, at: int) -> None:
+    def _count_expanded(self, characters: int, source: SourceText, at: int) -> None:
         self._expanded += characters
         if self._expanded > self._limits.max_expanded:
-            source.fail(at, f"entities expand to more than {self._limits.max_expanded} characters")
+            source.raise_error(
+                at, f"entities expand to more than {self._limits.max_expanded} characters"
+            )

@@ -1,4 +1,4 @@
-"""The DTD files of one folder, found by public identifier through its OASIS catalogue."""
+"""DTD files of one folder, found by public identifier through an OASIS catalogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from lxml import etree
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, ConfigurationError
 
-#: The catalogue's file in its folder.
 CATALOGUE_NAME: Final = "catalog.xml"
 
 _NAMESPACE = "{urn:oasis:names:tc:entity:xmlns:xml:catalog}"
@@ -24,9 +23,9 @@ _XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 
 def shipped_folder() -> Path:
-    """The folder of the DTDs that come with this program: of the checkout, else as installed.
+    """Return the folder of the DTDs of this program: in the checkout, else as installed.
 
-    Raises `ConfigurationError` naming the places where it is not.
+    Raises `ConfigurationError` with the places that were searched.
     """
     places = list(_shipped_places())
     for place in places:
@@ -42,15 +41,15 @@ def _shipped_places() -> Iterator[Path]:
     if site.ENABLE_USER_SITE:
         user_scheme = sysconfig.get_preferred_scheme("user")
         yield Path(sysconfig.get_path("data", user_scheme), "share", "xmlbroker", "dtd")
-    # A distribution's Python may install below another prefix than its own scheme says.
+    # A distribution's Python may install below another prefix than its own scheme names.
     yield Path(sys.prefix, "share", "xmlbroker", "dtd")
 
 
 @attrs.frozen
 class Catalogue:
-    """An OASIS XML Catalogue (1.1) of `public` and `system` entries, none outside its folder.
+    """An OASIS XML Catalogue (1.1) of `public` and `system` entries inside its folder.
 
-    Files are read when they are asked for, so an edited DTD counts from the next load on.
+    Files are read on each request, so an edited DTD counts from the next load on.
     """
 
     folder: Path
@@ -62,7 +61,7 @@ class Catalogue:
 
     @classmethod
     def load(cls, folder: Path) -> Catalogue:
-        """Read `catalog.xml` in the folder. `ConfigurationError` names what is wrong with it."""
+        """Read `catalog.xml` in the folder. Raises `ConfigurationError`."""
         folder = folder.resolve()
         file = folder / CATALOGUE_NAME
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
@@ -86,7 +85,7 @@ class Catalogue:
                     f"{file}:{entry.sourceline}: only public and system entries with "
                     "an identifier and a uri are supported"
                 )
-            path = _inside(folder, uri)
+            path = _file_inside(folder, uri)
             if path is None:
                 raise ConfigurationError(
                     f"{file}:{entry.sourceline}: {uri!r} is no file in the catalogue's folder"
@@ -96,10 +95,10 @@ class Catalogue:
         return cls(folder, entries["publicId"], entries["systemId"])
 
     def read(self, public_id: str | None, system_id: str) -> bytes | None:
-        """The text of an external entity, or None if the catalogue does not have it.
+        """Return the text of an external entity; None if the catalogue lacks it.
 
-        The public identifier goes first. A relative system identifier is never taken as a path.
-        Raises `ConfigurationError` if the file can not be read.
+        The public identifier counts first. A relative system identifier is never used as a path.
+        Raises `ConfigurationError` if the file is unreadable.
         """
         path = self.public.get(" ".join(public_id.split())) if public_id is not None else None
         path = path or self.system.get(system_id)
@@ -111,7 +110,7 @@ class Catalogue:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
 
     def references(self) -> tuple[DtdReference, ...]:
-        """The event types in the catalogue, sorted; modules are not among them."""
+        """Return the event types of the catalogue, sorted, without modules."""
         found = []
         for public_id in self.public:
             try:
@@ -124,8 +123,8 @@ class Catalogue:
         return not reference.variant and reference.public_id in self.public
 
 
-def _inside(folder: Path, uri: str) -> Path | None:
-    """The file that a relative URI names, if it really lies in the folder (links followed)."""
+def _file_inside(folder: Path, uri: str) -> Path | None:
+    """Return the file of a relative URI if it lies in the folder (links followed)."""
     if ":" in uri or "\\" in uri or "%" in uri:
         return None
     path = (folder / uri).resolve()

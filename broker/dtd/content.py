@@ -1,4 +1,4 @@
-"""What a content model lets an element contain, without order and number."""
+"""Possible contents of elements by their content models, without order and number."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ _NO_CLAUSES: Final[_Clauses] = frozenset()
 
 @attrs.frozen
 class Content:
-    """The content of one element, read from its model."""
+    """Content of one element."""
 
     children: frozenset[str] = _NONE
-    #: Qualified names of the elements that it may contain. Those of `ANY` are not listed.
+    #: Qualified names of possible child elements. Those of `ANY` are not listed.
 
     one_of: frozenset[frozenset[str]] = frozenset()
-    #: It contains at least one element of each of these sets, whatever else it does.
+    #: Each instance contains at least one element of each of these sets.
 
     has_text: bool = False
-    #: It may contain text, not just white space between elements.
+    #: May contain text other than white space between elements.
 
     any: bool = False
-    #: It may contain all elements that the DTD declares.
+    #: May contain all elements that the DTD declares.
 
     empty: bool = False
-    #: It contains nothing, not even white space.
+    #: Contains nothing, not even white space.
 
     @property
     def required(self) -> frozenset[str]:
-        """Those that it contains at least once."""
+        """Child elements that occur at least once."""
         return _NONE.union(*(names for names in self.one_of if len(names) == 1))
 
 
-def contents(text: str) -> dict[str, Content]:
-    """The content of each element that a canonical DTD declares, by qualified name."""
+def parse_contents(text: str) -> dict[str, Content]:
+    """Return the content of each element in a canonical DTD, by qualified name."""
     found = {}
     for declaration in text.split("\n"):
         keyword, _, rest = declaration.partition(" ")
         if keyword == "<!ELEMENT":
             name, _, model = rest[:-1].partition(" ")
-            found[name] = content_of(model)
+            found[name] = parse_model(model)
     return found
 
 
-def content_of(model: str) -> Content:
-    """The content of a model, written canonically; its groups may be nested 64 deep."""
+def parse_model(model: str) -> Content:
+    """Return the content of a canonical model; its groups may be nested 64 deep."""
     if not model.startswith("("):
         return Content(has_text=model == "ANY", any=model == "ANY", empty=model == "EMPTY")
     tokens = _TOKEN.findall(model)
     if tokens[1] == "#PCDATA":
         names = frozenset(token for token in tokens[2:] if token[0] not in ")|")
         return Content(names, has_text=True)
-    names, one_of, _ = _group(tokens, 0)
+    names, one_of, _ = _parse_group(tokens, 0)
     return Content(names, one_of)
 
 
-def _group(tokens: list[str], at: int) -> tuple[frozenset[str], _Clauses, int]:
-    """(names, what it needs, where it goes on) of the group whose parenthesis is at `at`."""
+def _parse_group(tokens: list[str], at: int) -> tuple[frozenset[str], _Clauses, int]:
+    """Return (names, required sets, next token) of the group whose parenthesis is at `at`."""
     names: set[str] = set()
     parts: list[_Clauses] = []
     choice = False
@@ -70,7 +70,7 @@ def _group(tokens: list[str], at: int) -> tuple[frozenset[str], _Clauses, int]:
     while tokens[at][0] != ")":
         token = tokens[at]
         if token == "(":
-            inner, needed, at = _group(tokens, at)
+            inner, needed, at = _parse_group(tokens, at)
             names |= inner
             parts.append(needed)
             continue
@@ -83,11 +83,11 @@ def _group(tokens: list[str], at: int) -> tuple[frozenset[str], _Clauses, int]:
         parts.append(_NO_CLAUSES if token[-1] in "?*" else frozenset({frozenset({name})}))
     if tokens[at][-1] in "?*":
         return frozenset(names), _NO_CLAUSES, at + 1
-    return frozenset(names), _either(parts) if choice else _NO_CLAUSES.union(*parts), at + 1
+    return frozenset(names), _combine_choice(parts) if choice else _NO_CLAUSES.union(*parts), at + 1
 
 
-def _either(parts: list[_Clauses]) -> _Clauses:
-    """What is needed whichever part is taken: not all of it, one set beside what all share."""
+def _combine_choice(parts: list[_Clauses]) -> _Clauses:
+    """Return sets that each alternative satisfies: the shared ones, and one combined set."""
     shared = parts[0].intersection(*parts)
     if not all(parts):
         return shared

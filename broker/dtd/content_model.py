@@ -1,8 +1,8 @@
-"""Content models that may be used: deterministic, as XML asks, and cheap to compile.
+"""Check that content models are deterministic, as XML requires, and cheap to compile.
 
-libxml2 turns a model into an automaton when the first element is validated, at a cost that grows
-with the cube of the model's size: 12 kB of `(a?, a?, ...)` take it more than a minute. So the size
-of the automaton is computed here first, from the positions that may follow each other (Glushkov).
+libxml2 turns a model into an automaton when it validates the first element. The cost grows with the
+cube of the model's size: 12 kB of `(a?, a?, ...)` take more than a minute. So the size of the
+automaton is computed first, from positions that may follow each other (Glushkov).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 #: Names in one model of elements; names in one mixed model; pairs of names that may follow each
-#: other, in one model and in a whole DTD. The last two keep compiling all of a DTD below a second.
+#: other, in one model and in a whole DTD. The last two keep the compilation of a DTD below 1 s.
 MAX_POSITIONS: Final = 512
 MAX_MIXED: Final = 1_000
 MAX_PAIRS: Final = 40_000
@@ -22,12 +22,12 @@ MAX_NESTING: Final = 64
 
 
 class UnusableModel(Exception):
-    """Why a content model can not be used."""
+    """Reason for rejecting a content model."""
 
 
 @attrs.frozen
 class _Part:
-    """A part of a model: may it be empty, and the positions that it can start and end with."""
+    """Part of a model: whether it may be empty, and its possible first and last positions."""
 
     nullable: bool
     first: frozenset[int]
@@ -37,11 +37,11 @@ class _Part:
 _TOKEN = re.compile(r"\(|\)[?*+]?|[|,]|[^()|,]+")
 
 
-def measure(model: str) -> int:
-    """The number of pairs in the automaton of a content model, written canonically.
+def count_pairs(model: str) -> int:
+    """Return the number of pairs in the automaton of a canonical content model.
 
-    Raises `UnusableModel` if the model is too large, too deep, or not deterministic: if an element
-    could match two places in the model. Checks no more of its syntax than that takes.
+    Raises `UnusableModel` for a model that is too large, too deep, or not deterministic (an element
+    could match two places). Other syntax errors are not checked.
     """
     if not model.startswith("("):
         return 0
@@ -51,7 +51,7 @@ def measure(model: str) -> int:
             raise UnusableModel(f"more than {MAX_MIXED} names in mixed content")
         return 0
     automaton = _Automaton(tokens)
-    whole = automaton.group(0)
+    whole = automaton.read_group(0)
     automaton.require_deterministic(whole.first)
     for follow in automaton.follow:
         automaton.require_deterministic(follow)
@@ -66,56 +66,60 @@ class _Automaton:
         self._tokens = tokens
         self._at = 0
 
-    def group(self, depth: int) -> _Part:
-        """A parenthesised group; the next token is its opening parenthesis."""
+    def read_group(self, depth: int) -> _Part:
+        """Read a group; the next token is its opening parenthesis."""
         if depth > MAX_NESTING:
             raise UnusableModel(f"groups are nested deeper than {MAX_NESTING}")
-        self._next()
+        self._next_token()
         parts = []
         separators = set()
         while True:
             inner = self._tokens[self._at : self._at + 1] == ["("]
-            parts.append(self.group(depth + 1) if inner else self._name(self._next()))
-            token = self._next()
+            parts.append(
+                self.read_group(depth + 1) if inner else self._read_name(self._next_token())
+            )
+            token = self._next_token()
             if token[0] == ")":
                 break
             separators.add(token)
         if len(separators) > 1 or not separators <= {",", "|"}:
             raise UnusableModel("a group is neither a sequence nor a choice")
-        return self._repeated(_choice(parts) if "|" in separators else self._sequence(parts), token)
+        return self._apply_occurrence(
+            _join_choice(parts) if "|" in separators else self._join_sequence(parts), token
+        )
 
     def require_deterministic(self, positions: frozenset[int] | set[int]) -> None:
-        """Raise `UnusableModel` if two of the positions are the same element."""
+        """Raise `UnusableModel` if two of the positions have the same element."""
         seen: set[str] = set()
         for name in (self.names[position] for position in sorted(positions)):
             if name in seen:
                 raise UnusableModel(f"it is not deterministic: {name!r} could match two places")
             seen.add(name)
 
-    def _next(self) -> str:
+    def _next_token(self) -> str:
         if self._at >= len(self._tokens):
             raise UnusableModel("a group is not closed")
         self._at += 1
         return self._tokens[self._at - 1]
 
-    def _name(self, token: str) -> _Part:
+    def _read_name(self, token: str) -> _Part:
         position = len(self.names)
         if position >= MAX_POSITIONS:
             raise UnusableModel(f"more than {MAX_POSITIONS} names")
         self.names.append(token.rstrip("?*+"))
         self.follow.append(set())
         alone = frozenset({position})
-        return self._repeated(_Part(False, alone, alone), token)
+        return self._apply_occurrence(_Part(False, alone, alone), token)
 
-    def _repeated(self, part: _Part, token: str) -> _Part:
+    def _apply_occurrence(self, part: _Part, token: str) -> _Part:
         if token[-1] in "*+":
-            self._link(part.last, part.first)
+            self._add_pairs(part.last, part.first)
         return attrs.evolve(part, nullable=True) if token[-1] in "*?" else part
 
-    def _sequence(self, parts: list[_Part]) -> _Part:
+    def _join_sequence(self, parts: list[_Part]) -> _Part:
         whole = parts[0]
         for part in parts[1:]:
-            self._link(whole.last, part.first)
+            self._add_pairs(whole.last, part.first)
             whole = _Part(
                 whole.nullable and part.nullable,
                 whole.first | part.first if whole.nullable else whole.first,
@@ -123,7 +127,7 @@ class _Automaton:
             )
         return whole
 
-    def _link(self, before: frozenset[int], after: frozenset[int]) -> None:
+    def _add_pairs(self, before: frozenset[int], after: frozenset[int]) -> None:
         for position in before:
             known = len(self.follow[position])
             self.follow[position] |= after
@@ -134,7 +138,7 @@ class _Automaton:
                 )
 
 
-def _choice(parts: list[_Part]) -> _Part:
+def _join_choice(parts: list[_Part]) -> _Part:
     return _Part(
         any(part.nullable for part in parts),
         frozenset().union(*(part.first for part in parts)),

@@ -1,4 +1,4 @@
-"""The attributes that a DTD supplies where a document leaves them out (T21)."""
+"""Attributes that a DTD supplies where a document leaves them out (T21)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from lxml import etree
 
-from broker.dtd.declared import DeclaredAttribute, DeclaredElement
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
 from broker.errors import BadDtd
 from broker.event.envelope import NAMESPACE
 
@@ -15,10 +15,10 @@ _XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 class DefaultAttributes:
-    """Default and fixed attributes by element; namespace declarations are left to the document.
+    """Default and fixed attributes by element, without namespace declarations.
 
     `etree.DTD.validate` supplies none of them. A default with a prefix needs the prefix's
-    namespace, a `#FIXED` declaration in the DTD; raises `BadDtd` without.
+    namespace, a `#FIXED` declaration in the DTD; raises `BadDtd` without one.
     """
 
     def __init__(self, elements: Iterable[DeclaredElement]) -> None:
@@ -33,13 +33,13 @@ class DefaultAttributes:
             )
             if supplied:
                 self._by_element[element.prefix, element.name] = supplied
-        # Every event has this one, at a place that is known: most types have no default beside.
+        # Each event has this element, at a known place; most types have no other default.
         self._event_type = self._by_element.pop(("Mspaces", "EventType"), ())
-        # A wildcard, since a DTD knows prefixes only and no prefix may go with any namespace.
+        # A wildcard: a DTD knows only prefixes, and each prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})
 
     def apply(self, root: etree._Element) -> None:
-        """Set what is missing on `root` and below it."""
+        """Set missing attributes on `root` and below it."""
         if self._event_type:
             self._apply_to_event_type(root)
         if not self._tags:
@@ -65,7 +65,7 @@ class DefaultAttributes:
 
 
 def _fixed_namespaces(elements: Iterable[DeclaredElement]) -> dict[str, str]:
-    """Namespaces by prefix, of prefixes that the DTD fixes to one namespace only."""
+    """Return the namespace of each prefix that the DTD fixes to a single one."""
     found: dict[str, set[str]] = {}
     for element in elements:
         for attribute in element.attributes:
@@ -84,6 +84,6 @@ def _clark_name(
     if namespace is None:
         raise BadDtd(
             f"attribute {attribute.qualified_name!r} of {element.qualified_name!r} has a default, "
-            f"but no #FIXED xmlns:{attribute.prefix} says which namespace it is in"
+            f"but no #FIXED xmlns:{attribute.prefix} gives its namespace"
         )
     return f"{{{namespace}}}{attribute.name}"

@@ -11,28 +11,28 @@ from lxml import etree
 from zope.interface import implementer
 
 from broker.dtd.assembly import AssemblyLimits, Resolver, assemble
-from broker.dtd.content import contents
-from broker.dtd.content_model import MAX_PAIRS_OF_DTD, UnusableModel, measure
-from broker.dtd.declared import DeclaredElement, declared_elements
+from broker.dtd.content import parse_contents
+from broker.dtd.content_model import MAX_PAIRS_OF_DTD, UnusableModel, count_pairs
+from broker.dtd.declaration import DeclaredElement, list_elements
 from broker.dtd.defaults import DefaultAttributes
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, NotValid
 
-#: The envelope's root element, as DTDs spell it and as lxml does.
+#: The envelope's root element, in the spelling of DTDs and of lxml.
 ENVELOPE: Final = "Mspaces:Event"
 ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
 
-#: Attributes of one element. libxml2 looks at each of them for each element that it validates.
+#: Attributes of one element. libxml2 looks at each of them for each validated element.
 MAX_ATTRIBUTES: Final = 256
 _MAX_MESSAGE: Final = 400
 
 
 @implementer(IDtd)
 class Dtd:
-    """A DTD in use (Mspaces M12, M17). Made by `Dtd.load`; never changes."""
+    """An immutable DTD (Mspaces M12, M17), made by `Dtd.load`."""
 
     def __init__(
         self,
@@ -65,23 +65,23 @@ class Dtd:
         resolve: Resolver,
         limits: AssemblyLimits | None = None,
     ) -> Dtd:
-        """Assemble and compile a DTD. `resolve` gives the modules, as `Catalogue.read` does.
+        """Assemble and compile a DTD. `resolve` returns the modules, as `Catalogue.read` does.
 
-        Raises `BadDtd` for a text that is not a DTD, can not be resolved, would be dear to use, has
-        a content model that is not deterministic, or does not declare the envelope.
+        Raises `BadDtd` for a text that is malformed, unresolvable, too expensive or not
+        deterministic, or that does not declare the envelope.
         """
         assembled = assemble(text, resolve, limits)
-        _check_models(assembled.text, assembled.element_places)
+        _check_models(assembled.text, assembled.element_locations)
         try:
             parsed = etree.DTD(BytesIO(assembled.text))
         except etree.DTDParseError as error:
-            raise BadDtd(_parse_problem(error, assembled.text)) from error
-        elements = declared_elements(parsed, contents(assembled.text.decode()))
-        _check_elements(elements, assembled.element_places)
+            raise BadDtd(_describe_parse_error(error, assembled.text)) from error
+        elements = list_elements(parsed, parse_contents(assembled.text.decode()))
+        _check_elements(elements, assembled.element_locations)
         return cls(reference, assembled.text, parsed, elements)
 
     def check(self, root: etree._Element) -> NotValid | None:
-        """What makes the event invalid, or None; the error is returned, not raised.
+        """Return the error of an invalid event, or None.
 
         `root` must be the envelope. The tree is not changed.
         """
@@ -89,14 +89,14 @@ class Dtd:
             return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
         if self._validate(root):
             return None
-        # lxml copies the whole log each time that it is asked for it, so it is asked once.
+        # lxml copies the whole log at each access.
         first = next(iter(cast(Any, self._parsed).error_log), None)
-        # It would keep the entries until the next event; one bad event can make 100,000 of them.
+        # lxml keeps the entries until the next event; one bad event can make 100,000 of them.
         cast(Any, self._parsed)._clear_error_log()
         if root.prefix != ENVELOPE_PREFIX:
             return NotValid(
-                f"the envelope has the prefix {root.prefix!r}: a DTD sees prefixes as they are "
-                f"written, and knows {ENVELOPE_PREFIX!r} only",
+                f"the envelope has the prefix {root.prefix!r}: DTDs compare prefixes as "
+                f"written, so it must be {ENVELOPE_PREFIX!r}",
                 line=_line(root),
             )
         message = " ".join(first.message.split()) if first is not None else "it is not valid"
@@ -104,9 +104,9 @@ class Dtd:
         return NotValid(f"{message[:_MAX_MESSAGE]} (DTD {self.reference})", line=line)
 
     def apply_defaults(self, root: etree._Element) -> None:
-        """Add default and fixed attributes that the document leaves out, within `root` (T21).
+        """Add missing default and fixed attributes within `root`, envelope or payload (T21).
 
-        Namespace declarations are left alone. `root` may be the envelope or the payload.
+        Namespace declarations are left alone.
         """
         self._defaults.apply(root)
 
@@ -126,11 +126,13 @@ def _check_models(text: bytes, places: dict[str, tuple[int, str]]) -> None:
         if keyword == "<!ELEMENT":
             name, _, model = rest[:-1].partition(" ")
             try:
-                pairs += measure(model)
+                pairs += count_pairs(model)
                 if pairs > MAX_PAIRS_OF_DTD:
                     raise UnusableModel("the content models together are too large")
             except UnusableModel as problem:
-                raise _at(name, places, f"content model of {name!r}: {problem}") from problem
+                raise _located_error(
+                    name, places, f"content model of {name!r}: {problem}"
+                ) from problem
 
 
 def _check_elements(
@@ -139,10 +141,12 @@ def _check_elements(
     for element in elements:
         name = element.qualified_name
         if len(element.attributes) > MAX_ATTRIBUTES:
-            raise _at(name, places, f"element {name!r} has more than {MAX_ATTRIBUTES} attributes")
+            raise _located_error(
+                name, places, f"element {name!r} has more than {MAX_ATTRIBUTES} attributes"
+            )
         for attribute in element.attributes:
             if attribute.values and attribute.default not in (None, *attribute.values):
-                raise _at(
+                raise _located_error(
                     name,
                     places,
                     f"the default {attribute.default!r} of attribute "
@@ -152,13 +156,13 @@ def _check_elements(
         raise BadDtd(f"the DTD does not declare {ENVELOPE}: it does not include the envelope")
 
 
-def _at(name: str, places: dict[str, tuple[int, str]], problem: str) -> BadDtd:
+def _located_error(name: str, places: dict[str, tuple[int, str]], problem: str) -> BadDtd:
     line, label = places.get(name, (0, ""))
     return BadDtd(problem + (f" (in {label})" if label else ""), line=line)
 
 
-def _parse_problem(error: etree.DTDParseError, text: bytes) -> str:
-    """libxml2's first complaint and the declaration it is about: lines are of no use here."""
+def _describe_parse_error(error: etree.DTDParseError, text: bytes) -> str:
+    """Return libxml2's first error and its declaration; line numbers do not help here."""
     first = next(iter(error.error_log), None)
     if first is None:
         return str(error)

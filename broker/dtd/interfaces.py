@@ -1,4 +1,4 @@
-"""What other floors may know of DTDs."""
+"""Interfaces of DTDs for other packages."""
 
 from __future__ import annotations
 
@@ -10,75 +10,77 @@ from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
-    from broker.dtd.declared import DeclaredElement
-    from broker.dtd.hint import FetchHint
+    from broker.dtd.declaration import DeclaredElement
+    from broker.dtd.fetch_hint import FetchHint
     from broker.dtd.reference import DtdReference
     from broker.errors import NotValid
 
 
 class IDtd(Interface):
-    """One version of one event type: validates events and supplies their default attributes."""
+    """One version of one event type: validates events and supplies default attributes."""
 
     reference: DtdReference = Attribute("Type and version.")
     text: bytes = Attribute("The DTD, self-contained and in canonical form; UTF-8.")
-    content_hash: str = Attribute("SHA-256 of `text`, in hexadecimal: what a type means (T26).")
+    content_hash: str = Attribute(
+        "SHA-256 of `text`, in hexadecimal: identity of the type's content (T26)."
+    )
     names: frozenset[str] = Attribute("All element and attribute names declared, with prefixes.")
-    elements: Mapping[str, DeclaredElement] = Attribute("What it declares, by qualified name.")
+    elements: Mapping[str, DeclaredElement] = Attribute("Declared elements by qualified name.")
 
     def check(root: etree._Element) -> NotValid | None:
-        """What makes the event invalid, or None. `root` is the envelope's root element."""
+        """Return the error of an invalid event, or None. `root` is the envelope's root element."""
 
     def apply_defaults(root: etree._Element) -> None:
-        """Add the attributes that the document leaves to the DTD (T21), within `root`."""
+        """Add the DTD's default attributes within `root` (T21)."""
 
 
 class IDtdSource(Interface):
-    """Where the text of a DTD may be had (Mspaces M14).
+    """Source of DTD texts (Mspaces M14).
 
-    A source that asks the node which sent the event takes the link from `hint.link`; the text that
-    a node hands on is `IDtd.text`, which refers to nothing else.
+    A source that asks the event's sender takes the link from `hint.link`. Nodes pass on
+    `IDtd.text`, which is self-contained.
     """
 
-    name: str = Attribute("What an error calls this source.")
+    name: str = Attribute("Name of this source in errors.")
 
     def fetch(reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """The text of the DTD.
+        """Return the text of the DTD.
 
-        Fails with `UnknownType` if this source does not have it or can not get it, and with
-        `ForbiddenPointer` if it may not look where the event points.
+        Fails with `UnknownType` if this source can not supply it, and with `ForbiddenPointer` if it
+        may not fetch from the event's pointer.
         """
 
 
 class IDtdCache(Interface):
-    """The DTDs that this node knows, several versions of a type side by side (M13, M17)."""
+    """DTDs of this node, several versions of a type at once (M13, M17)."""
 
     def get(reference: DtdReference) -> IDtd | None:
-        """The DTD if it is loaded; never waits and never asks anyone."""
+        """Return the DTD if it is loaded, without fetching."""
 
     def lookup(reference: DtdReference, hint: FetchHint) -> Deferred[IDtd]:
-        """The DTD, fetched if it must be; concurrent calls share one fetch (T25).
+        """Return the DTD, fetched if necessary; concurrent calls share one fetch (T25).
 
         Fails with `UnknownType`, `ForbiddenPointer` or `BadDtd`, and for a while after such a
-        failure at once; with `Overloaded` if too many already wait for it.
+        failure at once. Fails with `Overloaded` if too many calls wait for it.
         """
 
     def add(reference: DtdReference, text: bytes) -> IDtd:
         """Load this text as the DTD of that type and version.
 
-        Raises `BadDtd` if it can not be used, or contradicts the text known already (T26).
+        Raises `BadDtd` if it is unusable, or contradicts the known text (T26).
         """
 
-    def forget(reference: DtdReference) -> bool:
-        """Drop all that is known of a reference, failures too; True if a DTD was loaded."""
+    def remove(reference: DtdReference) -> bool:
+        """Remove a reference, with its failures; True if a DTD was loaded."""
 
     def pin(reference: DtdReference) -> None:
-        """Keep a loaded DTD for good, whatever the bounds; raises `UnknownType` if it is not."""
+        """Exempt a loaded DTD from all bounds; raises `UnknownType` if it is not loaded."""
 
     def unpin(reference: DtdReference) -> None:
-        """Let a pinned DTD take part in the bounds again; one of the catalogue stays pinned."""
+        """Undo `pin`; a catalogue DTD stays pinned."""
 
     def references() -> tuple[DtdReference, ...]:
-        """All that is loaded or in the catalogue, sorted."""
+        """Return all loaded and catalogue DTDs, sorted."""
 
     def versions(type_name: str) -> tuple[DtdReference, ...]:
-        """Those of one type, oldest version first."""
+        """Return the versions of one type, oldest first."""

@@ -1,4 +1,4 @@
-"""How an event type is named: by its DTD's name and version, in a public identifier."""
+"""Names of event types: DTD name and version, in a public identifier."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import attrs
 
 from broker.errors import BadName
 
-#: Where system identifiers point. A reserved domain: nothing answers there, a catalogue does.
+#: Base of system identifiers, in a reserved domain: only a catalogue resolves them.
 SYSTEM_BASE: Final = "https://xmlbroker.example/dtd/"
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-# No leading zeros, so that versions that are equal are spelt alike.
+# No leading zeros, so that equal versions are spelt alike.
 _VERSION = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.(?:0|[1-9][0-9]{0,5})){0,3}")
 _VARIANT = re.compile(r"[0-9a-f]{64}|")
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")
@@ -23,7 +23,7 @@ _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")
 def _check_type(_reference: object, _attribute: object, value: str) -> None:
     if _TYPE.fullmatch(value) is None:
         raise BadName(
-            f"{value[:80]!r} is no event type: that is a letter, "
+            f"{value[:80]!r} is not an event type: use a letter, "
             "then up to 63 letters, digits, '_', '.' or '-'"
         )
 
@@ -31,52 +31,52 @@ def _check_type(_reference: object, _attribute: object, value: str) -> None:
 def _check_version(_reference: object, _attribute: object, value: str) -> None:
     if _VERSION.fullmatch(value) is None:
         raise BadName(
-            f"{value[:80]!r} is no version: one to four numbers with dots between, such as 1.0"
+            f"{value[:80]!r} is not a version: use one to four numbers such as 1.0"
         )
 
 
 def _check_variant(_reference: object, _attribute: object, value: str) -> None:
     if _VARIANT.fullmatch(value) is None:
-        raise BadName(f"{value[:80]!r} is no content hash: that is 64 hexadecimal digits")
+        raise BadName(f"{value[:80]!r} is not a content hash of 64 hexadecimal digits")
 
 
 @functools.total_ordering
 @attrs.frozen(order=False, cache_hash=True)
 class DtdReference:
-    """An event type in one version (Mspaces M14, M15, K25). References sort by type, then version.
+    """An event type in one version (Mspaces M14, M15, K25), sorted by type, then version.
 
     Raises `BadName` for a type or version outside the grammar.
     """
 
     type: str = attrs.field(validator=_check_type)
-    #: The payload's root element as a rule, but any name will do: `flight`, `VOEvent`, `event`.
+    #: Usually the payload's root element, but any name is valid: `flight`, `VOEvent`, `event`.
 
     version: str = attrs.field(validator=_check_version)
     #: Numbers with dots between: `1.0`.
 
     variant: str = attrs.field(default="", validator=_check_variant)
-    #: The content hash, if another text has the same type and version at this node.
+    #: Content hash, if another text has the same type and version at this node.
 
     @property
     def public_id(self) -> str:
-        """What stands after PUBLIC in an event's DOCTYPE."""
+        """Public identifier in an event's DOCTYPE."""
         return f"-//xmlbroker//DTD {self.type} {self.version}//EN"
 
     @property
     def system_id(self) -> str:
-        """What stands after the public identifier, unless a publisher has its own pointer."""
+        """System identifier, unless a publisher gives its own pointer."""
         return f"{SYSTEM_BASE}{self.type}-{self.version}.dtd"
 
     @property
     def version_key(self) -> tuple[int, ...]:
-        """The version as numbers, so that 1.10 comes after 1.9."""
+        """Version as numbers, so that 1.10 comes after 1.9."""
         return tuple(int(part) for part in self.version.split("."))
 
     @classmethod
     def from_public_id(cls, public_id: str) -> DtdReference:
-        """The reference that a public identifier names; raises `BadName` if it names none.
+        """Parse a public identifier. Raises `BadName`.
 
-        White space is normalised first, as XML 1.0 (4.2.2) asks for public identifiers.
+        White space is normalised first, as XML 1.0 (4.2.2) requires for public identifiers.
         """
         match = _PUBLIC_ID.fullmatch(" ".join(public_id.split()))
         if match is None:

@@ -1,4 +1,4 @@
-"""A text that a DTD is read from, and what an error says of a place in it."""
+"""Text of a DTD or module, with positions for errors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class SourceText:
-    """The text of a DTD, of a module, or an entity's replacement text.
+    """Text of a DTD, a module, or an entity's replacement text.
 
-    `label` names a module and is empty for the DTD itself. A replacement text has the line of the
-    reference to it (`fixed_line`), since that is where the reader finds it.
+    `label` names a module and is empty for the DTD itself. A replacement text has the line of its
+    reference (`fixed_line`), since the reader finds it there.
     """
 
     def __init__(self, text: str, label: str = "", fixed_line: int | None = None) -> None:
@@ -29,21 +29,21 @@ class SourceText:
         self._newlines: list[int] | None = None
 
     def line(self, at: int) -> int:
-        """The line of a position, from 1."""
+        """Return the line of a position, from 1."""
         if self._fixed_line is not None:
             return self._fixed_line
         if self._newlines is None:
             self._newlines = [found.start() for found in re.finditer("\n", self.text)]
         return bisect_left(self._newlines, at) + 1
 
-    def after(self, mark: str, start: int, opened: int, problem: str) -> int:
-        """The position behind the next `mark`; `BadDtd` at `opened` if there is none."""
+    def find_end(self, mark: str, start: int, opened: int, problem: str) -> int:
+        """Return the position behind the next `mark`; `BadDtd` at `opened` without one."""
         found = self.text.find(mark, start)
         if found < 0:
-            self.fail(opened, problem)
+            self.raise_error(opened, problem)
         return found + len(mark)
 
-    def fail(self, at: int, problem: str) -> NoReturn:
+    def raise_error(self, at: int, problem: str) -> NoReturn:
         """Raise `BadDtd` for a position."""
         where = f" (in {self.label})" if self.label else ""
         line = self.line(at)
@@ -51,12 +51,12 @@ class SourceText:
         raise BadDtd(problem + where, line=line, column=column)
 
 
-def decode(text: bytes, label: str, limit: int) -> str:
-    """The characters of a DTD text, without byte order mark and text declaration.
+def decode_text(text: bytes, label: str, limit: int) -> str:
+    """Decode a DTD text, without byte order mark and text declaration.
 
-    Line breaks become newlines, and the declaration's stay, so lines count as in the file. Raises
-    `BadDtd` for a text longer than `limit` bytes, in another encoding than UTF-8, or with
-    characters that XML does not know.
+    Line breaks become newlines. The declaration's line breaks stay, so line numbers match the file.
+    Raises `BadDtd` for a text longer than `limit` bytes, not in UTF-8, or with characters that XML
+    forbids.
     """
     if len(text) > limit:
         raise BadDtd(f"{label} is longer than {limit} bytes")

@@ -1,8 +1,8 @@
-"""DTD texts on disk: one file a text, named by type, version and content hash (M13, M17).
+"""DTD texts on disk, one file each, named by type, version and content hash (M13, M17).
 
-A folder for each owner holds the texts that it brought: an account, or another node. A text is
-read when an event needs it, and its hash is verified each time. A damaged file is removed, and
-the text is fetched again. The names are the index: no other file has to agree with them.
+Each owner (an account, or another node) has a folder for its texts. A text is read when an event
+needs it, and its hash is verified. A damaged file is removed, and the text is fetched again. The
+file names are the only index.
 """
 
 from __future__ import annotations
@@ -19,62 +19,62 @@ from urllib.parse import quote, unquote
 import attrs
 from twisted.logger import Logger
 
+from broker.dtd.atomic_file import write_atomically
 from broker.dtd.reference import DtdReference
-from broker.dtd.whole_file import write_whole
 from broker.errors import BadName, Overloaded
 
 _NAME: Final = re.compile(r"(.+)-([0-9.]+)-([0-9a-f]{64})(\.other)?\.dtd")
 #: Longest quoted name of an owner; a longer one is hashed.
-_MOST_NAME: Final = 200
+_MAX_FOLDER_NAME: Final = 200
 
 
 @attrs.frozen
 class StoreLimits:
-    """Bounds of what is kept on disk."""
+    """Bounds of the store."""
 
     max_versions: int = 1000
     """Texts of one owner."""
     max_bytes: int = 16 * 1024 * 1024
     """Bytes of the texts of one owner."""
     max_owners: int = 256
-    """Owners; all together take at most that many times `max_bytes`."""
+    """Owners; together they use at most that many times `max_bytes`."""
 
 
 @attrs.define(eq=False)
 class StoredDtd:
-    """A text on disk."""
+    """Entry of a text on disk."""
 
     reference: DtdReference
-    """Has a variant if another text counts as this type and version here."""
+    """Has a variant if another text is the main one of this type and version."""
     content_hash: str
     owner: str
     size: int
     used_ms: int
-    """When an event of the type came last, or the text itself."""
+    """Time of the type's newest event, or of the text itself."""
 
 
 class DtdStore:
-    """The texts in one folder. `save` and `remove_files` block for the disk; the rest does not."""
+    """DTD texts in one folder. `save` and `read` block for the disk."""
 
     _log = Logger()
 
     def __init__(self, folder: Path, limits: StoreLimits, *, sync: bool = True) -> None:
-        """Reads the names of all files, and no text."""
+        """Reads all file names, but no text."""
         self._folder = folder
         self._limits = limits
         self._sync = sync
         self._texts: dict[DtdReference, StoredDtd] = {}
         self._garbage: list[Path] = []
         self.on_dropped: Callable[[DtdReference], object] = lambda _: None
-        """Called with each text that goes to make room."""
+        """Called with each text that is removed to make room."""
         self.needed_since_ms = 0
-        """Texts used before this time are needed by no event in the log."""
+        """Texts last used before this time are not needed by any event in the log."""
         self.damaged = 0
-        """Files whose content did not have its hash."""
+        """Files whose content did not match the hash."""
         self.failed = 0
         """Texts that could not be written."""
         self.refused = 0
-        """Texts for which their owner had no room."""
+        """Texts without room in their owner's share."""
         for path in sorted(folder.glob("*/*.dtd")):
             self._index(path)
 
@@ -85,11 +85,11 @@ class DtdStore:
         return iter(list(self._texts.values()))
 
     def get(self, reference: DtdReference) -> StoredDtd | None:
-        """The entry of a type and version; the text is not read."""
+        """Return the entry of a type and version, without reading the text."""
         return self._texts.get(reference)
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """The text, verified; None if it is not here or was damaged, and then is not here."""
+        """Return the verified text; None without one. A damaged text is removed."""
         entry = self._texts.get(reference)
         if entry is None:
             return None
@@ -101,18 +101,19 @@ class DtdStore:
         else:
             if hashlib.sha256(text).hexdigest() == entry.content_hash:
                 return text
-            reason = "its content does not have its hash"
+            reason = "its content does not match its hash"
         self.damaged += 1
-        self._log.warn("the DTD file {path} is removed: {reason}", path=str(path), reason=reason)
-        self.forget(reference)
+        self._log.warn("removed the DTD file {path}: {reason}", path=str(path), reason=reason)
+        self.remove(reference)
         return None
 
-    def admit(
+    def add_entry(
         self, reference: DtdReference, text: bytes, owner: str, now_ms: int
     ) -> StoredDtd | None:
-        """Make room for a text and enter it; None if it is here already. `save` has to follow.
+        """Make room for a text and add its entry; `save` must follow.
 
-        Raises `Overloaded` if the owner has too much that events may need.
+        Returns None for a text that is stored already. Raises `Overloaded` if the owner's share is
+        full of texts that events may need.
         """
         content_hash = hashlib.sha256(text).hexdigest()
         known = self._texts.get(reference)
@@ -125,34 +126,33 @@ class DtdStore:
         return entry
 
     def save(self, entry: StoredDtd, text: bytes) -> bool:
-        """Write a text durably. Whether that was possible; the disk may be full."""
+        """Write a text durably; False if the disk fails or is full."""
         path = self._path(entry)
         try:
-            write_whole(path, text, sync=self._sync)
+            write_atomically(path, text, sync=self._sync)
             os.utime(path, (entry.used_ms / 1000, entry.used_ms / 1000))
         except OSError as error:
             self.failed += 1
-            self._log.warn("the DTD {path} is not stored: {e}", path=str(path), e=error)
+            self._log.warn("could not store the DTD {path}: {e}", path=str(path), e=error)
             return False
         return True
 
-    def note_use(self, reference: DtdReference, now_ms: int) -> None:
-        """An event of this type has come: keep the text for as long as the log keeps events."""
+    def record_use(self, reference: DtdReference, now_ms: int) -> None:
+        """Keep the text for as long as the log keeps the event that arrived now."""
         entry = self._texts.get(reference)
         if entry is not None:
             entry.used_ms = now_ms
             with contextlib.suppress(OSError):
                 os.utime(self._path(entry), (now_ms / 1000, now_ms / 1000))
 
-    def forget(self, reference: DtdReference) -> None:
-        """Remove a text."""
+    def remove(self, reference: DtdReference) -> None:
         entry = self._texts.pop(reference, None)
         if entry is not None:
             self._garbage.append(self._path(entry))
             self._remove_garbage()
 
-    def used_by(self, owner: str) -> tuple[int, int]:
-        """How many texts an owner has here, and their bytes."""
+    def usage_of(self, owner: str) -> tuple[int, int]:
+        """Return the number of an owner's texts, and their bytes."""
         sizes = [entry.size for entry in self._texts.values() if entry.owner == owner]
         return len(sizes), sum(sizes)
 
@@ -163,20 +163,20 @@ class DtdStore:
         owners = {entry.owner for entry in self._texts.values()}
         if owner not in owners and len(owners) >= limits.max_owners:
             self.refused += 1
-            raise Overloaded(f"DTDs of {len(owners)} accounts and nodes are stored already")
-        count, held = self.used_by(owner)
+            raise Overloaded(f"the store already has DTDs of {len(owners)} accounts and nodes")
+        count, held = self.usage_of(owner)
         own = (entry for entry in self._texts.values() if entry.owner == owner)
         old = sorted(own, key=lambda entry: entry.used_ms)
         while count + 1 > limits.max_versions or held + size > limits.max_bytes:
             if not old or old[0].used_ms >= self.needed_since_ms:
                 self.refused += 1
                 raise Overloaded(
-                    f"{owner or 'this node'} has {count} DTDs of {held} bytes here: "
-                    f"{limits.max_versions} of {limits.max_bytes} bytes are its share"
+                    f"{owner or 'this node'} has {count} stored DTDs of {held} bytes: its "
+                    f"share is {limits.max_versions} of {limits.max_bytes} bytes"
                 )
             gone = old.pop(0)
             count, held = count - 1, held - gone.size
-            self.forget(gone.reference)
+            self.remove(gone.reference)
             self.on_dropped(gone.reference)
 
     def _remove_garbage(self) -> None:
@@ -215,7 +215,7 @@ class DtdStore:
 
 def _folder_of(owner: str) -> str:
     quoted = quote(owner, safe="")
-    if len(quoted) > _MOST_NAME:
+    if len(quoted) > _MAX_FOLDER_NAME:
         quoted = hashlib.sha256(owner.encode()).hexdigest()
     # Quoting leaves dots: a name must not be `..`.
     return f"_{quoted}"

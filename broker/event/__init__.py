@@ -1,1 +1,1 @@
-"""What flows: events, their identity, their places, and the names of streams."""
+"""Events: envelope, EventId, place, stream names, reading and writing."""

@@ -1,7 +1,7 @@
 """Byte offsets of elements in a document, from expat's byte index.
 
-The document is one that lxml has parsed. Markup is ASCII in UTF-8, so a second pass may replace all
-other characters; it is needed since expat knows fewer name characters than libxml2.
+lxml has parsed the document before. expat knows fewer name characters than libxml2. If it fails, a
+second pass replaces all non-ASCII characters: markup is ASCII in UTF-8.
 """
 
 from __future__ import annotations
@@ -12,42 +12,43 @@ from xml.parsers import expat
 from broker.errors import BadEnvelope, ForbiddenMarkup, NotWellFormed
 
 _BOM = codecs.BOM_UTF8
-#: ASCII bytes as they are, each other byte as a letter of its own.
+#: ASCII bytes unchanged, each other byte as a letter of its own.
 _LETTERS = "".join(chr(byte if byte < 0x80 else 0x4E00 + byte) for byte in range(256))
 
 
 def start_of_element(document: bytes, number: int) -> int:
-    """Offset of the `<` of element `number`, counted from 0 in document order.
+    """Return the offset of the `<` of element `number`, counted from 0 in document order.
 
-    What follows its start tag is not read. Raises `InvalidEvent` if there is no such element.
+    Bytes behind its start tag are not read. Raises `InvalidEvent` if there is no such element.
     """
-    return _offset(document, number, 0)
+    return _find_offset(document, number, 0)
 
 
 def end_of_element(document: bytes, number: int, count: int) -> int:
-    """Offset behind the last `>` of element `number`, which is `count` elements, itself included.
+    """Return the offset behind the last `>` of element `number`.
 
-    What follows is not read. Raises `InvalidEvent` if there is no such element.
+    `count` is the number of its elements, itself included. Bytes behind it are not read. Raises
+    `InvalidEvent` if there is no such element.
     """
-    return _offset(document, number, count)
+    return _find_offset(document, number, count)
 
 
-def _offset(document: bytes, number: int, count: int) -> int:
+def _find_offset(document: bytes, number: int, count: int) -> int:
     try:
         return _Pass(number, count).run(document)
     except expat.ExpatError as error:
         if document.isascii():
-            raise _refusal(error) from None
+            raise _parse_error(error) from None
     bom = len(_BOM) if document.startswith(_BOM) else 0
     letters = codecs.charmap_decode(document[bom:], "strict", _LETTERS)[0].encode()
     try:
         found = _Pass(number, count).run(letters)
     except expat.ExpatError as error:
-        raise _refusal(error) from None
+        raise _parse_error(error) from None
     return bom + len(letters[:found].decode())
 
 
-def _refusal(error: expat.ExpatError) -> NotWellFormed:
+def _parse_error(error: expat.ExpatError) -> NotWellFormed:
     return NotWellFormed(expat.ErrorString(error.code), line=error.lineno, column=error.offset + 1)
 
 
@@ -56,14 +57,15 @@ class _Found(Exception):
 
 
 class _Pass:
-    """One parse that ends at the start of an element, or behind it.
+    """One parse up to the start of an element, or its end.
 
     Nothing outside the document is fetched: expat asks for external entities only through a
-    handler, and none is set. An internal subset is refused, so there is nothing to expand.
+    handler, and none is set. An internal subset is rejected, so there is nothing to expand.
     """
 
     def __init__(self, number: int, count: int) -> None:
-        """`count` is 0 if the element's start is sought, else how many elements end with it."""
+        """`count` is 0 to find the element's start, else the number of elements that end with
+        it."""
         self._before = number
         self._open = count
         self._found = -1
@@ -77,7 +79,7 @@ class _Pass:
         except _Found:
             return self._found
         finally:
-            # The parser and its handlers would otherwise wait for the garbage collector.
+            # Otherwise the parser and its handlers stay until a garbage collection.
             del self._parser
         raise BadEnvelope("the event has too few elements")
 
@@ -91,7 +93,7 @@ class _Pass:
         if self._before:
             self._before -= 1
         elif not self._open:
-            self._end_here("")
+            self._stop("")
         else:
             self._parser.StartElementHandler = None
             self._parser.EndElementHandler = self._end_tag
@@ -99,10 +101,10 @@ class _Pass:
     def _end_tag(self, _name: str) -> None:
         self._open -= 1
         if not self._open:
-            # The index lies at an end tag, but behind an empty element: the next token tells.
+            # For an empty element the index lies behind it, not at an end tag: use the next token.
             self._parser.EndElementHandler = None
-            self._parser.DefaultHandler = self._end_here
+            self._parser.DefaultHandler = self._stop
 
-    def _end_here(self, _text: str) -> None:
+    def _stop(self, _text: str) -> None:
         self._found = self._parser.CurrentByteIndex
         raise _Found

@@ -1,4 +1,4 @@
-"""The encoding of events and payloads."""
+"""Encodings of events and payloads."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ _NAMES = frozenset({"utf-8", "us-ascii", "ascii"})
 
 
 def is_utf8(name: str) -> bool:
-    """Whether an XML declaration with this encoding names UTF-8, or ASCII, which is part of it."""
+    """True if an XML declaration with this encoding means UTF-8 or its subset ASCII."""
     return name.lower() in _NAMES

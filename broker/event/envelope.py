@@ -1,4 +1,4 @@
-"""The parts of an event as the envelope's DTD names them (Mspaces M19-M42)."""
+"""Parts of an event, named as in the envelope's DTD (Mspaces M19-M42)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import attrs
 
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 
 NAMESPACE = "urn:xmlbroker:mspaces"
 
-#: The event type of an event that carries no payload.
+#: Event type of an event without a payload.
 ENVELOPE_TYPE = "event"
 
 
@@ -35,7 +35,7 @@ class SecurityLevel(enum.Enum):
 
 
 class Liveness(enum.Enum):
-    """@Liveness (M28): recovery means missed during a roam or a prolonged disconnect (M41)."""
+    """@Liveness (M28). Recovery events were missed in a roam or a long disconnection (M41)."""
 
     LIVE = "live"
     RECOVERY = "recovery"
@@ -43,9 +43,9 @@ class Liveness(enum.Enum):
 
 @attrs.frozen
 class EventType:
-    """EventType (M26): the payload's DTD by name and version, and how the event is handled.
+    """EventType (M26): name and version of the payload's DTD, security level and liveness.
 
-    The name stands in the DOCTYPE's public identifier, the version there and in VersionNum.
+    The DOCTYPE's public identifier has name and version, VersionNum the version again.
     """
 
     name: str
@@ -57,7 +57,7 @@ class EventType:
 
 @attrs.frozen
 class Bundle:
-    """BundleId and BundleNumber (M31, M32): a subset of a stream, numbered in rising order."""
+    """BundleId and BundleNumber (M31, M32): a subset of a stream, with rising numbers."""
 
     bundle_id: str
     bundle_number: int
@@ -65,7 +65,7 @@ class Bundle:
 
 @attrs.frozen
 class Order:
-    """One entry of BundleOrder (M35): a stream, or a bundle, in the order for concurrent events."""
+    """One entry of BundleOrder (M35): a stream or a bundle, in the order of concurrent events."""
 
     name: str
     is_bundle: bool = False
@@ -75,9 +75,9 @@ class Order:
 class EventLinkage:
     """EventLinkage (M30): dependencies between events of several streams.
 
-    No bundle and neither constraint nor scheme means that nothing is to be merged (K4). An empty
-    `order` is written as the event's own stream, which is the least the DTD accepts (K23).
-    Version 1.0 of the envelope allows one bundle, 1.1 many (M39).
+    Without bundle, constraint and scheme the event is not merged (K4). An empty `order` is written
+    as the event's own stream, the least that the DTD accepts (K23). Version 1.0 of the envelope
+    allows one bundle, 1.1 many (M39).
     """
 
     bundles: tuple[Bundle, ...] = ()
@@ -90,8 +90,8 @@ class EventLinkage:
 class Event:
     """One immutable XML document: the envelope with at most one payload element.
 
-    `payload` holds the payload element's bytes as they stand in the document, or None;
-    `document` the whole event, untouched.
+    `payload` has the payload element's bytes as they stand in the document, or None. `document` has
+    the whole event, unchanged.
     """
 
     stream: str
@@ -105,9 +105,9 @@ class Event:
 
 
 class Header(NamedTuple):
-    """What a hop needs of an event without opening it: repeated in frames (DESIGN 4).
+    """Fields of an event that each hop reads without opening it; frames repeat them (DESIGN 4).
 
-    A tuple, because one is made per event at every hop.
+    A tuple, because each hop makes one per event.
     """
 
     event_id: EventId
@@ -119,10 +119,9 @@ class Header(NamedTuple):
 
 
 def public_identifier(type_name: str, version: str) -> str:
-    """The public identifier that names an event type in a DOCTYPE (DESIGN 5)."""
     return f"-//xmlbroker//DTD {type_name} {version}//EN"
 
 
 def system_identifier(type_name: str, version: str) -> str:
-    """The default system identifier: a pointer in the reserved domain, which nobody fetches."""
+    """Return the default system identifier, a URL in a reserved domain that is never fetched."""
     return f"https://xmlbroker.example/dtd/{type_name}-{version}.dtd"

@@ -1,7 +1,7 @@
-"""Names of origins: each log has one for as long as it is there, and no other log ever has it.
+"""Names of origins. A log keeps its name for life, and no other log ever has it.
 
-A name begins with the time when its log did. So a node that hears of a log for the first time can
-tell whether that is new, and it lacks nothing of it yet, or old.
+A name begins with the start time of its log. So a node can tell whether an unknown log is new, and
+no event of it is missing yet, or old.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import os
 import re
 
-#: Hexadecimal digits: the seconds since 1970, and what nobody else draws in the same second.
-_TIME = 8
-_DRAWN = 16
-#: What a name looks like. Logs of older versions have the drawn digits alone.
-ORIGIN = re.compile(f"[0-9a-f]{{{_DRAWN}}}|[0-9a-f]{{{_TIME + _DRAWN}}}")
+#: Hexadecimal digits: the seconds since 1970, and a random part for the same second.
+_TIME_DIGITS = 8
+_RANDOM_DIGITS = 16
+#: Pattern of names. Logs of older versions have the random digits alone.
+ORIGIN = re.compile(f"[0-9a-f]{{{_RANDOM_DIGITS}}}|[0-9a-f]{{{_TIME_DIGITS + _RANDOM_DIGITS}}}")
 
 
 def new_origin(now_ms: int) -> str:
-    """The name of a log that begins now, in ms since 1970."""
-    return f"{now_ms // 1000 & 0xFFFFFFFF:0{_TIME}x}{os.urandom(_DRAWN // 2).hex()}"
+    """Return a name for a log that starts at `now_ms`, in ms since 1970."""
+    return f"{now_ms // 1000 & 0xFFFFFFFF:0{_TIME_DIGITS}x}{os.urandom(_RANDOM_DIGITS // 2).hex()}"
 
 
-def born(origin: str) -> int:
-    """When the log of this name began, in ms since 1970, by the clock that its node had then; 0 if
-    the name does not tell."""
-    if len(origin) != _TIME + _DRAWN or not ORIGIN.fullmatch(origin):
+def origin_start_ms(origin: str) -> int:
+    """Return the start of the log in ms since 1970, by its node's clock; 0 if the name has no
+    time."""
+    if len(origin) != _TIME_DIGITS + _RANDOM_DIGITS or not ORIGIN.fullmatch(origin):
         return 0
-    return int(origin[:_TIME], 16) * 1000
+    return int(origin[:_TIME_DIGITS], 16) * 1000

@@ -1,6 +1,6 @@
 """The payload of an event: its element in the parsed tree, and its bytes in the document.
 
-Node, client, replays and tools all find it here.
+Node, client, replays and tools all use these functions.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ _SPACE = b" \t\r\n"
 _AFTER_A_NAME = _SPACE + b"/>"
 
 
-def payload_element_of(root: etree._Element) -> etree._Element | None:
-    """The payload's element, None if the event has none; raises `BadEnvelope` for two of them."""
+def find_payload_element(root: etree._Element) -> etree._Element | None:
+    """Return the payload's element, None without one; `BadEnvelope` for two of them."""
     payloads = [child for child in root.iterchildren("*") if child.tag not in ENVELOPE_CHILDREN]
     if len(payloads) > 1:
         raise BadEnvelope("there is more than one payload element")
     return payloads[0] if payloads else None
 
 
-def payload_bytes_of(document: bytes, root: etree._Element) -> bytes | None:
-    """The payload element as it stands in the document, from its `<` to its last `>`.
+def find_payload_bytes(document: bytes, root: etree._Element) -> bytes | None:
+    """Return the payload element's bytes in the document, from its `<` to its last `>`.
 
-    `root` is the document's tree. Comments and processing instructions around the payload do not
-    belong to it. Raises `InvalidEvent` where expat does not find the element that the tree has.
+    `root` is the document's tree. Comments and processing instructions around the payload are not
+    part of it. Raises `InvalidEvent` if expat does not find the tree's element.
     """
-    payload = payload_element_of(root)
+    payload = find_payload_element(root)
     if payload is None:
         return None
-    # Elements in document order: the same number for lxml and for expat.
+    # lxml and expat number elements alike, in document order.
     number = next(n for n, element in enumerate(root.iter("*")) if element is payload)
     start = start_of_element(document, number)
-    found = _last_in(document, root, payload, start)
+    found = _find_trailing_payload(document, root, payload, start)
     if found is None:
         count = sum(1 for _ in payload.iter("*"))
         found = document[start : end_of_element(document, number, count)]
-    tag = b"<" + _written_name(payload)
+    tag = b"<" + _qualified_name(payload)
     if not found.startswith(tag) or found[len(tag) : len(tag) + 1] not in _AFTER_A_NAME:
         raise BadEnvelope("two parsers find different payloads")
     return found
 
 
-def _last_in(
+def _find_trailing_payload(
     document: bytes, root: etree._Element, payload: etree._Element, start: int
 ) -> bytes | None:
-    """The payload's bytes if nothing follows it but blanks and the root's end tag, else None.
+    """Return the payload's bytes if only blanks and the root's end tag follow it, else None.
 
-    The tree shows that. Then the document's last `</` begins the root's end tag, and the `>` before
-    it ends the payload. So expat need not read the payload, which is most of the document.
+    The tree shows whether that is so. Then the document's last `</` starts the root's end tag, and
+    the `>` before it ends the payload. So expat need not read the payload, most of the document.
     """
     tail = payload.tail
     if (
@@ -71,6 +71,6 @@ def _last_in(
     return found if found.endswith(b">") and not found.endswith(b"]]>") else None
 
 
-def _written_name(element: etree._Element) -> bytes:
+def _qualified_name(element: etree._Element) -> bytes:
     local = str(element.tag).rpartition("}")[2]
     return (f"{element.prefix}:{local}" if element.prefix else local).encode()

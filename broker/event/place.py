@@ -1,4 +1,4 @@
-"""Places in a node's log and positions of a client (DESIGN 1)."""
+"""Places in a node's log, and positions of a client (DESIGN 1)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 import attrs
 
-#: (epoch, offset): what orders the events of one origin.
+#: (epoch, offset): the order of the events of one origin.
 Mark: TypeAlias = tuple[int, int]
-#: (epoch, id, branch place): a history of an origin as nodes name it (`broker.log.histories`).
+#: (epoch, id, branch place): wire form of an origin's history (`broker.log.histories`).
 NamedHistory: TypeAlias = tuple[int, int, Mark]
 
 
 @attrs.frozen(slots=True)
 class Place:
-    """Where the origin put an event: offsets are gapless per origin and go on through epochs.
+    """Place of an event in its origin's log. Offsets have no gaps and continue through epochs.
 
     An epoch begins with each start, since the log may be an older copy, and after a failed commit
     (`broker.log.histories`). Within one origin (epoch, offset) rises from event to event.
@@ -28,7 +28,6 @@ class Place:
 
     @property
     def mark(self) -> Mark:
-        """(epoch, offset), comparable within one origin."""
         return (self.epoch, self.offset)
 
     def __str__(self) -> str:
@@ -36,28 +35,28 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """The place that `str(place)` wrote; ValueError otherwise."""
+        """Return the place of a `str(place)`; ValueError for another text."""
         origin, epoch, offset = text.rsplit(":", 2)
         return cls(origin, int(epoch), int(offset))
 
 
 @attrs.frozen
 class Position:
-    """How far a client has got in a stream: per origin the last mark it *processed*.
+    """Progress of a client in a stream: per origin the last *processed* mark.
 
-    Processed means matched and delivered, or seen not to match: so the position of a rare query
-    moves too. Immutable; `advanced` gives a new one.
+    An event is processed if it was matched and delivered, or did not match. So the position of a
+    rare query moves too. Immutable; `advanced` returns a new one.
     """
 
     marks: Mapping[str, Mark] = attrs.field(factory=dict)
 
-    def after(self, place: Place) -> bool:
-        """Whether the event at `place` lies behind this position (was processed)."""
+    def covers(self, place: Place) -> bool:
+        """True if the event at `place` was processed."""
         mark = self.marks.get(place.origin)
         return mark is not None and place.mark <= mark
 
     def advanced(self, places: Iterable[Place]) -> Position:
-        """This position moved on to cover `places`; it never moves back."""
+        """Return this position, moved on to cover `places`; it never moves back."""
         marks = dict(self.marks)
         for place in places:
             if marks.get(place.origin, (0, 0)) < place.mark:
@@ -65,21 +64,17 @@ class Position:
         return Position(marks)
 
     def merged(self, other: Position) -> Position:
-        """The further of both, origin by origin."""
         marks = dict(self.marks)
         for origin, mark in other.marks.items():
             marks[origin] = max(marks.get(origin, (0, 0)), mark)
         return Position(marks)
 
     def to_wire(self) -> tuple[tuple[str, int, int], ...]:
-        """Return (origin, epoch, offset) of each origin, by origin."""
-        return tuple(
-            [(origin, epoch, offset) for origin, (epoch, offset) in sorted(self.marks.items())]
-        )
+        return tuple([(origin, *mark) for origin, mark in sorted(self.marks.items())])
 
     @classmethod
     def from_wire(cls, rows: Iterable[tuple[str, int, int]]) -> Position:
-        """The position that `to_wire` described; ValueError or TypeError if it is none."""
+        """Return the position of a `to_wire` tuple; ValueError or TypeError for another value."""
         return cls({str(origin): (int(epoch), int(offset)) for origin, epoch, offset in rows})
 
     def __str__(self) -> str:
@@ -87,24 +82,24 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """The position that `str(position)` wrote; ValueError otherwise."""
+        """Return the position of a `str(position)`; ValueError for another text."""
         if text == "start":
             return cls()
         return cls().advanced(Place.parse(part) for part in text.split(","))
 
 
-def further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
-    """By origin the further mark of both."""
+def merge_marks(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
+    """Return the later mark of both for each origin."""
     return {o: max(one.get(o, (0, 0)), other.get(o, (0, 0))) for o in {*one, *other}}
 
 
-def furthest(*positions: Position | None) -> Position | None:
-    """The furthest of those that there are, origin by origin."""
+def merge_positions(*positions: Position | None) -> Position | None:
+    """Return the later marks of all given positions for each origin; None without any."""
     known = [position for position in positions if position is not None]
     return functools.reduce(Position.merged, known) if known else None
 
 
-def nearest(one: Position, other: Position) -> Position:
-    """What lies behind both positions."""
+def common_position(one: Position, other: Position) -> Position:
+    """Return the position that both positions cover."""
     both = one.marks.keys() & other.marks.keys()
     return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

@@ -1,8 +1,8 @@
-"""The placeholder of an event that a relay refused: it keeps the place and tells the code.
+"""Placeholder of an event that a relay rejected: it keeps the place and carries the code.
 
-A relay that refuses an acknowledged event must not drop it in silence. The event's bytes are
-replaced by a processing instruction that no event can consist of, so a node that does not know
-placeholders refuses them as not well-formed. A subscriber gets a gap with the code.
+A relay that rejects an acknowledged event must not drop it silently. It replaces the event's bytes
+by a processing instruction. No event consists of one, so older nodes reject it as not well-formed.
+A subscriber gets a gap with the code.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _PLACEHOLDER: Final = re.compile(rb"<\?xmlbroker-refused ([a-z][a-z-]{0,63})\?>"
 _BEGINNING: Final = b"<?xmlbroker-refused "
 
 
-def placeholder(code: str) -> bytes:
-    """The bytes that stand for a refused event."""
+def make_placeholder(code: str) -> bytes:
+    """Return the bytes that replace a rejected event."""
     return _BEGINNING + code.encode() + b"?>"
 
 
-def refusal_code(document: bytes) -> str | None:
-    """The code in a placeholder; None for any other document."""
+def placeholder_code(document: bytes) -> str | None:
+    """Return the code in a placeholder; None for any other document."""
     if not document.startswith(_BEGINNING):
         return None
     found = _PLACEHOLDER.fullmatch(document)

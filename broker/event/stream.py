@@ -1,8 +1,8 @@
-"""Names of streams, and patterns over them.
+"""Stream names, and patterns over them.
 
-A stream name is one to sixteen tokens joined by dots (`asdi.zbw.tz`); a token is letters, digits,
-`_` and `-`, at most 64 of them. So no name can climb out of a folder or break a wire format. A
-pattern is a name in which `*` stands for exactly one token and a last `>` for one or more.
+A stream name is one to sixteen tokens joined by dots (`asdi.zbw.tz`). A token has 1 to 64 letters,
+digits, `_` and `-`. So no name can escape from a folder or break a wire format. In a pattern `*`
+matches exactly one token, and a last `>` one or more.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 
 @lru_cache(maxsize=4096)
 def check_stream_name(name: str) -> str:
-    """The name itself; `BadName` says which token breaks the grammar."""
+    """Return the name; `BadName` names the token that breaks the grammar."""
     tokens = name.split(".")
     if len(tokens) > MAX_TOKENS:
-        raise BadName(f"stream name has {len(tokens)} tokens, at most {MAX_TOKENS} are allowed")
+        raise BadName(f"the stream name has {len(tokens)} tokens, at most {MAX_TOKENS} are allowed")
     for token in tokens:
         if not _TOKEN.fullmatch(token):
             raise BadName(
-                f"stream name {name[:80]!r}: token {token[:80]!r} is not 1 to 64 of A-Z a-z 0-9 _ -"
+                f"the stream name {name[:80]!r}: token {token[:80]!r} "
+                "is not 1 to 64 of A-Z a-z 0-9 _ -"
             )
     return name
 
 
 @lru_cache(maxsize=4096)
 def check_client_id(client_id: str) -> str:
-    """The ClientId itself; `BadName` when it is not 1 to 64 of `A-Z a-z 0-9 _ . @ -`."""
+    """Return the ClientId; `BadName` unless it is 1 to 64 of `A-Z a-z 0-9 _ . @ -`."""
     if not _CLIENT_ID.fullmatch(client_id):
-        raise BadName(f"client id {client_id[:80]!r} is not 1 to 64 of A-Z a-z 0-9 _ . @ -")
+        raise BadName(f"the client id {client_id[:80]!r} is not 1 to 64 of A-Z a-z 0-9 _ . @ -")
     return client_id
 
 
@@ -50,24 +51,24 @@ class StreamPattern:
 
     @classmethod
     def parse(cls, text: str) -> StreamPattern:
-        """The pattern that `text` writes; `BadName` says what is wrong with it."""
+        """Return the pattern of a text; `BadName` with the reason for a malformed one."""
         tokens = tuple(text.split("."))
         if len(tokens) > MAX_TOKENS:
             raise BadName(
-                f"stream pattern has {len(tokens)} tokens, at most {MAX_TOKENS} are allowed"
+                f"the stream pattern has {len(tokens)} tokens, at most {MAX_TOKENS} are allowed"
             )
         for i, token in enumerate(tokens):
             if token == ">" and i != len(tokens) - 1:
-                raise BadName(f"stream pattern {text[:80]!r}: '>' stands only at the end")
+                raise BadName(f"the stream pattern {text[:80]!r}: '>' may stand only at the end")
             if token not in ("*", ">") and not _TOKEN.fullmatch(token):
                 raise BadName(
-                    f"stream pattern {text[:80]!r}: token {token[:80]!r} is neither '*', '>' "
+                    f"the stream pattern {text[:80]!r}: token {token[:80]!r} is neither '*', '>' "
                     "nor 1 to 64 of A-Z a-z 0-9 _ -"
                 )
         return cls(text, tokens)
 
     def matches(self, stream: str) -> bool:
-        """Whether the (valid) stream name is in the set."""
+        """True if the (valid) stream name is in the set."""
         tokens = stream.split(".")
         mine = self.tokens
         if mine[-1] == ">":
@@ -79,7 +80,7 @@ class StreamPattern:
         return all(m in ("*", t) for m, t in zip(mine, tokens, strict=False))
 
     def covers(self, other: StreamPattern) -> bool:
-        """Whether every name that `other` matches is matched by this pattern too."""
+        """True if this pattern matches every name that `other` matches."""
         mine, theirs = self.tokens, other.tokens
         if mine[-1] == ">":
             if len(theirs) < len(mine):

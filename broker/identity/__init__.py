@@ -1,13 +1,14 @@
-"""Who a client is: accounts through `twisted.cred`, rights by stream pattern, clearances."""
+"""Identity of clients: accounts through `twisted.cred`, rights by stream pattern, clearances."""
 
 from __future__ import annotations
 
 from broker.identity.accounts import Account, accounts_by_name, identity_for
 from broker.identity.clearance import is_cleared
+from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
 from broker.identity.login import (
     AccountsRealm,
-    OpenDoor,
+    AnonymousAuthenticator,
     PortalAuthenticator,
     SecretChecker,
     accounts_portal,
@@ -15,7 +16,6 @@ from broker.identity.login import (
 )
 from broker.identity.rights import Rights
 from broker.identity.secret import hash_secret
-from broker.identity.who import Identity, anonymous
 
 __all__ = [
     "Account",
@@ -23,13 +23,13 @@ __all__ = [
     "IAuthenticator",
     "IIdentity",
     "Identity",
-    "OpenDoor",
+    "AnonymousAuthenticator",
     "PortalAuthenticator",
     "Rights",
     "SecretChecker",
     "accounts_by_name",
     "accounts_portal",
-    "anonymous",
+    "anonymous_identity",
     "authenticator_for",
     "hash_secret",
     "identity_for",

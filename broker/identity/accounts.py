@@ -1,4 +1,4 @@
-"""Accounts: a secret, the client ids that go with it, and what they may do."""
+"""Accounts: secret, client ids, rights and clearance."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from broker.errors import NotAllowed
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_client_id
 from broker.identity.client_ids import matches_client_id
+from broker.identity.identity import Identity
 from broker.identity.rights import Rights
-from broker.identity.who import Identity
 
 
 @attrs.frozen
 class Account:
-    """One account. `client_ids` are patterns in which `*` stands for any characters, or none."""
+    """One account. `client_ids` are patterns in which `*` stands for any or no characters."""
 
     name: str
     secret: StoredSecret
@@ -29,7 +29,6 @@ class Account:
 
     @classmethod
     def from_settings(cls, settings: AccountSettings) -> Account:
-        """The account that an `[accounts.NAME]` table describes."""
         return cls(
             name=settings.name,
             secret=settings.secret,
@@ -43,14 +42,13 @@ class Account:
 
 
 def accounts_by_name(settings: Iterable[AccountSettings]) -> Mapping[str, Account]:
-    """The accounts of a configuration, by name."""
     return {each.name: Account.from_settings(each) for each in settings}
 
 
 def identity_for(account: Account, client_id: str) -> Identity:
-    """The identity of a client whose credential for `account` has been checked.
+    """Return the identity of a client whose credential for `account` was checked.
 
-    `BadName` when the client id breaks the grammar, `NotAllowed` when it is none of the account's.
+    Raises `BadName` for a malformed client id, `NotAllowed` for one that the account may not use.
     """
     check_client_id(client_id)
     if not any(matches_client_id(pattern, client_id) for pattern in account.client_ids):

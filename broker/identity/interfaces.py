@@ -1,4 +1,4 @@
-"""The interfaces of identity: who a session is, and who finds that out."""
+"""Interfaces of identity and authentication."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from twisted.internet.defer import Deferred
 from zope.interface import Interface
 
 from broker.identity.avatar import IIdentity
-from broker.identity.who import Identity
+from broker.identity.identity import Identity
 
 __all__ = ["IAuthenticator", "IIdentity"]
 
 
 class IAuthenticator(Interface):
-    """Decides who a client is, from what it presents in its handshake."""
+    """Authenticates clients by the content of their handshake."""
 
     def authenticate(
         client_id: str, account: str | None, secret: bytes | None
     ) -> Deferred[Identity]:
-        """The identity of a client.
+        """Return the identity of a client.
 
-        `account` and `secret` are None when the client presented none. Fails with `BadName` for an
-        impossible client id, `AuthenticationFailed` for a missing or wrong credential,
-        `NotAllowed` when the credential is right but the client id belongs to another, and
-        `Overloaded` when too many clients wait to be checked.
+        `account` and `secret` are None without credentials. Fails with `BadName` for a malformed
+        client id, `AuthenticationFailed` for a missing or wrong credential, `NotAllowed` for a
+        client id of another account, and `Overloaded` when too many clients wait for the check.
         """

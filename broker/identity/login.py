@@ -1,8 +1,8 @@
-"""Logging in through `twisted.cred`: the checker of secrets, the realm of accounts, the portal.
+"""Login through `twisted.cred`: checker of secrets, realm of accounts, portal.
 
-A client presents an account's name, its secret and the client id that it wants to be. The checker
-looks at the first two, off the reactor's thread; the realm makes the `Identity` from the account
-and the client id, which travels through the portal as the `mind`.
+A client presents an account's name, its secret and a client id. The checker verifies the first two
+outside the reactor's thread. The realm makes the `Identity` from the account and the client id,
+which passes through the portal as the `mind`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from broker.config.settings import AccountSettings
 from broker.errors import AuthenticationFailed, Overloaded
 from broker.event.stream import check_client_id
 from broker.identity.accounts import Account, accounts_by_name, identity_for
+from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
-from broker.identity.secret import is_secret, unmatchable_secret
-from broker.identity.who import Identity, anonymous
+from broker.identity.secret import matches_secret, unmatchable_secret
 
-#: Runs a function in another thread; `twisted.internet.threads.deferToThread` is one.
+#: Runs a function in another thread, as `twisted.internet.threads.deferToThread` does.
 DeferToThread: TypeAlias = Callable[[Callable[[], bool]], "Deferred[bool]"]
 
-#: Secrets that are checked at once: each keeps a processor and 16 MiB busy.
-MOST_AT_ONCE: Final = 2
-#: Clients that wait to be checked; one more is told to come back.
-MOST_WAITING: Final = 1000
+#: Concurrent checks of secrets: each uses a processor and 16 MiB.
+MAX_CONCURRENT_CHECKS: Final = 2
+#: Clients that wait for a check; one more gets `Overloaded`.
+MAX_WAITING_CHECKS: Final = 1000
 
 _REFUSAL: Final = "the account or its secret is wrong, or none was given"
 
@@ -40,7 +40,7 @@ _REFUSAL: Final = "the account or its secret is wrong, or none was given"
 class SecretChecker:
     """Checks an account's name and secret against the stored hashes.
 
-    An unknown account costs what a wrong secret does, so that names can not be found by timing.
+    An unknown account costs as much as a wrong secret, so timing does not reveal names.
     """
 
     credentialInterfaces = (IUsernamePassword,)
@@ -48,30 +48,32 @@ class SecretChecker:
     def __init__(self, accounts: Mapping[str, Account], defer_to_thread: DeferToThread) -> None:
         self._accounts = accounts
         self._defer_to_thread = defer_to_thread
-        self._turns = DeferredSemaphore(MOST_AT_ONCE)
+        self._slots = DeferredSemaphore(MAX_CONCURRENT_CHECKS)
         self._unmatchable = unmatchable_secret()
 
     def requestAvatarId(self, credentials: UsernamePassword) -> Deferred[bytes | tuple[()]]:
-        """The account's name; `UnauthorizedLogin`, or `Overloaded` when too many wait."""
+        """Return the account's name; `UnauthorizedLogin`, or `Overloaded` when too many wait."""
         name = credentials.username.decode("utf-8", "replace")
         account = self._accounts.get(name)
         stored = self._unmatchable if account is None else account.secret
         secret = credentials.password
-        if len(self._turns.waiting) >= MOST_WAITING:
-            return fail(Overloaded(f"{MOST_WAITING} clients wait to be checked; try again later"))
+        if len(self._slots.waiting) >= MAX_WAITING_CHECKS:
+            return fail(
+                Overloaded(f"{MAX_WAITING_CHECKS} clients wait for a login; try again later")
+            )
 
         def answer(right: bool) -> bytes | tuple[()]:
             if not right or account is None:
                 raise UnauthorizedLogin(_REFUSAL)
             return account.name.encode()
 
-        checked = self._turns.run(self._defer_to_thread, lambda: is_secret(secret, stored))
+        checked = self._slots.run(self._defer_to_thread, lambda: matches_secret(secret, stored))
         return checked.addCallback(answer)
 
 
 @implementer(IRealm)
 class AccountsRealm:
-    """Turns an account's name, and the client id given as the mind, into an `Identity`."""
+    """Makes an `Identity` from an account's name and a client id, given as the mind."""
 
     def __init__(self, accounts: Mapping[str, Account]) -> None:
         self._accounts = accounts
@@ -79,18 +81,18 @@ class AccountsRealm:
     def requestAvatar(
         self, avatarId: bytes | tuple[()], mind: object, *interfaces: type[Interface]
     ) -> tuple[type[Interface], object, Callable[[], None]]:
-        """The triple that `Portal.login` gives; there is nothing to do at logging out."""
+        """Return the triple for `Portal.login`; logging out does nothing."""
         if IIdentity not in interfaces:
-            raise NotImplementedError("the accounts' only avatars are IIdentity")
+            raise NotImplementedError("only IIdentity avatars are supported")
         if not isinstance(avatarId, bytes) or not isinstance(mind, str):
-            raise UnauthorizedLogin("an account and, as the mind, a client id are needed")
+            raise UnauthorizedLogin("an account, and a client id as the mind, are required")
         account = self._accounts[avatarId.decode()]
         return IIdentity, identity_for(account, mind), lambda: None
 
 
 @implementer(IAuthenticator)
 class PortalAuthenticator:
-    """Asks a portal of `twisted.cred`: ours, or one with another checker behind it."""
+    """Authenticates by a portal of `twisted.cred`, possibly with another checker."""
 
     def __init__(self, portal: Portal) -> None:
         self._portal = portal
@@ -111,31 +113,31 @@ class PortalAuthenticator:
         except LoginFailed:
             raise AuthenticationFailed(_REFUSAL) from None
         if not isinstance(identity, Identity):
-            raise TypeError(f"the portal's realm made {identity!r}, which is no Identity")
+            raise TypeError(f"the portal's realm returned {identity!r}, not an Identity")
         return identity
 
 
 @implementer(IAuthenticator)
-class OpenDoor:
-    """Lets everyone in, as is right only where loopback is all that is listened on."""
+class AnonymousAuthenticator:
+    """Accepts every client. Only for nodes that listen on loopback alone."""
 
     def authenticate(
         self, client_id: str, account: str | None, secret: bytes | None
     ) -> Deferred[Identity]:
-        """See `IAuthenticator`. What is presented is not looked at."""
-        return maybeDeferred(anonymous, client_id)
+        """Return an identity without reading the credentials; see `IAuthenticator`."""
+        return maybeDeferred(anonymous_identity, client_id)
 
 
 def accounts_portal(accounts: Mapping[str, Account], defer_to_thread: DeferToThread) -> Portal:
-    """A portal over the accounts of the configuration."""
+    """Return a portal over the accounts of the configuration."""
     return Portal(AccountsRealm(accounts), [SecretChecker(accounts, defer_to_thread)])
 
 
 def authenticator_for(
     settings: Iterable[AccountSettings], defer_to_thread: DeferToThread
 ) -> IAuthenticator:
-    """What decides at a node with these accounts; without any, everyone is let in."""
+    """Return the authenticator of a node; without accounts it accepts every client."""
     accounts = accounts_by_name(settings)
     if not accounts:
-        return OpenDoor()
+        return AnonymousAuthenticator()
     return PortalAuthenticator(accounts_portal(accounts, defer_to_thread))

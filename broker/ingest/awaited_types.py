@@ -10,7 +10,7 @@ import attrs
 from twisted.python.failure import Failure
 
 from broker.dtd.cache import DtdCache
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.transport.clock import IClock
 
@@ -88,7 +88,7 @@ class AwaitedTypes:
     def _look_up(self, reference: DtdReference, awaited: _Awaited) -> None:
         if self._awaited.get(reference) is not awaited:
             return
-        self._dtds.retry(reference)
+        self._dtds.clear_failure(reference)
         awaited.attempts += 1
         self._dtds.lookup(reference, awaited.hint).addCallbacks(
             lambda _: self._found(reference, awaited),

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
@@ -231,7 +231,7 @@ class Input:
         self, publisher: Publisher, parts: list[Part], unstored: list[DtdReference]
     ) -> None:
         """Take events when their DTDs are on disk; send them back if the disk takes no DTD."""
-        waits = [self._unstored.when_tried(each) for each in unstored]
+        waits = [self._unstored.when_write_settled(each) for each in unstored]
         if all(each.called for each in waits):
             error = LogUnavailable(f"the DTD of {unstored[0]} can not be written at the moment")
             self._send_all_back(publisher, parts, error)

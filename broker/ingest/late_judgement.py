@@ -13,11 +13,11 @@ from typing import Final, Protocol
 import attrs
 import msgpack
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent
 from broker.event.envelope import Liveness
-from broker.event.placeholder import refusal_code
+from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.ingest.awaited_types import AwaitedTypes
 from broker.ingest.undecided import UndecidedEvents
@@ -96,7 +96,7 @@ class LateJudgement:
     def _is_single(self, event: LoggedEvent) -> bool:
         if self._undecided and self._undecided.has(event.origin, event.mark):
             return True
-        return refusal_code(event.document) is not None
+        return placeholder_code(event.document) is not None
 
     def code(self, run: Run) -> str | None:
         """Why the event of a run that is judged first counts as refused; None: it is valid.
@@ -104,7 +104,7 @@ class LateJudgement:
         Raises `DtdNeeded` while that is not known.
         """
         document = run.events[0].document
-        code = refusal_code(document)
+        code = placeholder_code(document)
         if code is not None:
             return code
         (verdict,) = self._matcher.match([document], variants=run.variants)

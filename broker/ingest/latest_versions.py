@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, InvalidEvent
 from broker.event.envelope import Header
-from broker.event.reading import latest_version_of
+from broker.event.reader import read_latest_version
 
 #: Versions that were looked up.
 _REMEMBERED: Final = 1000
@@ -32,7 +32,7 @@ class LatestVersions:
         """A valid event may name a newer version than its own. It is parsed, for a comment can
         hold what looks like one."""
         try:
-            named = latest_version_of(document)
+            named = read_latest_version(document)
             own = DtdReference(header.type_name, header.version)
             latest = own if named is None else DtdReference(header.type_name, named.strip())
         except (BadName, InvalidEvent):

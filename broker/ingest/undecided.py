@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from broker.dtd.whole_file import read_checked, write_checked
+from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.event.place import Mark
 
 
@@ -69,7 +69,7 @@ class UndecidedEvents:
 
     def _load(self) -> None:
         try:
-            data = read_checked(self._path)
+            data = read_checksummed(self._path)
             for origin, ((e1, o1), (e2, o2)) in json.loads(data or b"{}").items():
                 self._ranges[str(origin)] = (int(e1), int(o1)), (int(e2), int(o2))
         except (ValueError, TypeError, AttributeError) as error:
@@ -81,7 +81,7 @@ class UndecidedEvents:
 
     def _save(self, data: bytes) -> None:
         try:
-            write_checked(self._path, data, sync=self._sync)
+            write_checksummed(self._path, data, sync=self._sync)
             self._unwritten = False
         except OSError as error:
             self._unwritten = True

@@ -10,11 +10,11 @@ from broker.dtd.reference import DtdReference
 
 
 class Unstored(Protocol):
-    """See `broker.dtd.stored.StoredDtds`."""
+    """See `broker.dtd.async_store.AsyncDtdStore`."""
 
     def __bool__(self) -> bool: ...
     def is_unsaved(self, reference: DtdReference) -> bool: ...
-    def when_tried(self, reference: DtdReference) -> Deferred[None]: ...
+    def when_write_settled(self, reference: DtdReference) -> Deferred[None]: ...
 
 
 class _Nothing:
@@ -24,7 +24,7 @@ class _Nothing:
     def is_unsaved(self, reference: DtdReference) -> bool:
         return False
 
-    def when_tried(self, reference: DtdReference) -> Deferred[None]:
+    def when_write_settled(self, reference: DtdReference) -> Deferred[None]:
         return succeed(None)
 
 

@@ -21,7 +21,7 @@ import lmdb
 
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
-from broker.event.place import Mark, NamedHistory, further
+from broker.event.place import Mark, NamedHistory, merge_marks
 from broker.log.chunk_table import NEVER_OLD
 from broker.log.chunks import chunks_of, decode_key, encode_key
 from broker.log.claim import claim_folder, disk_is_full, not_opened, note_use, was_used
@@ -258,7 +258,7 @@ class LogFile(FileReading):
                 )
             since, used = self._trim(txn, now_ms)
             if commit.since:
-                since = further(commit.since, since)
+                since = merge_marks(commit.since, since)
             last = commit.events[-1].serial if commit.events else self._bounds.last
             first = self._oldest[0] or self._oldest_serial(txn, last)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
@@ -267,7 +267,7 @@ class LogFile(FileReading):
                 self.chain = tables.histories.chain(txn)
         self.kept = kept
         if since:
-            self.since = further(self.since, since)
+            self.since = merge_marks(self.since, since)
         self._bounds = bounds
         return bounds
 

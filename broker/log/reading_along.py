@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lmdb
 
-from broker.archive.columns import ChunkColumns
+from broker.archive.chunk_columns import ChunkColumns
 from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
@@ -101,7 +101,7 @@ class LogAlong:
                 damage = chunk.first_damage(start)
                 most = max_events if damage is None else min(max_events, damage.first - start)
                 if isinstance(chunk, StoredChunk) and most > 0:
-                    found.append(ChunkColumns.of(chunk, start, most))
+                    found.append(ChunkColumns.from_chunk(chunk, start, most))
                     max_events -= found[-1].count
                     max_bytes -= len(found[-1].records) + len(found[-1].documents)
                 if damage is not None and not found:
@@ -123,7 +123,7 @@ class LogAlong:
     def read_kept(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """The same as `read`, of what is kept of another origin."""
+        """The same as `decode_interest`, of what is kept of another origin."""
         with self._reading() as txn:
             return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
 

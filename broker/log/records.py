@@ -12,7 +12,7 @@ import attrs
 import msgpack
 
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
 #: Bytes that an event takes beside its record and document, about.

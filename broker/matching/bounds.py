@@ -1,8 +1,8 @@
 """The bounds within which a query is evaluated on one event (checklist F13): nobody is trusted.
 
-libxml2 can not be interrupted. So before it gets a query, what that may take at worst on a document
-of this size is looked at (`worst.py`): a query that may take too long is evaluated by ourselves,
-within bounds, and one that can not be is suspended.
+libxml2 can not be interrupted. So each query gets a worst-case bound for a document of this size
+(`worst_case.py`). A query that may take too long is evaluated here instead, within bounds; one that
+can not be is suspended.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from lxml import etree
 
 from broker.errors import QueryTooExpensive
 from broker.matching.evaluation import Subject
-from broker.matching.partial.exact import ExactEvaluation, NotEvaluated
+from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
-from broker.matching.query.worst import BYTES_A_NODE, Extent, Worst, worst_case
+from broker.matching.query.worst_case import (
+    BYTES_PER_NODE,
+    DocumentSize,
+    WorstCost,
+    worst_case_cost,
+)
 
 #: Bytes of a document for which the bounds hold; a larger one gets more in proportion, or one
 #: large event would suspend every query that looks at all of it.
@@ -53,8 +58,8 @@ class Runnable(Protocol):
     def compiled(self) -> Evaluable:
         """What runs; may be made for that."""
 
-    def worst(self, nodes: int) -> Worst:
-        """See `WorstCases`."""
+    def worst(self, nodes: int) -> WorstCost:
+        """See `WorstCaseCosts`."""
 
 
 class Bounds:
@@ -84,7 +89,7 @@ class BoundedEvaluation:
         self._bytes = len(document)
         # Each element, text and attribute has one of the two signs, or shares it with one other.
         self._nodes = document.count(b"<") + document.count(b"=")
-        self.size = 1 << (max(self._nodes, self._bytes // BYTES_A_NODE, 1) - 1).bit_length()
+        self.size = 1 << (max(self._nodes, self._bytes // BYTES_PER_NODE, 1) - 1).bit_length()
         """Nodes that worst cases are told for: a power of two, so that few serve all documents."""
         self.scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
         """How many times as much is allowed as on an event of ordinary size."""
@@ -92,7 +97,7 @@ class BoundedEvaluation:
         self._allowed = bounds.max_run_time * self.scale
         self._exact: ExactEvaluation | None = None
 
-    def matches(self, query: Runnable, worst: Worst) -> bool:
+    def matches(self, query: Runnable, worst: WorstCost) -> bool:
         """Whether a query matches; raises `QueryTooExpensive`.
 
         What libxml2 might take too long for is evaluated by ourselves.
@@ -108,12 +113,12 @@ class BoundedEvaluation:
             return lambda: query.compiled.matches(self._subject)
         return lambda: self._by_ourselves(query, worst)
 
-    def extent(self, *, envelope: bool) -> Extent:
+    def extent(self, *, envelope: bool) -> DocumentSize:
         """How large the event is, or what queries without paths to the envelope see of it."""
         nodes = self._subject.count_nodes(envelope=envelope)
-        return Extent(nodes, self._subject.depth, self._bytes)
+        return DocumentSize(nodes, self._subject.depth, self._bytes)
 
-    def is_at_most(self, visits: float, worst: Worst) -> bool:
+    def is_at_most(self, visits: float, worst: WorstCost) -> bool:
         """Whether so many visits are enough, be it because the event is shallow."""
         # How deep it is takes a walk, which few events need.
         return worst.deep <= visits or (worst.shallow <= visits and self._is_shallow)
@@ -122,13 +127,13 @@ class BoundedEvaluation:
     def _is_shallow(self) -> bool:
         return self._subject.is_shallow
 
-    def _is_for_libxml2(self, query: Runnable, worst: Worst) -> bool:
+    def _is_for_libxml2(self, query: Runnable, worst: WorstCost) -> bool:
         if self.is_at_most(self._max_worst, worst):
             return True
         # That was for a document that is larger than this one.
         asked = query.compiled.query
         extent = self.extent(envelope=asked.uses_envelope or not asked.uses_payload)
-        return worst_case(asked.expression, extent) <= self._max_worst
+        return worst_case_cost(asked.expression, extent) <= self._max_worst
 
     def _by_libxml2(self, query: Runnable) -> bool:
         """Whether a query matches; raises `QueryTooExpensive` if it takes too long twice."""
@@ -151,7 +156,7 @@ class BoundedEvaluation:
             )
         return matches
 
-    def _by_ourselves(self, query: Runnable, worst: Worst) -> bool:
+    def _by_ourselves(self, query: Runnable, worst: WorstCost) -> bool:
         try:
             if self._nodes > _MAX_TREE:
                 raise NotEvaluated(f"an event with more than {_MAX_TREE} nodes is too large")

@@ -14,7 +14,7 @@ from broker.errors import QueryTooExpensive
 from broker.matching.accounts import Accounts
 from broker.matching.bounds import BoundedEvaluation, Bounds, Runnable
 from broker.matching.evaluation import Subject
-from broker.matching.query.worst import Worst
+from broker.matching.query.worst_case import WorstCost
 
 #: A query that costs no more at worst does not count as one that may take long: 2.5 ms.
 CHEAP = 250_000.0
@@ -58,8 +58,8 @@ class Budget:
         self._accounts.begin(free * scale, min(scale, _MOST_WEIGHT))
         matching: list[int] = []
         broken: list[tuple[_Runnable, QueryTooExpensive]] = []
-        cheap: list[tuple[Worst, int]] = []
-        dear: list[tuple[Worst, int]] = []
+        cheap: list[tuple[WorstCost, int]] = []
+        dear: list[tuple[WorstCost, int]] = []
         for place, query in enumerate(queries):
             if query.always:
                 matching.append(place)
@@ -79,7 +79,7 @@ class Budget:
     def _matches(
         self,
         query: Runnable,
-        worst: Worst,
+        worst: WorstCost,
         evaluation: BoundedEvaluation,
         numbers: Sequence[int],
     ) -> bool:
@@ -106,7 +106,7 @@ class Budget:
         raise _too_much(worst)
 
 
-def _too_much(worst: Worst) -> QueryTooExpensive:
+def _too_much(worst: WorstCost) -> QueryTooExpensive:
     return QueryTooExpensive(
         "the queries of this client take too much time together, and this is one of the "
         f"dearest: it may visit {worst.deep:.3g} nodes"

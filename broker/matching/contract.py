@@ -17,7 +17,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive, UnknownType
 from broker.event.envelope import Header, Liveness
 from broker.event.stream import StreamPattern
-from broker.matching.explaining.explanation import Explanation
+from broker.matching.explain.explanation import Explanation
 from broker.matching.query.query import Query
 
 

@@ -14,8 +14,8 @@ from lxml import etree
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, BadName
 from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.payload import ENVELOPE_CHILDREN, payload_element_of
+from broker.event.event_id import EventId
+from broker.event.payload import ENVELOPE_CHILDREN, find_payload_element
 from broker.event.stream import check_client_id, check_stream_name
 from broker.matching.textplace import line_of
 
@@ -170,7 +170,7 @@ def _first(elements: list[etree._Element], tags: list[str]) -> list[etree._Eleme
 def payload_of(root: etree._Element) -> etree._Element | None:
     """The payload's element, None if the event has none; raises `BadField` for two of them."""
     try:
-        return payload_element_of(root)
+        return find_payload_element(root)
     except BadEnvelope as error:
         raise BadField("Event", error.text) from None
 

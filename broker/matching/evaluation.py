@@ -13,10 +13,10 @@ from lxml import etree
 from broker.event.envelope import NAMESPACE, Header, Liveness
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.limits import SHALLOW
+from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
-from broker.matching.query.texts import EXTENSIONS
 from broker.matching.query.tree import FunctionCall
 
 _VALUES: dict[str, Any] = {
@@ -117,7 +117,9 @@ def _reading(payload: bool, envelope: bool, variables: frozenset[str], functions
 
 def reading_of(query: Query) -> Reading:
     """One object for all queries that read the same: few differ in it."""
-    return _reading(query.uses_payload, query.uses_envelope, query.variables, query.calls_ours)
+    return _reading(
+        query.uses_payload, query.uses_envelope, query.variables, query.uses_extension_functions
+    )
 
 
 class CompiledXPath:
@@ -132,13 +134,13 @@ class CompiledXPath:
         reading: Reading,
         calls: Sequence[str] = (),
     ) -> None:
-        """The text, and what it reads, as `Query` has them; `calls` as `Invariants` has them."""
+        """The text, and what it reads, as `Query` has them; `calls` as `HoistedQuery` has them."""
 
         def compiled(text: str) -> etree.XPath:
             return etree.XPath(
                 text,
                 namespaces={**dict(namespaces), ENVELOPE_PREFIX: NAMESPACE},
-                extensions=EXTENSIONS if reading.functions else None,
+                extensions=EXTENSION_FUNCTIONS if reading.functions else None,
                 regexp=False,
                 smart_strings=False,
             )
@@ -149,7 +151,7 @@ class CompiledXPath:
         self._simple = reading.payload and not (reading.variables or reading.envelope or calls)
 
     def matches(self, subject: Subject) -> bool:
-        """Its value; `etree.XPathError` if libxml2 gives up, `QueryTooExpensive` if `texts.py`."""
+        """Return the value; raises `etree.XPathError` or `QueryTooExpensive`."""
         if self._simple:
             return bool(self._xpath(subject.document()))
         reading = self._reading

@@ -18,7 +18,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, NotWellFormed
 from broker.event.encoding import is_utf8
 from broker.event.envelope import public_identifier
-from broker.event.reading import parse_public_identifier
+from broker.event.reader import parse_public_identifier
 from broker.matching.textplace import line_and_column
 
 #: The root element as DOCTYPEs and DTDs spell it.

@@ -33,8 +33,8 @@ from broker.matching.contract import (
 )
 from broker.matching.evaluation import Subject
 from broker.matching.examination import Examiner
-from broker.matching.explaining.explainer import Explainer
-from broker.matching.explaining.explanation import Explanation
+from broker.matching.explain.explainer import Explainer
+from broker.matching.explain.explanation import Explanation
 from broker.matching.figures import Figures
 from broker.matching.limits import DocumentLimits
 from broker.matching.names import NameWatch

@@ -8,7 +8,7 @@ from broker.errors import UnknownSubscription
 from broker.event.stream import StreamPattern
 from broker.matching.evaluation import CompiledQuery
 from broker.matching.query.query import Query
-from broker.matching.query.worst import Worst, WorstCases
+from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
 
 #: Streams whose subscriptions are remembered; a busy node has fewer, an attacker's names push out.
 MAX_STREAMS = 1024
@@ -21,10 +21,10 @@ class Group:
     compiled: CompiledQuery
     patterns: dict[int, StreamPattern] = attrs.field(factory=dict)
     suspended: bool = False
-    worst_cases: WorstCases = attrs.field(init=False)
+    worst_cases: WorstCaseCosts = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.worst_cases = WorstCases(self.compiled.query.expression)
+        self.worst_cases = WorstCaseCosts(self.compiled.query.expression)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -44,9 +44,9 @@ class Interest:
         """The query."""
         return self.group.compiled
 
-    def worst(self, nodes: int) -> Worst:
+    def worst(self, nodes: int) -> WorstCost:
         """See `Runnable`."""
-        return self.group.worst_cases.on(nodes)
+        return self.group.worst_cases.cost_on(nodes)
 
 
 class Subscriptions:

@@ -37,9 +37,9 @@ from broker.matching.contract import (
 )
 from broker.matching.evaluation import Subject
 from broker.matching.examination import Examiner
-from broker.matching.explaining.explainer import Explainer
-from broker.matching.explaining.explanation import Explanation
-from broker.matching.explaining.knowledge import IndexKnowledge
+from broker.matching.explain.explainer import Explainer
+from broker.matching.explain.explanation import Explanation
+from broker.matching.explain.index_explainer import IndexExplainer
 from broker.matching.figures import Figures
 from broker.matching.index.member import Member
 from broker.matching.limits import DocumentLimits
@@ -103,7 +103,7 @@ class Switch:
             *(self._shapes, self._plans, self._registry.streams, self._figures, self._counts),
             clock,
         )
-        index = IndexKnowledge(dtds, self._shapes, self._registry, self._plans, clock)
+        index = IndexExplainer(dtds, self._shapes, self._registry, self._plans, clock)
         bounds = Bounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("switch", self._examiner, bounds, clock, index)
 

@@ -8,14 +8,14 @@ from typing import Any, Protocol, TypeAlias
 
 from twisted.internet.defer import Deferred
 
-from broker.cluster.event_ways import NetworkWays
+from broker.cluster.event_routes import NetworkWays
 from broker.dtd.interfaces import IDtdCache
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
 from broker.node.status import Inspected, status
 from broker.node.type_answers import Subscriber, subscribers
-from broker.recovery.asking import RecoveryAnswers
+from broker.recovery.inspection import RecoveryAnswers
 from broker.sessions.session import Answerer
 from broker.subscriptions.durable_answers import DurableAnswers
 from broker.tracing.deliverability import Deliverability

@@ -7,14 +7,14 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
-from broker.archiver.care_rules import CareRules
 from broker.archiver.hold_report import HoldReport
+from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.archiver.supervisor import ArchiverSupervisor
 from broker.config import Settings
 from broker.event.place import Mark
 from broker.node.node import Node
 from broker.recovery.archive_access import ArchiveAccess
-from broker.replay.replaying import ReplayProcess, ReplaySettings
+from broker.replay.replayer_client import ReplayerClient, ReplayerSettings
 
 #: How often the archiver may be due until what was logged must be in the archive.
 ROUNDS = 3
@@ -31,7 +31,7 @@ class ProcessesBeside:
             log_folder=settings.node.data / "log",
             uri=uri,
             every=settings.archive.every,
-            care=CareRules(
+            maintenance=MaintenanceRules(
                 settings.archive.compact,
                 round(1000 * settings.archive.max_age),
                 settings.archive.max_bytes,
@@ -40,22 +40,22 @@ class ProcessesBeside:
         )
         self._hold_report = HoldReport()
         said = settings.recovery
-        self.replays = ReplayProcess(
+        self.replays = ReplayerClient(
             reactor,
-            ReplaySettings(
+            ReplayerSettings(
                 *(uri, settings.node.data / "replays", said.engine, said.master),
                 *(said.spool_bytes, said.request_bytes, said.idle),
             ),
         )
         self.access = ArchiveAccess(
             replays=self.replays,
-            covered=self.archiver.covered,
-            durable=self.archiver.durable,
-            dtd_text=self.archiver.archived_text,
+            get_coverage=self.archiver.get_coverage,
+            find_durable=self.archiver.find_durable,
+            find_dtd=self.archiver.find_dtd,
             flush_soon=self.archiver.flush_soon,
-            patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
-            is_warm=lambda: self.replays.runs,
-            figures=self.figures,
+            max_lag=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+            is_warm=lambda: self.replays.is_running,
+            snapshot=self.figures,
         )
 
     def start(self, node: Node) -> None:
@@ -73,11 +73,11 @@ class ProcessesBeside:
 
     def look_at(self, node: Node) -> None:
         """Tell them what has changed: to be called each second."""
-        self.archiver.set_dead(node.dead_origins())
+        self.archiver.set_dead_origins(node.dead_origins())
         log = node.event_log
         is_known = bool(self.archiver.reached or self.archiver.problem)
-        self._hold_report.look(log.hold, log.bounds.used_bytes, is_known=is_known)
-        self.replays.look()
+        self._hold_report.log_changes(log.hold, log.bounds.used_bytes, is_known=is_known)
+        self.replays.request_status()
 
     def figures(self) -> dict[str, Any]:
         """How they are, for people."""
@@ -85,17 +85,17 @@ class ProcessesBeside:
         return {
             "archiver": {
                 "uri": archiver.uri,
-                "runs": archiver.runs,
+                "runs": archiver.is_running,
                 "reached": dict(archiver.reached),
                 "problem": archiver.problem,
                 "restarts": archiver.restarts,
-                **archiver.figures,
+                **archiver.counters,
             },
             "replays": {
-                "runs": replays.runs,
-                "processes": replays.begun,
+                "runs": replays.is_running,
+                "processes": replays.started_processes,
                 "under_way": len(replays.replays),
-                **(replays.state if replays.runs else {}),
+                **(replays.status if replays.is_running else {}),
                 "notices": list(replays.notices),
             },
         }

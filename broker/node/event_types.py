@@ -9,19 +9,19 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 
+from broker.cluster.types.network_types import NetworkTypes
 from broker.cluster.types.origin_texts import OriginTexts
-from broker.cluster.types.service import NetworkTypes
 from broker.config import Settings
+from broker.dtd.async_store import AsyncDtdStore
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.catalogue_source import CatalogueSource
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.owner import is_of_network
-from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
+from broker.dtd.pointer_source import AllowedPrefix, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import CatalogueSource
 from broker.dtd.store import DtdStore, StoreLimits
-from broker.dtd.stored import StoredDtds
 from broker.errors import BrokerError, ConfigurationError
 from broker.ingest.awaited_types import AwaitedTypes
 from broker.ingest.late_judgement import LateJudgement
@@ -29,7 +29,7 @@ from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, IMatcher, Variants
-from broker.matching.schema.known import KnownTypes
+from broker.matching.schema.known_types import KnownTypes
 from broker.node.type_answers import Subscriber, TypeAnswers
 from broker.subscriptions.new_versions import NewVersions
 
@@ -63,17 +63,17 @@ class EventTypes:
         self._max_age_ms = int(settings.log.max_age * 1000)
         self._texts = OriginTexts(folder / "origins.json", write, sync=sync)
         self._counted: dict[tuple[str, str], int] = {}
-        self.stored = StoredDtds(store, write, wall_clock, reactor)
+        self.stored = AsyncDtdStore(store, write, wall_clock, reactor)
         all_sources = [
             *map(CatalogueSource, self._folders),
             *sources,
             PointerSource(
                 Agent(reactor, connectTimeout=PointerLimits().timeout),
                 reactor,
-                [AllowedPlace.parse(url) for url in said.pointers],
+                [AllowedPrefix.parse(url) for url in said.pointers],
             ),
         ]
-        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, stored=self.stored)
+        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, store=self.stored)
         self.dtds.on_added = self._added
         self.known = KnownTypes(self.dtds, shipped, self._folders)
         self.awaited = AwaitedTypes(self.dtds, reactor, settings.network.patience)
@@ -85,14 +85,14 @@ class EventTypes:
 
     def join_network(self, origin: str) -> NetworkTypes:
         """What the node tells others of its types, and learns of theirs; `origin` is its log."""
-        network = NetworkTypes(self.dtds, self._texts, origin, self._reactor, self.known.dtd)
+        network = NetworkTypes(self.dtds, self._texts, origin, self._reactor, self.known.get_dtd)
         own = {each for folder in self._folders for each in folder.references()}
         own |= {e.reference for e in self.stored.store if not is_of_network(e.owner)}
         for reference in sorted(own):
             content_hash = self.stored.known_hash(reference)
-            if content_hash is None and (dtd := self.known.dtd(reference)) is not None:
+            if content_hash is None and (dtd := self.known.get_dtd(reference)) is not None:
                 content_hash = dtd.content_hash
-                self.dtds.note_hash(reference, content_hash)
+                self.dtds.require_hash(reference, content_hash)
             if content_hash is not None and not reference.variant:
                 network.announce(reference, content_hash)
         self.network = network
@@ -113,11 +113,11 @@ class EventTypes:
 
     def is_complete(self) -> bool:
         """Whether every type is here that is announced in the network."""
-        return self.network is None or self.network.has_all()
+        return self.network is None or self.network.has_all_types()
 
     def variants(self, origin: str) -> Variants:
         """The texts of an origin that are others than those that count here."""
-        return NO_VARIANTS if self.network is None else self.network.variants(origin)
+        return NO_VARIANTS if self.network is None else self.network.variants_of(origin)
 
     def answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
         """Answers about types; `subscribers` are those whose queries are known here."""
@@ -151,7 +151,7 @@ class EventTypes:
         for entry in self.stored.store:
             name = (entry.reference.type, entry.reference.version)
             if others or counts.get(name, 0) != self._counted.get(name, 0):
-                self.stored.store.note_use(entry.reference, self._wall_clock())
+                self.stored.store.record_use(entry.reference, self._wall_clock())
         self._counted = counts
 
     def _note_oldest(self, events: Sequence[LoggedEvent]) -> None:

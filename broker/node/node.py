@@ -12,11 +12,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.cluster.building import build_network
-from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.membership import Dialler
 from broker.cluster.network import Network
-from broker.cluster.stream_times import StreamTimes
+from broker.cluster.network_factory import build_network
+from broker.cluster.stream_time import StreamTimes
 from broker.config import Settings
 from broker.delivery.feed import Feed
 from broker.delivery.link import Link
@@ -34,15 +34,15 @@ from broker.log.commit import Retention
 from broker.log.event_log import EventLog
 from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
-from broker.matching.schema.advice import Advisor
+from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.node.answers import build_explaining, node_answers
 from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
 from broker.node.threads import Threads
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.archived_dtds import ArchivedDtds
-from broker.recovery.building import build_recovery
-from broker.recovery.page_matching import PageMatching
+from broker.recovery.archive_dtd_source import ArchiveDtdSource
+from broker.recovery.builder import build_recovery
+from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.reception import Reception, ReceptionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.subscriptions.durables import Durables
@@ -90,10 +90,10 @@ class Node:
         self._reactor = reactor
         self._threads = threads
         data = settings.node.data
-        self._neighbour_dtds = NeighbourDtds(reactor)
+        self._neighbour_dtds = DtdExchange(reactor)
         sources: list[IDtdSource] = [self._neighbour_dtds]
         if archive is not None:
-            sources.append(ArchivedDtds(archive))
+            sources.append(ArchiveDtdSource(archive))
         self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
         self.dtds, self._types = self.types.dtds, self.types.known
         self.event_log = self._open_log(data, archived=archive is not None)
@@ -117,7 +117,7 @@ class Node:
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,
-            matching=PageMatching(self._select, self._late, reactor),
+            page_matcher=PageMatcher(self._select, self._late, reactor),
             parse_query=self._parse_query,
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
@@ -125,8 +125,8 @@ class Node:
             settings=settings,
             clock=reactor,
             random=random,
-            committed=self._committed,
-            tell_losses=self.output.tell_losses,
+            on_committed=self._committed,
+            report_losses=self.output.tell_losses,
         )
         self.input = Input(
             matcher=self.matcher,
@@ -138,14 +138,14 @@ class Node:
             accept_undescribed=accept,
             type_came=lambda *named: self.types.announce(DtdReference(*named)),
             unstored=self.types.stored,
-            safety=AT_ONCE if self.network is None else self.network.keeping.owner,
+            safety=AT_ONCE if self.network is None else self.network.replicas.replicator,
         )
         complete = self.types.is_complete
-        self._advisor = Advisor(self._types, undescribed=accept, complete=complete)
+        self._advisor = QueryAdvisor(self._types, undescribed=accept, complete=complete)
         self.subscribing = Subscribing(
             matcher=self.matcher,
             parse_query=self._parse_query,
-            advise=self._advisor.warnings,
+            advise=self._advisor.find_warnings,
             log=self.event_log,
             output=self.output,
             durables=self.durables,
@@ -155,14 +155,16 @@ class Node:
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         questions = self.recovery.questions
-        post = None if questions is None else questions.post
+        post = None if questions is None else questions.messenger
         self.stream_times = StreamTimes(
             *(self.event_log, reactor, wall_clock, post), self.output.progress
         )
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
         self.reception.address = self._address
-        self.explaining = build_explaining(self, self._parse_query, self._advisor.warnings, reactor)
+        self.explaining = build_explaining(
+            self, self._parse_query, self._advisor.find_warnings, reactor
+        )
         versions = self.types.new_versions
         self.notices = Notices(self._types, versions, lambda: self.reception.sessions, reactor)
         self.dtds.on_new_version = self.notices.new_version
@@ -190,7 +192,7 @@ class Node:
         )
 
     def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
-        if self.settings.network.alone:
+        if self.settings.network.is_standalone:
             return None
         return build_network(
             self.settings,
@@ -238,7 +240,7 @@ class Node:
         )
 
     def _address(self) -> str:
-        knowledge = None if self.network is None else self.network.knowledge
+        knowledge = None if self.network is None else self.network.state
         return self.settings.node.name if knowledge is None else str(knowledge.address)
 
     def _make_link(self, session: Session) -> Link:
@@ -286,7 +288,7 @@ class Node:
         self.types.start(self.event_log)
         self.subscribing.want_durables()
         if self.network is not None:
-            self.network.begin()
+            self.network.start()
 
     def abandon(self) -> None:
         """Close the log as it was found, where `start` was never called."""
@@ -303,15 +305,15 @@ class Node:
         """
         times = self.stream_times
         if self.output.wants_times:
-            times.ask()
+            times.request_times()
             self.output.progress(times.times())
         else:
             times.stop()
             self.output.progress()
         self.notices.flush()
         if self.network is not None:
-            self.network.progress()
-        self.recovery.progress()
+            self.network.tick()
+        self.recovery.run_periodic_jobs()
 
     def care(self) -> None:
         """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
@@ -344,7 +346,7 @@ class Node:
         if suspended := self.matcher.suspended():
             self._end_suspended(suspended)
         if self.network is not None:
-            self.network.committed(events, matches)
+            self.network.send_committed(events, matches)
 
     def _relayed(self, events: Any, matches: Any) -> None:
         """Deliver events of another node, which are durable here now."""
@@ -356,7 +358,7 @@ class Node:
         """End the subscriptions whose queries exceeded their budget."""
         sessions = {session.link: session for session in self.reception.sessions}
         for number, error in suspended:
-            if self.network is not None and self.network.wants.suspended(number):
+            if self.network is not None and self.network.remote_interest.widen_suspended(number):
                 continue
             found = self.output.subscriber(number)
             if found is not None and found[0] in sessions:
@@ -367,6 +369,6 @@ class Node:
     def dead_origins(self) -> Sequence[str]:
         """Origins that are kept here and whose nodes are gone."""
         network = self.network
-        if network is None or network.knowledge is None:
+        if network is None or network.state is None:
             return ()
-        return network.keeping.dead(network.knowledge.is_here)
+        return network.replicas.unreachable_origins(network.state.is_origin_in_cluster)

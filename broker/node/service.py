@@ -18,8 +18,8 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from broker.cluster.dialling import dialler_of
-from broker.cluster.listening import Listening
+from broker.cluster.dialler import dialler_of
+from broker.cluster.listener import Listening
 from broker.config import Settings
 from broker.errors import BrokerError, ConfigurationError
 from broker.node.child_processes import ProcessesBeside, processes_beside

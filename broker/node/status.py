@@ -9,7 +9,7 @@ import attrs
 
 import broker
 from broker.cluster.network import Network
-from broker.cluster.report import report
+from broker.cluster.network_snapshot import network_snapshot
 from broker.config import Settings
 from broker.delivery.output import Output
 from broker.ingest.input import Input
@@ -18,7 +18,7 @@ from broker.log.event_log import EventLog
 from broker.log.repairs import OUTCOMES
 from broker.matching.contract import IMatcher
 from broker.recovery.node_recovery import NodeRecovery
-from broker.recovery.report import report as recovery_report
+from broker.recovery.snapshot import recovery_snapshot
 from broker.sessions.reception import Reception
 from broker.sessions.session import Session
 from broker.subscriptions.durable_report import durable_report
@@ -112,12 +112,14 @@ def status(node: Inspected) -> dict[str, Any]:
 
 def network(node: Inspected) -> dict[str, Any] | None:
     """What the node knows of its network; None for a node that is alone."""
-    return None if node.network is None else report(node.settings.network.name, node.network)
+    return (
+        None if node.network is None else network_snapshot(node.settings.network.name, node.network)
+    )
 
 
 def recovery(node: Inspected) -> dict[str, Any]:
     """What became of recoveries, and how the archive is."""
-    return recovery_report(node.recovery, node.event_log)
+    return recovery_snapshot(node.recovery, node.event_log)
 
 
 def published(node: Inspected) -> dict[str, Any]:

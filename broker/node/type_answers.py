@@ -11,7 +11,7 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from broker.dtd.cache import DtdCache
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd
 from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
@@ -19,9 +19,9 @@ from broker.errors import BrokerError, LogUnavailable, UnknownType
 from broker.identity import Identity
 from broker.ingest.unstored import NOTHING_UNSTORED, Unstored
 from broker.matching.query.query import Query
-from broker.matching.schema.difference import Difference, difference, in_order
-from broker.matching.schema.effect import Effect, QueryEffect, effect_on
-from broker.matching.schema.known import KnownTypes
+from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
+from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
+from broker.matching.schema.known_types import KnownTypes
 from broker.sessions.session import Session
 from broker.subscriptions.durables import Durables
 from broker.transport.clock import IClock
@@ -97,14 +97,14 @@ class TypeAnswers:
         """What a text would change, compared with a version that is known here."""
         reference = _reference(ask)
         identity.check_register(reference.type)
-        new = self.dtds.load(reference, ask.document)
+        new = self.dtds.compile_text(reference, ask.document)
         return Deferred.fromCoroutine(self._report(identity, new, ask.arguments.get("against", "")))
 
     def add(self, identity: Identity, ask: Ask) -> Any:
         """Register a text, before its first event; with the same report."""
         reference = _reference(ask)
         identity.check_register(reference.type)
-        new = self.dtds.load(reference, ask.document)
+        new = self.dtds.compile_text(reference, ask.document)
         against = ask.arguments.get("against", "")
         if against:
             self._version(reference, against)
@@ -113,7 +113,7 @@ class TypeAnswers:
         async def register() -> dict[str, Any]:
             report = await self._report(identity, new, against)
             self.dtds.add(reference, ask.document, of_account(identity.account))
-            await self.unstored.when_tried(reference)
+            await self.unstored.when_write_settled(reference)
             if self.unstored.is_unsaved(reference):
                 raise LogUnavailable(f"the DTD of {reference} can not be written at the moment")
             return {**report, "registered": known is None}
@@ -134,19 +134,19 @@ class TypeAnswers:
         before = self._before(reference, against)
         if before is None:
             return report
-        between = difference(before, new)
-        changed = [f"{label}: {between.changed[label]}" for label in in_order(between.changed)]
+        between = compare_versions(before, new)
+        changed = [f"{label}: {between.changed[label]}" for label in sort_labels(between.changed)]
         affected = await self._affected(between, named=identity.administer)
         return {
             **report,
             "against": before.reference.version,
-            "came": in_order(between.came)[:MOST_PATHS],
-            "went": in_order(between.went)[:MOST_PATHS],
+            "came": sort_labels(between.added)[:MOST_PATHS],
+            "went": sort_labels(between.removed)[:MOST_PATHS],
             "changed": changed[:MOST_PATHS],
             **affected,
         }
 
-    async def _affected(self, between: Difference, *, named: bool) -> dict[str, Any]:
+    async def _affected(self, between: SchemaDifference, *, named: bool) -> dict[str, Any]:
         counts: Counter[str] = Counter()
         affected: list[dict[str, Any]] = []
         effects: dict[Query, QueryEffect] = {}
@@ -156,7 +156,7 @@ class TypeAnswers:
                 if len(effects) >= MOST_QUERIES:
                     counts["not-looked-at"] += 1
                     continue
-                effect = effects[each.query] = effect_on(each.query, between)
+                effect = effects[each.query] = find_effect(each.query, between)
                 if len(effects) % QUERIES_A_TURN == 0:
                     await self._turn()
             counts[effect.effect.value] += 1
@@ -176,12 +176,12 @@ class TypeAnswers:
     def _before(self, reference: DtdReference, against: str) -> IDtd | None:
         if against:
             return self._version(reference, against)
-        older = self.known.before(reference)
-        return None if older is None else self.known.dtd(older)
+        older = self.known.previous_version(reference)
+        return None if older is None else self.known.get_dtd(older)
 
     def _version(self, reference: DtdReference, version: str) -> IDtd:
         wanted = DtdReference(reference.type, version)
-        found = self.known.dtd(wanted)
+        found = self.known.get_dtd(wanted)
         if found is None:
             raise UnknownType(f"no DTD is known here for {wanted}")
         return found

@@ -1,1 +1,1 @@
-"""Recovery: what a client missed, found in the archive and given to it in order (DESIGN 8)."""
+"""Recovery: finds the events that a client missed and delivers them in order (DESIGN 8)."""

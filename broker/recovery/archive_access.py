@@ -1,4 +1,4 @@
-"""What a node's recovery knows of its archive."""
+"""The interface of a node to its archive."""
 
 from __future__ import annotations
 
@@ -13,83 +13,77 @@ from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 from broker.replay.request import ReplayRequest
 
-#: By origin intervals in order: behind the first mark, up to the second.
+#: By origin rising intervals (after, upto].
 Intervals: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
 @attrs.frozen
-class Covered:
-    """What the archive has of some origins; of those that are not named it could not tell."""
+class Coverage:
+    """The archive's coverage of some origins. It is unknown for origins that are not named."""
 
     intervals: Intervals = attrs.field(factory=dict)
-    """What it has all of."""
-    healing: frozenset[str] = frozenset()
-    """Origins of which a file was found damaged a moment ago, that may be written again."""
-    others: frozenset[str] = frozenset()
-    """Further origins of which it has something."""
+    """Ranges that are complete in the archive."""
+    repairable: frozenset[str] = frozenset()
+    """Origins with a file that was just found damaged, and may be written again."""
+    other_origins: frozenset[str] = frozenset()
+    """Further origins with events in the archive."""
     lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin up to where something is known to be missing behind all that it has."""
+    """By origin the end of a known missing range behind all archived events."""
     is_known: bool = False
-    """Whether the archive could be read: then it has nothing of what is not named."""
+    """True if the archive was readable. Then it has nothing of origins that are not named."""
 
 
 @attrs.frozen
 class ArchivedDurable:
-    """A durable subscription as the archive has it."""
-
     origin: str
-    """Of the log of the node that had it last."""
+    """Origin of the last node that had it."""
     stored: bytes
-    """See `broker.subscriptions.durables.Durable`."""
+    """An encoded `broker.subscriptions.durables.Durable`."""
 
 
 class Replay(Protocol):
-    """One request to the archive, under way."""
+    """One running request to the archive."""
 
-    looked_at: tuple[int, int]
-    """Rows of the archive that were looked at so far, and of how many; (0, 0): it waits."""
+    scanned_rows: tuple[int, int]
+    """Rows scanned so far, and rows in total; (0, 0) while the request waits."""
 
-    def more(self) -> Deferred[Sequence[LoggedEvent]]:
-        """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
+    def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
+        """Return the next events; none at the end. Fails with a `BrokerError`."""
 
-    def reached(self) -> Mapping[str, Mark]:
-        """At the end: by origin up to where the archive goes."""
+    def end_marks(self) -> Mapping[str, Mark]:
+        """At the end: by origin, the end of its archived events."""
 
-    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """Of origins, behind and up to where events are lost to damaged files: when the first
-        events have come, or the end has."""
+    def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
+        """Ranges lost to damaged files, by origin; known from the first events on, or at the
+        end."""
 
     def cancel(self) -> None:
-        """Nobody wants the rest."""
+        """Stop the replay."""
 
 
 class Replays(Protocol):
-    """The archive, as recoveries use it."""
-
-    def replay(self, request: ReplayRequest) -> Replay:
-        """Begin one."""
+    def start_replay(self, request: ReplayRequest) -> Replay:
+        """Start a replay."""
 
 
-def _no_text(_: DtdReference) -> Deferred[bytes | None]:
+def _no_dtd(_: DtdReference) -> Deferred[bytes | None]:
     return succeed(None)
 
 
 @attrs.frozen
 class ArchiveAccess:
-    """The archive, as a node uses it."""
-
     replays: Replays
-    covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
-    """What the archive has of these origins behind these marks."""
-    durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
-    """What is stored there of a durable subscription, by client and name; None: nothing."""
+    get_coverage: Callable[[Mapping[str, Mark]], Deferred[Coverage]]
+    """Returns the coverage of these origins after these marks."""
+    find_durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
+    """Finds a stored durable subscription by ClientId and name."""
     flush_soon: Callable[[], object]
-    """What is durable in the node's log now is to be archived at once."""
-    patience: float
-    """Seconds that the newest events of other nodes may take to be in it."""
+    """Asks for an immediate flush of the node's log into the archive."""
+    max_lag: float
+    """Seconds until the newest events of other nodes must be archived."""
     is_warm: Callable[[], bool] = lambda: True
-    """Whether what searches it runs already: else the first replay waits for it to start."""
-    dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = _no_text
-    """The text of a DTD that is in it; None: it has none, or could not tell in time."""
-    figures: Callable[[], Mapping[str, Any]] = dict
-    """How the processes are that serve it, for people: `archiver` and `replays`."""
+    """True if the replayer runs. If not, the first replay waits for its start."""
+    find_dtd: Callable[[DtdReference], Deferred[bytes | None]] = _no_dtd
+    """Returns a DTD; None if there is none, or the answer took too long."""
+    snapshot: Callable[[], Mapping[str, Any]] = dict
+    """State of the archiver and the replayer, with the keys `archiver` and `replays`."""

@@ -1,6 +1,6 @@
-"""What nodes say to each other about roaming clients and what they missed (P11, X6).
+"""Messages between nodes about durable handover and pages of logs (P11, X6).
 
-Events travel as chunks of a log (`broker.log.chunks`), one for each run of an origin's.
+Events are encoded as chunks of a log (`broker.log.chunks`), one for each run of an origin.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import attrs
 
 from broker.cluster.address import UnitPath, check_unit
-from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import register
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import ProtocolError, WireError
 from broker.event.place import Mark
 from broker.log.chunks import Chunk, encode_chunk
@@ -24,17 +24,17 @@ from broker.wire import fields
 from broker.wire.codec import WirePosition
 from broker.wire.messages import NO_ERROR
 
-#: A page holds one event at least, however large: no longer than a frame of a link may be.
-MOST_PAGE = 1 << 30
+#: A page has at least one event, however large, but no more than a frame of a link.
+MAX_PAGE_BYTES = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")
 
-#: A message names no more durable subscriptions that are sought.
-MOST_SOUGHT = 512
+#: Most durable subscriptions in one message.
+MAX_SEARCHED = 512
 
-#: A durable subscription, by ClientId and name.
-Wanted = tuple[str, str]
-#: Of origins: behind the first mark, and up to the second.
+#: ClientId and name of a durable subscription.
+DurableKey = tuple[str, str]
+#: By origin a range (after, upto].
 WireRanges = tuple[tuple[str, Mark, Mark | None], ...]
 
 
@@ -49,13 +49,13 @@ def _chunks(value: Any) -> tuple[bytes, ...]:
     return tuple(fields.octets(each) for each in value)
 
 
-def _wanted(value: Any) -> tuple[Wanted, ...]:
-    if len(value) > MOST_SOUGHT:
+def _durable_keys(value: Any) -> tuple[DurableKey, ...]:
+    if len(value) > MAX_SEARCHED:
         raise ValueError("too many at once")
     return tuple((fields.text(client_id), fields.text(name)) for client_id, name in value)
 
 
-def _found(value: Any) -> tuple[tuple[int, str], ...]:
+def _holders(value: Any) -> tuple[tuple[int, str], ...]:
     return tuple((fields.count(index), fields.address(where)) for index, where in value)
 
 
@@ -71,8 +71,8 @@ def _rank(value: Any) -> int:
 
 @register(0x80)
 @attrs.frozen
-class TakeOver(Routed):
-    """To a node where a client may have been: it is here now, with this durable subscription."""
+class TakeOver(RoutedMessage):
+    """Ask a client's previous node for this durable subscription."""
 
     request: int = attrs.field(converter=fields.count)
     client_id: str = attrs.field(converter=fields.text)
@@ -83,21 +83,21 @@ class TakeOver(Routed):
 
 @register(0x81)
 @attrs.frozen
-class HandedOver(Routed):
-    """The subscription was cancelled, and is kept until `Release`; or why it was not."""
+class HandedOver(RoutedMessage):
+    """The subscription has ended here and stays until `Release`, or an error."""
 
     request: int = attrs.field(converter=fields.count)
     error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
     position: WirePosition | None = attrs.field(converter=fields.optional_position, default=None)
-    """How far it was processed; None: it is not known there."""
+    """Processed position; None if the subscription is unknown."""
     moved_to: str = attrs.field(converter=fields.address, default="")
-    """The address of the node that has it now; empty: the position is the newest."""
+    """Address of the node that has it now; empty if the position is the newest."""
 
 
 @register(0x82)
 @attrs.frozen
-class Release(Routed):
-    """The client has processed all that came before it was here: keep it no more."""
+class Release(RoutedMessage):
+    """Delete the subscription: its client has processed all earlier events."""
 
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
@@ -105,97 +105,91 @@ class Release(Routed):
 
 @register(0x85)
 @attrs.frozen
-class Released(Routed):
-    """The answer: it is kept no more."""
-
+class Released(RoutedMessage):
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
 
 
-#: As the name in `FetchPage`, without a client: whatever the log has of the ranges. The node of an
-#: origin asks so for own events that it has lost; older nodes know no such subscription.
-RETURNED = "*returned"
+#: Name in a `FetchPage` without a client that asks for all logged events of the ranges. An origin's
+#: node asks so for its lost events. Nodes of older versions find no such subscription.
+EVERYTHING_LOGGED = "*returned"
 
 
 @register(0x83)
 @attrs.frozen
-class FetchPage(Routed):
-    """Send what matches of these ranges, from a serial of your log on, as much as makes a page."""
+class FetchPage(RoutedMessage):
+    """Ask for a page of matching events in these ranges, from a serial of the log on."""
 
     request: int = attrs.field(converter=fields.count)
     client_id: str = attrs.field(converter=fields.text)
     name: str = attrs.field(converter=fields.text)
-    """Of the durable subscription that was wanted there, with `client_id`: the log has all that is
-    for it, of whatever origin. Empty: it has all of its own events alone."""
+    """Name of the client's durable subscription there; the log is complete for it, of any origin.
+    Empty: the log is complete only for its own events."""
     pattern: str = attrs.field(converter=fields.text)
     query: str = attrs.field(converter=fields.text)
     namespaces: Mapping[str, str] = attrs.field(converter=fields.texts)
     clearance: int = attrs.field(converter=_rank)
     ranges: WireRanges = attrs.field(converter=_ranges)
     serial: int = attrs.field(converter=fields.count)
-    """0: wherever the ranges begin."""
+    """0: the start of the ranges."""
 
 
 @register(0x84)
 @attrs.frozen
-class PageFetched(Routed):
-    """A page, or why there is none."""
+class PageFetched(RoutedMessage):
+    """A page, or an error."""
 
-    most: ClassVar[int] = MOST_PAGE
+    max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
     request: int = attrs.field(converter=fields.count)
     error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
     reached: WirePosition = attrs.field(converter=fields.position, default=())
-    """Up to where the ranges were looked at; of origins that are not named nothing was, for not all
-    of it is there."""
+    """Marks up to which the ranges were read. Origins that are not named were incomplete, so not
+    read."""
     next: int = attrs.field(converter=fields.count, default=0)
-    """The serial at which the next page begins; 0: there is none."""
+    """Serial of the next page; 0: none."""
     rank: int = attrs.field(converter=_rank, default=0)
-    """The highest of its events."""
+    """Highest rank of its events."""
     chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, default=(), repr=False)
     begins: WirePosition = attrs.field(converter=fields.position, default=())
-    """Of origins of which there is less than was asked for: all from behind these marks on."""
+    """Marks after which incomplete origins are complete."""
     origin: str = attrs.field(converter=fields.text, default="")
-    """Of the log of the node that answers: of this one nobody else can have more."""
+    """Origin of the answering node. No other node can have more of it."""
 
     @property
     def level(self) -> int:
-        """See `Routed`."""
+        """See `RoutedMessage`."""
         return self.rank
 
 
 @register(0x86)
 @attrs.frozen
-class Seek(Routed):
-    """Who has these durable subscriptions: you, or, with a unit, any node of that one, which you
-    are in?"""
+class FindDurables(RoutedMessage):
+    """Ask for durable subscriptions at this node or, with a unit, at all nodes of that unit."""
 
     request: int = attrs.field(converter=fields.count)
-    wanted: tuple[Wanted, ...] = attrs.field(converter=_wanted)
+    wanted: tuple[DurableKey, ...] = attrs.field(converter=_durable_keys)
     unit: UnitPath | None = attrs.field(converter=_optional_unit)
     within: int = attrs.field(converter=fields.count)
-    """Ms: a later answer is of no use."""
+    """Ms until the answer must arrive."""
 
 
 @register(0x87)
 @attrs.frozen
-class Sought(Routed):
-    """The answer."""
-
+class DurablesFound(RoutedMessage):
     request: int = attrs.field(converter=fields.count)
-    found: tuple[tuple[int, str], ...] = attrs.field(converter=_found)
-    """By the index of what was wanted, the address of the node that has it."""
+    found: tuple[tuple[int, str], ...] = attrs.field(converter=_holders)
+    """Pairs of an index into `wanted` and the address of a node that has the subscription."""
     whole: bool = attrs.field(converter=fields.flag)
-    """Whether all nodes have answered that were to be asked."""
+    """True if all nodes have answered."""
 
 
 def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
-    """Events as chunks."""
     return tuple(encode_chunk(list(run)) for _, run in groupby(events, key=_origin))
 
 
 def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
-    """The events that `pack_events` packed; `ProtocolError` if they are none."""
+    """Decode the chunks of `pack_events`. Raises `ProtocolError`."""
     found: list[LoggedEvent] = []
     try:
         for data in chunks:

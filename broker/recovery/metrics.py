@@ -1,4 +1,4 @@
-"""Recoveries and the archive for Prometheus. Labels are bounded: sources and outcomes."""
+"""Prometheus metrics of recoveries and the archive. Labels are bounded: sources and outcomes."""
 
 from __future__ import annotations
 
@@ -7,75 +7,80 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Counters of the archiver, since its process began: the metric's name, what it says.
+#: Counters of the archiver since its process began: the end of the metric's name, and its text.
 _ARCHIVED = {
     "events": "Events written to the archive.",
     "files": "Files written to the archive.",
     "bytes": "Bytes written to the archive.",
-    "lost": "Places that retention took from the log before they were in the archive.",
+    "lost": "Places that retention removed from the log before they were archived.",
 }
 
 
 def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """What `broker.recovery.report.report` gave, as metrics."""
+    """Turn a `recovery_snapshot` into metrics."""
     recoveries = report["recoveries"]
     yield CounterMetricFamily(
-        "xmlbroker_recoveries", "Recoveries begun.", value=recoveries["begun"]
+        "xmlbroker_recoveries", "Recoveries started.", value=recoveries["begun"]
     )
     yield CounterMetricFamily(
         "xmlbroker_recoveries_cancelled",
-        "Of these, ended before their end.",
+        "Cancelled recoveries.",
         value=recoveries["cancelled"],
     )
     yield CounterMetricFamily(
         "xmlbroker_recoveries_failed",
-        "Of these, that the archive could not be searched for.",
+        "Recoveries that failed because the archive was not readable.",
         value=recoveries["failed"],
     )
     yield GaugeMetricFamily(
-        "xmlbroker_recoveries_under_way", "Recoveries now.", value=recoveries["under_way"]
+        "xmlbroker_recoveries_under_way", "Active recoveries.", value=recoveries["under_way"]
     )
     yield CounterMetricFamily(
         "xmlbroker_recovery_lost_places",
-        "Places that a recovery found nowhere.",
+        "Places that a recovery found in no source.",
         value=recoveries["lost_places"],
     )
     yield _counter(
-        "xmlbroker_recovered_events", "Events that were found.", "source", recoveries["events"]
+        "xmlbroker_recovered_events", "Recovered events.", "source", recoveries["events"]
     )
     yield CounterMetricFamily(
         "xmlbroker_stood_in_events",
-        "Events of the archive that their nodes, which are gone, could not send.",
+        "Events from the archive that their origins did not send.",
         value=recoveries["stood_in"],
     )
     yield CounterMetricFamily(
         "xmlbroker_silent_origin_events",
-        "Events of origins that send nothing any more, from other nodes.",
+        "Events of silent origins from other nodes.",
         value=recoveries["of_silent_origins"],
     )
     yield CounterMetricFamily(
         "xmlbroker_silent_origin_lost_places",
-        "Places of such origins that no node has.",
+        "Places of silent origins that no node has.",
         value=recoveries["lost_of_silent_origins"],
     )
     yield CounterMetricFamily(
         "xmlbroker_returned_events",
-        "Events that came back after a start from an older copy of the log.",
+        "Own events restored after a start from an older copy of the log.",
         value=recoveries["returned"],
     )
     yield CounterMetricFamily(
         "xmlbroker_branch_lost_places",
-        "Places of other branches of the log whose events nobody has.",
+        "Places of other branches of the log that no source has.",
         value=recoveries["lost_on_branches"],
     )
-    yield _counter("xmlbroker_hand_offs", "Subscriptions that moved.", "what", report["hand_offs"])
+    yield _counter(
+        "xmlbroker_hand_offs",
+        "Durable subscriptions handed over or taken over.",
+        "what",
+        report["hand_offs"],
+    )
     pages = report["pages"]
     yield CounterMetricFamily(
-        "xmlbroker_pages_served", "Pages of the log for other nodes.", value=pages["served"]
+        "xmlbroker_pages_served", "Pages of the log served to other nodes.", value=pages["served"]
     )
     yield CounterMetricFamily(
         "xmlbroker_pages_denied_events",
-        "Events left out of these: no way is cleared for them.",
+        "Events left out of served pages because no route is cleared for them.",
         value=pages["denied"],
     )
     if report["archive"] is not None:
@@ -87,21 +92,21 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
 def _archive(archive: Mapping[str, Any]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "xmlbroker_archiver_up",
-        "Whether events are archived: 1, or 0 with a problem.",
+        "1 if events are archived, else 0.",
         value=int(archive["runs"] and not archive["problem"]),
     )
     yield CounterMetricFamily(
-        "xmlbroker_archiver_restarts", "Archivers that ended.", value=archive["restarts"]
+        "xmlbroker_archiver_restarts", "Archiver processes that ended.", value=archive["restarts"]
     )
     if archive["behind"] is not None:
         yield GaugeMetricFamily(
             "xmlbroker_archive_behind",
-            "Places of the log that are not in the archive yet.",
+            "Places of the log that are not archived yet.",
             value=archive["behind"],
         )
     yield GaugeMetricFamily(
         "xmlbroker_log_held",
-        "Whether the log keeps own events beyond its bounds, since the archive lacks them.",
+        "1 if the log keeps unarchived own events beyond its limits.",
         value=int(archive["held_behind"] is not None),
     )
     yield CounterMetricFamily(
@@ -116,13 +121,13 @@ def _archive(archive: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _replays(replays: Mapping[str, Any]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "xmlbroker_replayer_up", "Whether the replay process runs.", value=int(replays["runs"])
+        "xmlbroker_replayer_up", "1 if the replayer runs.", value=int(replays["runs"])
     )
     yield CounterMetricFamily(
-        "xmlbroker_replayer_processes", "Replay processes begun.", value=replays["processes"]
+        "xmlbroker_replayer_processes", "Replayer processes started.", value=replays["processes"]
     )
     yield GaugeMetricFamily(
-        "xmlbroker_replays_under_way", "Replays from the archive now.", value=replays["under_way"]
+        "xmlbroker_replays_under_way", "Active replays.", value=replays["under_way"]
     )
 
 

@@ -1,4 +1,4 @@
-"""What a node recovers from: other nodes, its own log, the archive (see `router.recovery`)."""
+"""A node's recovery from other nodes, its own log and the archive."""
 
 from __future__ import annotations
 
@@ -7,104 +7,100 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
-from broker.cluster.questions import Questions
+from broker.cluster.network_question import NetworkQuestions
 from broker.delivery.recovery import Former, Missed, Recovering, Roamer
-from broker.recovery.filling import Filling
-from broker.recovery.handing_over import HandingOver
-from broker.recovery.planning import FEW
-from broker.recovery.returning import Returning
-from broker.recovery.silent_origins import SilentOrigins
-from broker.recovery.standing_in import StandingIn
-from broker.recovery.surroundings import Surroundings
+from broker.recovery.archive_catch_up import ArchiveCatchUp
+from broker.recovery.branch_restore import BranchRestore
+from broker.recovery.context import RecoveryContext
+from broker.recovery.durable_handover import DurableHandover
+from broker.recovery.planner import MAX_LOG_PLACES
+from broker.recovery.silent_origin import SilentOriginRecovery
+from broker.recovery.subscription_recovery import SubscriptionRecovery
 
 
 class NodeRecovery:
-    """One node's. Without a network there is nobody to take a subscription over from."""
+    """Implements `broker.delivery.recovery.Recovery`."""
 
     def __init__(
         self,
-        around: Surroundings,
-        handing_over: HandingOver | None,
-        standing_in: StandingIn | None = None,
-        questions: Questions | None = None,
-        returning: Returning | None = None,
-        silent_origins: SilentOrigins | None = None,
+        context: RecoveryContext,
+        handover: DurableHandover | None,
+        archive_catch_up: ArchiveCatchUp | None = None,
+        questions: NetworkQuestions | None = None,
+        branch_restore: BranchRestore | None = None,
+        silent_origin_recovery: SilentOriginRecovery | None = None,
     ) -> None:
-        self.around = around
-        self.standing_in = standing_in
-        self.returning = returning
-        self.silent_origins = silent_origins
-        self.handing_over = handing_over
+        self.context = context
+        self.archive_catch_up = archive_catch_up
+        self.branch_restore = branch_restore
+        self.silent_origin_recovery = silent_origin_recovery
+        self.handover = handover
         self.questions = questions
-        """To all other nodes; None without a network."""
-        self.begun = 0
+        """Questions to all other nodes; None without a network."""
+        self.started = 0
         self.cancelled = 0
         self.failed = 0
-        """That could not go on, since the archive could not be searched."""
-        self.found: Counter[str] = Counter()
-        """Events of recoveries that are over, by source."""
-        self.lost = 0
-        """Places of which they were told that nobody has them."""
-        self.under_way: dict[Filling, None] = {}
+        """Recoveries that ended because the archive was not readable."""
+        self.events_by_source: Counter[str] = Counter()
+        """Events of finished recoveries by source."""
+        self.lost_places = 0
+        """Places that no source had."""
+        self.active: dict[SubscriptionRecovery, None] = {}
 
     @property
     def has_past(self) -> bool:
-        """Whether there is an archive."""
-        return self.around.archive is not None
+        return self.context.archive is not None
 
     def begin(self, missed: Missed) -> Recovering:
-        """Begin to recover."""
-        self.begun += 1
-        filling = Filling(missed, self.around, len(self.under_way), self._ended)
-        self.under_way[filling] = None
-        return filling
+        self.started += 1
+        recovery = SubscriptionRecovery(missed, self.context, len(self.active), self._record_end)
+        self.active[recovery] = None
+        return recovery
 
-    def _ended(self, filling: Filling) -> None:
-        if filling not in self.under_way:
+    def _record_end(self, recovery: SubscriptionRecovery) -> None:
+        if recovery not in self.active:
             return
-        del self.under_way[filling]
-        self.found.update(filling.found)
-        if filling.has_failed:
+        del self.active[recovery]
+        self.events_by_source.update(recovery.events_by_source)
+        if recovery.has_failed:
             self.failed += 1
-        elif filling.is_cancelled:
+        elif recovery.is_cancelled:
             self.cancelled += 1
         else:
-            self.lost += filling.lost_places
+            self.lost_places += recovery.lost_places
 
-    def progress(self) -> None:
-        """To be called each second."""
-        if self.handing_over is not None:
-            self.handing_over.look()
-        if self.returning is not None:
-            self.returning.look()
-        if self.standing_in is not None:
-            self.standing_in.look()
-        if self.silent_origins is not None:
-            self.silent_origins.look()
+    def run_periodic_jobs(self) -> None:
+        """Run due jobs; call it each second."""
+        if self.handover is not None:
+            self.handover.track_silent_nodes()
+        if self.branch_restore is not None:
+            self.branch_restore.start_due_job()
+        if self.archive_catch_up is not None:
+            self.archive_catch_up.run_if_due()
+        if self.silent_origin_recovery is not None:
+            self.silent_origin_recovery.run_if_due()
 
-    def recoveries(self, client_id: str) -> list[dict[str, Any]]:
-        """Those of a client that are under way, for people."""
-        return [each.told() for each in self.under_way if each.client_id == client_id]
+    def active_snapshots(self, client_id: str) -> list[dict[str, Any]]:
+        """Return snapshots of a client's active recoveries."""
+        return [each.snapshot() for each in self.active if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Whether so many places are rather recovered from the archive than read from the log."""
-        archive = self.around.archive
+        """Return whether so many places should come from the archive instead of the log."""
+        archive = self.context.archive
         if archive is None or not archive.is_warm():
             return False
-        return places > FEW // (1 + len(self.under_way))
+        return places > MAX_LOG_PLACES // (1 + len(self.active))
 
     def is_gone(self, origin: str) -> bool:
-        """Whether only the archive knows how far an origin got."""
-        around = self.around
-        return self.has_past and origin != around.origin and not around.homes(origin)
+        """Return whether only the archive knows an origin's last place."""
+        context = self.context
+        return self.has_past and origin != context.own_origin and not context.origin_nodes(origin)
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
-        """Have a durable subscription handed over by whoever has it."""
-        if self.handing_over is None:
+        if self.handover is None:
             return succeed(None)
-        return Deferred.fromCoroutine(self.handing_over.take_over(roamer))
+        return Deferred.fromCoroutine(self.handover.take_over_durable(roamer))
 
     def settled(self, client_id: str, name: str, former: str) -> None:
-        """The node where a subscription was need not keep it any more."""
-        if self.handing_over is not None:
-            self.handing_over.release(former, client_id, name)
+        if self.handover is not None:
+            self.handover.release_durable(former, client_id, name)

@@ -1,1 +1,1 @@
-"""Replay: jobs that find archived events for many requests, in a child process (DESIGN 8)."""
+"""Replay: a child process that finds archived events for many requests at once (DESIGN 8)."""

@@ -1,19 +1,18 @@
-"""The order in which recovered events are given: a pure function on columns (DESIGN 5, X6).
+"""The order of recovered events, as a pure function on columns (DESIGN 5, X6).
 
-Three orders hold, where they can:
+It keeps these orders where possible:
 
-a. each origin's events by mark: a client that breaks off at any event resumes from its marks;
-b. each publisher's events (ClientId and incarnation) by sequence number, wherever they were logged;
-c. if asked for, the order that a protocol stack gave.
+a. each origin's events by mark, so that a client can resume after any event;
+b. each publisher's events (ClientId and incarnation) by sequence number, at any origin;
+c. on request, the order that a protocol stack gave.
 
-Within these, by arrival. Each order is a set of *chains*, and a chain's members have *ranks*. An
-event may come when each lower rank of its chains has come; of one EventId that was logged at two
-places the first to come counts, and the other need not be waited for: it is dropped later.
+Within these, events are ordered by arrival. Each order is a set of *chains*; a chain's members have
+*ranks*. An event may come once all lower ranks of its chains have come. If an EventId was logged at
+two places, the first to come counts, and the other is not waited for. A later step drops it.
 
-Events that are sorted by arrival mostly keep all of it. What does not, since clocks differ or a
-publisher moved, lies in stretches that are found by numpy, and each of them alone is merged. Orders
-that contradict each other can not come of real runs; then (a) holds, and the earliest event that it
-allows comes next.
+Sorting by arrival satisfies most of this. Clock differences and moving publishers leave unordered
+stretches, which numpy finds. Each stretch is merged separately. Real runs contain no contradicting
+orders. If they do, (a) holds, and the earliest event that it allows comes next.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
-class Keys:
-    """What the order of events depends on: columns of one length.
+class OrderKeys:
+    """The keys that determine the order, as columns of one length.
 
-    The numbers of origins stand for them in the order of their names, those of publishers in any.
-    No place occurs twice.
+    Origins are numbered in the order of their names, publishers in any order. No place occurs
+    twice.
     """
 
     origin: Integers
@@ -43,77 +42,74 @@ class Keys:
     offset: Integers
     arrival: Integers
     publisher: Integers
-    """A number for each (ClientId, incarnation)."""
+    """One number for each (ClientId, incarnation)."""
     sequence: Integers
     timestamp: Integers
     stack: Integers | None = None
-    """Where the order of protocol stacks is wanted: the stack's number, negative for none."""
+    """Number of the protocol stack, negative for none; None if its order is not requested."""
     stack_order: Integers | None = None
 
-    def of(self, rows: Integers, *, stacks: bool = False) -> Keys:
-        """The keys of these rows alone, with those of stacks or without."""
+    def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
+        """Return the keys of some rows, with or without stacks."""
         columns = [self.origin, self.epoch, self.offset, self.arrival, self.publisher]
         columns += [self.sequence, self.timestamp]
         if stacks and self.stack is not None and self.stack_order is not None:
             columns += [self.stack, self.stack_order]
-        return Keys(*(column[rows] for column in columns))
+        return OrderKeys(*(column[rows] for column in columns))
 
 
 @attrs.frozen(eq=False)
-class Ordered:
-    """Rows in their order."""
-
+class EventOrder:
     rows: Integers
     contradictions: int
-    """How often no event could come without breaking (b) or (c)."""
+    """Number of events that had to break (b) or (c)."""
 
 
 @attrs.frozen(eq=False)
 class _Chains:
-    """One of the three orders, for rows that are numbered as they are sorted by arrival."""
+    """One of the three orders, for rows numbered by arrival."""
 
     chain: Integers
-    """Which chain a row is in; the chain's first rank is its number."""
+    """The chain of each row, named by the chain's first rank."""
     rank: Integers
-    """Ranks of one chain follow each other without a hole; chains have no rank in common."""
+    """Consecutive within a chain, and unique among all chains."""
     first: Integers
-    """By rank: the first row that has it."""
+    """The first row with each rank."""
     reach: Integers
-    """The last of the rows that must have come before this one, as it is sorted."""
+    """The last row that must come before each row."""
 
 
-def ordered(keys: Keys) -> Ordered:
-    """The order of these events; a row whose order nothing decides stays behind none."""
+def order_events(keys: OrderKeys) -> EventOrder:
     by_arrival = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))
     orders = [
-        _chains(by_arrival, keys.origin, keys.epoch, keys.offset),
-        _chains(by_arrival, keys.publisher, keys.sequence, keys.timestamp),
+        _build_chains(by_arrival, keys.origin, keys.epoch, keys.offset),
+        _build_chains(by_arrival, keys.publisher, keys.sequence, keys.timestamp),
     ]
     if keys.stack is not None and keys.stack_order is not None:
         alone = keys.stack < 0
-        # Without a stack each is a chain of its own.
+        # A row without a stack is a chain of its own.
         stack = np.where(alone, -1 - np.arange(len(alone)), keys.stack)
-        orders.append(_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
+        orders.append(_build_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
     places = np.arange(len(by_arrival))
     contradictions = 0
-    for start, end in _stretches(orders):
-        places[start:end], broken = _Merge(orders, start, end).run()
+    for start, end in _find_unordered_stretches(orders):
+        places[start:end], broken = _StretchMerge(orders, start, end).run()
         contradictions += broken
-    return Ordered(by_arrival[places], contradictions)
+    return EventOrder(by_arrival[places], contradictions)
 
 
-def first_of_each(*columns: Integers) -> NDArray[np.bool_]:
-    """Which rows are the first with their values, in the order of rows."""
+def mark_first_of_each(*columns: Integers) -> NDArray[np.bool_]:
+    """Mark the rows that are the first with their values."""
     size = len(columns[0])
     order = np.lexsort(columns)
     is_first = np.ones(size, dtype=np.bool_)
-    # lexsort is stable: behind the first of equal ones stand the later ones.
-    is_first[order[1:]] = _changes(order, columns)[1:]
+    # lexsort is stable, so the first of equal rows comes first.
+    is_first[order[1:]] = _mark_changes(order, columns)[1:]
     return is_first
 
 
-def _changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
-    """Where, in that order of rows, a row differs from the one before it."""
+def _mark_changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
+    """Mark the rows that differ from their predecessor in the given order."""
     changes = np.zeros(len(order), dtype=np.bool_)
     if len(order):
         changes[0] = True
@@ -123,16 +119,16 @@ def _changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
     return changes
 
 
-def _chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains:
+def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains:
     size = len(by_arrival)
     chain, columns = chain[by_arrival], [each[by_arrival] for each in values]
     order = np.lexsort((*reversed(columns), chain))
-    new_chain = _changes(order, [chain])
-    new_rank = _changes(order, [chain, *columns])
+    new_chain = _mark_changes(order, [chain])
+    new_rank = _mark_changes(order, [chain, *columns])
     rank_of = np.cumsum(new_rank) - 1
     first = order[new_rank]
-    # A running maximum within each chain: chains lie behind each other, so each gets a floor that
-    # is above all of those before it.
+    # A running maximum for each chain. Chains are consecutive, so each gets a floor above all
+    # earlier ones.
     floor = np.cumsum(new_chain)[new_rank] * size
     highest = np.maximum.accumulate(first + floor) - floor
     before = np.full(len(first), -1)
@@ -144,8 +140,8 @@ def _chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains
     return _Chains(chain_of, rank, first, reach)
 
 
-def _stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
-    """(start, end) of rows that are not in order as they are sorted; none reaches into another."""
+def _find_unordered_stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
+    """Return disjoint (start, end) of rows that sorting by arrival leaves unordered."""
     reach = np.maximum.reduce([each.reach for each in orders])
     late = np.flatnonzero(reach > np.arange(len(reach)))
     if not len(late):
@@ -156,8 +152,8 @@ def _stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), ends[np.append(apart, len(late) - 1)].tolist(), strict=True))
 
 
-class _Merge:
-    """The events of one stretch, from a queue for each origin."""
+class _StretchMerge:
+    """Merge of one stretch, with a queue for each origin."""
 
     def __init__(self, orders: Sequence[_Chains], start: int, end: int) -> None:
         rows = np.arange(start, end)
@@ -169,39 +165,38 @@ class _Merge:
         ):
             self._queues[origin].append(row)
         self._start = start
-        # (chain, rank) of each row in each order but that of origins, which the queues keep.
-        self._links = [
+        # (chain, rank) of each row in each order except that of origins, which the queues keep.
+        self._ranks = [
             tuple(zip(chain, rank, strict=True))
             for chain, rank in (
                 (each.chain[start:end].tolist(), each.rank[start:end].tolist())
                 for each in orders[1:]
             )
         ]
-        self._next = self._first_ranks(orders[1:], start, end)
+        self._next_rank = self._first_ranks(orders[1:], start, end)
         self._origin_of = origins.chain[start:end].tolist()
         self._ready: list[int] = []
         self._waiting: dict[tuple[int, int], list[int]] = defaultdict(list)
         self._parked: dict[int, tuple[int, int]] = {}
-        self._early: set[tuple[int, int]] = set()
+        self._passed_ranks: set[tuple[int, int]] = set()
 
     @staticmethod
     def _first_ranks(orders: Sequence[_Chains], start: int, end: int) -> dict[tuple[int, int], int]:
-        """By order and chain the lowest rank that has not come before the stretch."""
+        """Return the lowest rank that did not come before the stretch, by order and chain."""
         first: dict[tuple[int, int], int] = {}
         for number, each in enumerate(orders):
             chains, ranks = each.chain[start:end], each.rank[start:end]
-            open_ = each.first[ranks] >= start
-            for chain, rank in zip(chains[open_].tolist(), ranks[open_].tolist(), strict=True):
+            is_open = each.first[ranks] >= start
+            for chain, rank in zip(chains[is_open].tolist(), ranks[is_open].tolist(), strict=True):
                 key = (number, chain)
                 first[key] = min(first.get(key, rank), rank)
         return first
 
     def run(self) -> tuple[Integers, int]:
-        """The rows in their order, and how often none could come."""
         found: list[int] = []
         broken = 0
         for queue in self._queues.values():
-            self._offer(queue[-1])
+            self._enqueue(queue[-1])
         while self._ready or self._parked:
             if self._ready:
                 row = heapq.heappop(self._ready)
@@ -212,31 +207,31 @@ class _Merge:
             found.append(row)
             queue = self._queues[self._origin_of[row - self._start]]
             queue.pop()
-            self._came(row)
+            self._advance_chains(row)
             if queue:
-                self._offer(queue[-1])
+                self._enqueue(queue[-1])
         return np.array(found, dtype=np.int64), broken
 
-    def _offer(self, row: int) -> None:
-        """The first row of a queue: ready, or it waits for a chain."""
-        for number, links in enumerate(self._links):
-            chain, rank = links[row - self._start]
+    def _enqueue(self, row: int) -> None:
+        """Add the first row of a queue to the ready rows, or to those waiting for a chain."""
+        for number, row_ranks in enumerate(self._ranks):
+            chain, rank = row_ranks[row - self._start]
             key = (number, chain)
-            if rank > self._next.get(key, rank):
+            if rank > self._next_rank.get(key, rank):
                 self._parked[row] = key
                 self._waiting[key].append(row)
                 return
         heapq.heappush(self._ready, row)
 
-    def _came(self, row: int) -> None:
-        for number, links in enumerate(self._links):
-            chain, rank = links[row - self._start]
+    def _advance_chains(self, row: int) -> None:
+        for number, row_ranks in enumerate(self._ranks):
+            chain, rank = row_ranks[row - self._start]
             key = (number, chain)
-            if rank < self._next.get(key, rank + 1):
+            if rank < self._next_rank.get(key, rank + 1):
                 continue
-            self._early.add((number, rank))
-            while (number, self._next[key]) in self._early:
-                self._next[key] += 1
+            self._passed_ranks.add((number, rank))
+            while (number, self._next_rank[key]) in self._passed_ranks:
+                self._next_rank[key] += 1
             for waiting in self._waiting.pop(key, ()):
                 del self._parked[waiting]
-                self._offer(waiting)
+                self._enqueue(waiting)

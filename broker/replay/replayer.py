@@ -1,8 +1,8 @@
-"""`python -m broker.replay.replayer`: the replay process, as a node starts it.
+"""`python -m broker.replay.replayer`: the replay process.
 
-It writes `ready` to its standard output when it can be connected to, and its log to standard error.
-It ends in good order on SIGTERM or SIGINT; with `--attached` also when its standard input closes,
-so that it does not outlive the node that holds the other end.
+It prints `ready` when it accepts connections, and logs to standard error. It stops cleanly on
+SIGTERM or SIGINT. With `--attached` it also stops when its standard input closes, so that it does
+not outlive its node.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from twisted.logger import globalLogBeginner, textFileLogObserver
 from twisted.python.failure import Failure
 
 from broker.archive.archive import Archive
-from broker.archive.objects import objects_at
+from broker.archive.object_store import open_object_store
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import BrokerError
-from broker.replay.collector import quieten_collector
-from broker.replay.engine.choosing import AUTO, ENGINES, LOCAL, FirstThatServes
-from broker.replay.engine.contract import Engine, Limits
-from broker.replay.engine.local import LocalEngine
-from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.contract import Engine, JobLimits
+from broker.replay.engine.fallback_engine import AUTO, ENGINES, LOCAL, FallbackEngine
+from broker.replay.engine.local_engine import LocalEngine
+from broker.replay.engine.spark_engine import SparkEngine
 from broker.replay.engine.spark_session import SparkSettings
-from broker.replay.replayer_service import Replayer
-from broker.replay.replays import ReplayerLimits
+from broker.replay.garbage_collection import tune_garbage_collector
+from broker.replay.replay_entry import ReplayerLimits
+from broker.replay.replayer_service import ReplayerService
 
-#: What it writes to its standard output when it can be connected to.
+#: Printed when the process accepts connections.
 READY: Final = "ready"
-_JOB, _ALL = Limits(), ReplayerLimits()
-#: Whoever can connect gets any event of the archive, so nobody but the node's user can.
+_JOB, _ALL = JobLimits(), ReplayerLimits()
+#: A client can read any archived event, so only the node's user may connect.
 _SOCKET_MODE = 0o600
 
 
@@ -74,28 +74,30 @@ def main(
     """Serve replays of an archive to the nodes that connect."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     try:
-        # While it is not there requests fail: a new one here would be taken for an empty one.
-        archive = Archive(objects_at(uri))
+        # The archive may be missing for now. Creating one here would make it look empty.
+        archive = Archive(open_object_store(uri))
         catalogue = Catalogue.load(dtds or shipped_folder())
     except BrokerError as error:
         raise click.ClickException(str(error)) from None
-    bounds = Limits(request_bytes, deliveries, job_bytes)
+    job_limits = JobLimits(request_bytes, deliveries, job_bytes)
     settings = SparkSettings(master, memory, spool)
 
-    def made(notice: Callable[[str], object]) -> Engine:
-        local = LocalEngine(archive, catalogue, bounds)
+    def create_engine(notice: Callable[[str], object]) -> Engine:
+        local = LocalEngine(archive, catalogue, job_limits)
         if engine == LOCAL:
             return local
-        spark = SparkEngine(archive, catalogue, settings, bounds, notice)
-        return spark if engine != AUTO else FirstThatServes(spark, local, notice)
+        spark = SparkEngine(archive, catalogue, settings, job_limits, notice)
+        return spark if engine != AUTO else FallbackEngine(spark, local, notice)
 
-    quieten_collector()
+    tune_garbage_collector()
     limits = ReplayerLimits(replays=replays, spool_bytes=spool_bytes)
 
     def run(reactor: Any) -> Deferred[None]:
-        # A clock that is set would delay timers.
+        # Setting the wall clock would delay timers.
         reactor.seconds = time.monotonic
-        return Deferred.fromCoroutine(_serve(reactor, made, spool, limits, socket, attached))
+        return Deferred.fromCoroutine(
+            _serve(reactor, create_engine, spool, limits, socket, attached)
+        )
 
     task.react(run)
 
@@ -108,8 +110,8 @@ async def _serve(
     socket: Path,
     attached: bool,
 ) -> None:
-    replayer = Replayer(reactor, engine, spool, limits)
-    # Of a process that was killed.
+    replayer = ReplayerService(reactor, engine, spool, limits)
+    # A killed process leaves its socket.
     socket.unlink(missing_ok=True)
     await UNIXServerEndpoint(reactor, str(socket), mode=_SOCKET_MODE).listen(replayer)
     reactor.addSystemEventTrigger(
@@ -128,7 +130,6 @@ class _Attached(Protocol):
         self._closed = closed
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Twisted calls it when standard input closes."""
         self._closed()
 
 

@@ -1,17 +1,16 @@
-"""The replay process without its sockets, threads and files: requests become jobs, and spools
-become pages (X8, X16, Q3).
+"""Sans-I/O core of the replay process: requests become jobs, spools become pages (X8, X16, Q3).
 
-| a replay is | until | then |
+| replay | until | next |
 |---|---|---|
-| waiting | no job runs, and no more come for `GATHERING` | in a job, with all that wait |
-| in a job | the job is over | ready; or failed, and forgotten |
+| waiting | no job runs, no request for `GATHER_SECONDS` | in a job, with all that wait |
+| in a job | the job ends | ready; or failed, and forgotten |
 | ready | its last event is sent | sent |
 | sent | it is cancelled | forgotten |
 
-A page is sent when the node has asked for one (`More`), and read when it is to be sent: replays
-take turns, and no more is read than the connection takes. When the connection breaks, replays stay
-for `LEASE`; `Resume` takes one over. `Cancel` forgets it in any state. When the last replay of a
-job is forgotten its folder goes, or the job is stopped.
+A page is read and sent when the node has requested one (`More`). Replays take turns, and reading
+stops while the connection is full. When the connection is lost, replays stay for `LEASE_SECONDS`;
+`Resume` continues one. `Cancel` forgets a replay in any state. When the last replay of a job is
+forgotten, the job is stopped or its folder deleted.
 """
 
 from __future__ import annotations
@@ -26,304 +25,314 @@ from broker.errors import (
     UnknownSubscription,
     WireError,
 )
-from broker.recovery.page_turns import PageTurns
+from broker.recovery.page_schedule import PageSchedule
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
+from broker.replay.replay_entry import (
+    GATHER_SECONDS,
+    LEASE_SECONDS,
+    MAX_GATHER_SECONDS,
+    ReplayEntry,
+    ReplayerLimits,
+    ReplayState,
+)
 from broker.replay.replayer_effects import (
     CancelJob,
+    DeleteJob,
+    DeleteRequest,
     Drop,
     Effect,
-    ForgetRequest,
     ReadPage,
-    RemoveJob,
     Send,
     StartJob,
-)
-from broker.replay.replays import (
-    GATHERING,
-    LEASE,
-    LONGEST_GATHERING,
-    Replay,
-    ReplayerLimits,
-    State,
 )
 from broker.replay.request import ReplayRequest
 
 
 class ReplayerCore:
-    """See above. Each method returns what is to be done; `next_timeout` may have changed then."""
+    """The core. Its methods return effects, and may change `next_timeout`."""
 
     def __init__(self, limits: ReplayerLimits) -> None:
         self._limits = limits
-        self._replays: dict[int, Replay] = {}
-        self._orphans: dict[int, float] = {}
-        """When they are forgotten, by id: replays without a connection."""
-        self._held = 0
-        self._turns: dict[int, PageTurns] = {}
-        """By connection, of those that pages were asked for over."""
-        self._jobs: dict[int, dict[int, Replay]] = {}
-        self._running: int | None = None
-        self._begin: float | None = None
-        self._latest = 0.0
+        self._replays: dict[int, ReplayEntry] = {}
+        self._lease_ends: dict[int, float] = {}
+        """Time at which each replay without a connection is forgotten, by id."""
+        self._spooled_bytes = 0
+        self._schedules: dict[int, PageSchedule] = {}
+        """Turns of replays with requested pages, by connection."""
+        self._jobs: dict[int, dict[int, ReplayEntry]] = {}
+        self._running_job: int | None = None
+        self._job_start: float | None = None
+        self._latest_job_start = 0.0
         self._last_job = 0
-        self._failures = 0
+        self._failed_jobs = 0
 
     # ---------------------------------------------------------------- connections
 
-    def disconnected(self, link: int, now: float) -> None:
-        """A connection is gone, whose number is not used again; its replays stay for a while."""
-        self._turns.pop(link, None)
+    def connection_lost(self, connection: int, now: float) -> None:
+        """Detach replays from a lost connection. Its number is not used again."""
+        self._schedules.pop(connection, None)
         for replay in self._replays.values():
-            if replay.link == link:
-                replay.link = None
+            if replay.connection == connection:
+                replay.connection = None
                 replay.credit = 0
-                self._orphans[replay.id] = now + LEASE
+                self._lease_ends[replay.id] = now + LEASE_SECONDS
 
-    def received(self, link: int, message: messages.Message, now: float) -> list[Effect]:
-        """A message came over a connection."""
+    def message_received(
+        self, connection: int, message: messages.Message, now: float
+    ) -> list[Effect]:
         match message:
             case messages.Replay():
-                return self._ask(link, message, now)
+                return self._accept_replay(connection, message, now)
             case messages.More():
-                return self._more(link, message)
+                return self._add_credit(connection, message)
             case messages.Cancel():
                 replay = self._replays.get(message.id)
                 return [] if replay is None else self._forget(replay)
             case messages.Resume():
-                return self._resume(link, message)
+                return self._resume(connection, message)
             case messages.Status():
-                return [Send(link, messages.State(dict(self.figures())))]
+                return [Send(connection, messages.State(dict(self.snapshot())))]
             case _:
                 error = ProtocolError(f"a node does not send {type(message).__name__}")
-                return [Drop(link, error)]
+                return [Drop(connection, error)]
 
-    def _ask(self, link: int, message: messages.Replay, now: float) -> list[Effect]:
+    def _accept_replay(self, connection: int, message: messages.Replay, now: float) -> list[Effect]:
         if message.id in self._replays:
-            return [Drop(link, ProtocolError(f"there is a replay {message.id} already"))]
+            return [Drop(connection, ProtocolError(f"the replay id {message.id} is in use"))]
         try:
             request = ReplayRequest.from_wire(message.request)
-            self._check_room()
+            self._check_limits()
         except BrokerError as error:
-            return [Send(link, messages.Failed(message.id, error.to_wire()))]
-        self._replays[message.id] = Replay(message.id, request, link)
-        if self._begin is None:
-            self._latest = now + LONGEST_GATHERING
-        # A thousand clients that come back need a moment to say so: as long as more come it waits.
-        self._begin = min(now + GATHERING, self._latest)
-        return [Send(link, messages.Accepted(message.id))]
+            return [Send(connection, messages.Failed(message.id, error.to_wire()))]
+        self._replays[message.id] = ReplayEntry(message.id, request, connection)
+        if self._job_start is None:
+            self._latest_job_start = now + MAX_GATHER_SECONDS
+        # Thousands of clients may return together. While requests arrive, the job waits.
+        self._job_start = min(now + GATHER_SECONDS, self._latest_job_start)
+        return [Send(connection, messages.Accepted(message.id))]
 
-    def _check_room(self) -> None:
+    def _check_limits(self) -> None:
         if len(self._replays) >= self._limits.replays:
-            raise Overloaded(f"{len(self._replays)} replays are under way")
-        if self._held > self._limits.spool_bytes:
-            raise Overloaded(f"replays that were not fetched yet hold {self._held} bytes")
+            raise Overloaded(f"the maximum of {len(self._replays)} replays is reached")
+        if self._spooled_bytes > self._limits.spool_bytes:
+            raise Overloaded(f"{self._spooled_bytes} spooled bytes have not been fetched yet")
 
-    def _more(self, link: int, message: messages.More) -> list[Effect]:
+    def _add_credit(self, connection: int, message: messages.More) -> list[Effect]:
         replay = self._replays.get(message.id)
-        if replay is None or replay.link != link:
-            # It may have failed, or gone to another connection, when this was under way.
+        if replay is None or replay.connection != connection:
+            # The replay may have failed or moved to another connection meanwhile.
             return []
         replay.credit = min(replay.credit + message.pages, self._limits.pages)
-        return self._read(replay)
+        return self._schedule_page(replay)
 
-    def _resume(self, link: int, message: messages.Resume) -> list[Effect]:
+    def _resume(self, connection: int, message: messages.Resume) -> list[Effect]:
         replay = self._replays.get(message.id)
         if replay is None:
-            gone = UnknownSubscription(f"there is no replay {message.id} any more: ask again")
-            return [Send(link, messages.Failed(message.id, gone.to_wire()))]
-        if replay.sends and message.first > replay.report.events:
-            beyond = BadPosition(f"replay {message.id} has {replay.report.events} events")
-            return [Send(link, messages.Failed(message.id, beyond.to_wire()))]
-        replay.link = link
-        self._orphans.pop(replay.id, None)
-        replay.credit, replay.reading = 0, False
-        replay.turn += 1
-        replay.next = message.first
-        effects: list[Effect] = [Send(link, messages.Accepted(message.id))]
-        if replay.sends:
-            replay.state = State.READY
-            effects += [Send(link, messages.Found(replay.id, replay.report.to_wire()))]
-            effects += self._read(replay)
+            unknown_error = UnknownSubscription(
+                f"replay {message.id} no longer exists: request it again"
+            )
+            return [Send(connection, messages.Failed(message.id, unknown_error.to_wire()))]
+        if replay.has_result and message.first > replay.report.events:
+            position_error = BadPosition(f"replay {message.id} has {replay.report.events} events")
+            return [Send(connection, messages.Failed(message.id, position_error.to_wire()))]
+        replay.connection = connection
+        self._lease_ends.pop(replay.id, None)
+        replay.credit, replay.is_reading = 0, False
+        replay.generation += 1
+        replay.next_event = message.first
+        effects: list[Effect] = [Send(connection, messages.Accepted(message.id))]
+        if replay.has_result:
+            replay.state = ReplayState.READY
+            effects += [Send(connection, messages.Found(replay.id, replay.report.to_wire()))]
+            effects += self._schedule_page(replay)
         return effects
 
-    def full(self, link: int) -> None:
-        """A connection takes no more for now; what is sent over it has to wait."""
-        self._turns_of(link).full()
+    def pause_connection(self, connection: int) -> None:
+        """Stop reading pages for a full connection."""
+        self._schedule_of(connection).pause()
 
-    def room(self, link: int) -> list[Effect]:
-        """All that was sent over a connection has left."""
-        self._turns_of(link).room()
-        return self._next_pages(link)
+    def resume_connection(self, connection: int) -> list[Effect]:
+        """Continue with a connection whose sent data has left."""
+        self._schedule_of(connection).resume()
+        return self._read_next_pages(connection)
 
     # ---------------------------------------------------------------- time
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is to be called at the latest."""
-        times = list(self._orphans.values())
-        if self._begin is not None and self._running is None:
-            times.append(self._begin)
+        times = list(self._lease_ends.values())
+        if self._job_start is not None and self._running_job is None:
+            times.append(self._job_start)
         return min(times, default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """It is so late now."""
         effects: list[Effect] = []
-        for number in [number for number, expires in self._orphans.items() if expires <= now]:
+        for number in [number for number, expires in self._lease_ends.items() if expires <= now]:
             effects += self._forget(self._replays[number])
         return effects + self._start_job(now)
 
     # ---------------------------------------------------------------- jobs
 
     def _start_job(self, now: float) -> list[Effect]:
-        if self._running is not None or self._begin is None or self._begin > now:
+        if self._running_job is not None or self._job_start is None or self._job_start > now:
             return []
-        waiting = [each for each in self._replays.values() if each.state is State.WAITING]
+        waiting = [each for each in self._replays.values() if each.state is ReplayState.WAITING]
         chosen = waiting[: self._limits.requests]
-        self._latest = now
-        self._begin = now if len(waiting) > len(chosen) else None
+        self._latest_job_start = now
+        self._job_start = now if len(waiting) > len(chosen) else None
         if not chosen:
             return []
         self._last_job += 1
-        self._running = self._last_job
-        self._jobs[self._running] = dict(enumerate(chosen))
+        self._running_job = self._last_job
+        self._jobs[self._running_job] = dict(enumerate(chosen))
         for number, replay in enumerate(chosen):
-            replay.state, replay.job, replay.number = State.IN_JOB, self._running, number
-        return [StartJob(self._running, tuple(replay.request for replay in chosen))]
+            replay.state, replay.job, replay.number = ReplayState.IN_JOB, self._running_job, number
+        return [StartJob(self._running_job, tuple(replay.request for replay in chosen))]
 
     def job_progress(self, job: int, done: int, of: int) -> list[Effect]:
-        """So many of the rows have been looked at."""
         return [
-            Send(replay.link, messages.Progress(replay.id, done, of))
+            Send(replay.connection, messages.Progress(replay.id, done, of))
             for replay in self._jobs.get(job, {}).values()
-            if replay.link is not None
+            if replay.connection is not None
         ]
 
     def job_done(self, job: int, reports: Sequence[Report], now: float) -> list[Effect]:
-        """The job is over; a report for each of its requests."""
-        return self._over(job, reports, None, now)
+        return self._finish_job(job, reports, None, now)
 
     def job_failed(self, job: int, error: BrokerError, now: float) -> list[Effect]:
-        """The whole job could not be done."""
-        self._failures += 1
-        return self._over(job, (), error.to_wire(), now)
+        self._failed_jobs += 1
+        return self._finish_job(job, (), error.to_wire(), now)
 
-    def _over(
+    def _finish_job(
         self, job: int, reports: Sequence[Report], error: WireError | None, now: float
     ) -> list[Effect]:
-        self._running = None
-        # Where nobody is left to forget it, it goes now.
-        effects: list[Effect] = [] if job in self._jobs else [RemoveJob(job)]
+        self._running_job = None
+        # All its replays are forgotten, so its folder is deleted now.
+        effects: list[Effect] = [] if job in self._jobs else [DeleteJob(job)]
         for number, replay in list(self._jobs.get(job, {}).items()):
             report = Report(error=error) if error is not None else reports[number]
             if report.error is not None:
                 effects += self._fail(replay, report.error)
             else:
-                effects += self._ready(replay, report)
+                effects += self._set_ready(replay, report)
         return effects + self._start_job(now)
 
-    def _ready(self, replay: Replay, report: Report) -> list[Effect]:
-        if replay.next > report.events:
+    def _set_ready(self, replay: ReplayEntry, report: Report) -> list[Effect]:
+        if replay.next_event > report.events:
             error = BadPosition(f"replay {replay.id} has {report.events} events")
             return self._fail(replay, error.to_wire())
-        replay.state, replay.report = State.READY, report
-        self._held += report.bytes
+        replay.state, replay.report = ReplayState.READY, report
+        self._spooled_bytes += report.bytes
         effects: list[Effect] = []
-        if replay.link is not None:
-            effects.append(Send(replay.link, messages.Found(replay.id, report.to_wire())))
-        return effects + self._read(replay)
+        if replay.connection is not None:
+            effects.append(Send(replay.connection, messages.Found(replay.id, report.to_wire())))
+        return effects + self._schedule_page(replay)
 
     # ---------------------------------------------------------------- pages
 
-    def _read(self, replay: Replay) -> list[Effect]:
-        """The next page is to be read in its turn, if there is one and it may be sent."""
-        if not self._may_be_read(replay):
+    def _schedule_page(self, replay: ReplayEntry) -> list[Effect]:
+        if not self._can_read_page(replay):
             return []
-        assert replay.link is not None
-        if replay.next >= replay.report.events:
-            replay.state = State.SENT
-            return [Send(replay.link, messages.Done(replay.id))]
+        assert replay.connection is not None
+        if replay.next_event >= replay.report.events:
+            replay.state = ReplayState.SENT
+            return [Send(replay.connection, messages.Done(replay.id))]
         if not replay.credit:
             return []
-        self._turns_of(replay.link).ask(replay.id)
-        return self._next_pages(replay.link)
+        self._schedule_of(replay.connection).enqueue(replay.id)
+        return self._read_next_pages(replay.connection)
 
     @staticmethod
-    def _may_be_read(replay: Replay) -> bool:
-        return replay.state is State.READY and replay.link is not None and not replay.reading
+    def _can_read_page(replay: ReplayEntry) -> bool:
+        return (
+            replay.state is ReplayState.READY
+            and replay.connection is not None
+            and not replay.is_reading
+        )
 
-    def _turns_of(self, link: int) -> PageTurns:
-        return self._turns.setdefault(link, PageTurns())
+    def _schedule_of(self, connection: int) -> PageSchedule:
+        return self._schedules.setdefault(connection, PageSchedule())
 
-    def _next_pages(self, link: int) -> list[Effect]:
+    def _read_next_pages(self, connection: int) -> list[Effect]:
         def may_read(number: int) -> bool:
-            # It may have failed, or gone to another connection, while it waited.
+            # The replay may have failed or moved to another connection while it waited.
             replay = self._replays.get(number)
-            return replay is not None and replay.link == link and self._may_be_read(replay)
+            return (
+                replay is not None
+                and replay.connection == connection
+                and self._can_read_page(replay)
+            )
 
         effects: list[Effect] = []
-        for number in self._turns_of(link).next(may_read):
+        for number in self._schedule_of(connection).start_next(may_read):
             replay = self._replays[number]
-            replay.reading = True
-            page = ReadPage(number, replay.job, replay.number, replay.next, replay.turn, link)
+            replay.is_reading = True
+            page = ReadPage(
+                number, replay.job, replay.number, replay.next_event, replay.generation, connection
+            )
             effects.append(page)
         return effects
 
     def page_read(self, page: ReadPage, chunks: Sequence[bytes], events: int) -> list[Effect]:
-        """What `ReadPage` wanted: `events` of them, at least one."""
+        """Send a page with `events` events, at least one."""
         effects: list[Effect] = []
-        replay = self._current(page)
-        if replay is not None and replay.link is not None:
-            replay.reading = False
+        replay = self._current_replay(page)
+        if replay is not None and replay.connection is not None:
+            replay.is_reading = False
             replay.credit -= 1
-            replay.next = page.first + events
+            replay.next_event = page.first + events
             message = messages.Page(replay.id, page.first, tuple(chunks))
-            effects += [Send(replay.link, message), *self._read(replay)]
-        return effects + self._page_is_done(page)
+            effects += [Send(replay.connection, message), *self._schedule_page(replay)]
+        return effects + self._release_page(page)
 
     def page_failed(self, page: ReadPage, error: BrokerError) -> list[Effect]:
-        """It could not be read."""
-        replay = self._current(page)
+        replay = self._current_replay(page)
         effects = [] if replay is None else self._fail(replay, error.to_wire())
-        return effects + self._page_is_done(page)
+        return effects + self._release_page(page)
 
-    def _page_is_done(self, page: ReadPage) -> list[Effect]:
-        if page.link not in self._turns:
+    def _release_page(self, page: ReadPage) -> list[Effect]:
+        if page.connection not in self._schedules:
             return []
-        self._turns[page.link].done()
-        return self._next_pages(page.link)
+        self._schedules[page.connection].finish_read()
+        return self._read_next_pages(page.connection)
 
-    def _current(self, page: ReadPage) -> Replay | None:
+    def _current_replay(self, page: ReadPage) -> ReplayEntry | None:
         replay = self._replays.get(page.id)
-        if replay is None or replay.turn != page.turn or not replay.reading:
+        if replay is None or replay.generation != page.generation or not replay.is_reading:
             return None
-        if replay.link is None:
-            # Read for a connection that is gone.
-            replay.reading = False
+        if replay.connection is None:
+            # The page was read for a lost connection.
+            replay.is_reading = False
         return replay
 
     # ---------------------------------------------------------------- the end
 
-    def _fail(self, replay: Replay, error: WireError) -> list[Effect]:
+    def _fail(self, replay: ReplayEntry, error: WireError) -> list[Effect]:
         effects = self._forget(replay)
-        if replay.link is not None:
-            effects.append(Send(replay.link, messages.Failed(replay.id, error)))
+        if replay.connection is not None:
+            effects.append(Send(replay.connection, messages.Failed(replay.id, error)))
         return effects
 
-    def _forget(self, replay: Replay) -> list[Effect]:
+    def _forget(self, replay: ReplayEntry) -> list[Effect]:
         del self._replays[replay.id]
-        self._orphans.pop(replay.id, None)
-        self._held -= replay.report.bytes
-        if replay.state is State.WAITING:
+        self._lease_ends.pop(replay.id, None)
+        self._spooled_bytes -= replay.report.bytes
+        if replay.state is ReplayState.WAITING:
             return []
-        others = self._jobs[replay.job]
-        del others[replay.number]
-        if others:
-            return [ForgetRequest(replay.job, replay.number)]
+        remaining = self._jobs[replay.job]
+        del remaining[replay.number]
+        if remaining:
+            return [DeleteRequest(replay.job, replay.number)]
         del self._jobs[replay.job]
-        return [CancelJob(replay.job) if replay.job == self._running else RemoveJob(replay.job)]
+        return [CancelJob(replay.job) if replay.job == self._running_job else DeleteJob(replay.job)]
 
-    def figures(self) -> Mapping[str, int]:
-        """How many replays are in which state, and the like."""
-        found = {state.name.lower(): 0 for state in State}
+    def snapshot(self) -> Mapping[str, int]:
+        found = {state.name.lower(): 0 for state in ReplayState}
         for replay in self._replays.values():
             found[replay.state.name.lower()] += 1
-        return {**found, "bytes": self._held, "jobs": self._last_job, "failed_jobs": self._failures}
+        return {
+            **found,
+            "bytes": self._spooled_bytes,
+            "jobs": self._last_job,
+            "failed_jobs": self._failed_jobs,
+        }

@@ -1,4 +1,4 @@
-"""What the core of the replay process wants done."""
+"""Effects of the core of the replay process."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ from broker.replay.request import ReplayRequest
 
 @attrs.frozen
 class Send:
-    """To the node at this connection."""
-
-    link: int
+    connection: int
     message: Message
 
 
 @attrs.frozen
 class Drop:
-    """Close a connection whose other end broke a rule."""
+    """Close a connection whose peer broke the protocol."""
 
-    link: int
+    connection: int
     error: BrokerError
 
 
 @attrs.frozen
 class StartJob:
-    """Run these requests together; afterwards `job_done` or `job_failed` is called."""
+    """Run requests as one job; then call `job_done` or `job_failed`."""
 
     job: int
     requests: tuple[ReplayRequest, ...]
@@ -37,39 +35,35 @@ class StartJob:
 
 @attrs.frozen
 class CancelJob:
-    """Nobody waits for the running job any more; `job_failed` is called all the same."""
+    """Cancel the running job; `job_failed` is called all the same."""
 
     job: int
 
 
 @attrs.frozen
 class ReadPage:
-    """Read events of a request from a spool; afterwards `page_read` or `page_failed` is called,
-    with the same `turn`."""
+    """Read events of a spool; then call `page_read` or `page_failed` with this effect."""
 
     id: int
     job: int
     number: int
-    """Of the request in its job."""
+    """Number of the request in its job."""
     first: int
-    turn: int
-    link: int
-    """The connection that the page is for."""
+    generation: int
+    connection: int
 
 
 @attrs.frozen
-class ForgetRequest:
-    """Nobody reads this request's spool any more."""
+class DeleteRequest:
+    """Delete one request's order from a spool."""
 
     job: int
     number: int
 
 
 @attrs.frozen
-class RemoveJob:
-    """Nor that of any other of its job: the folder goes."""
-
+class DeleteJob:
     job: int
 
 
-Effect: TypeAlias = Send | Drop | StartJob | CancelJob | ReadPage | ForgetRequest | RemoveJob
+Effect: TypeAlias = Send | Drop | StartJob | CancelJob | ReadPage | DeleteRequest | DeleteJob

@@ -1,7 +1,7 @@
-"""The messages between a node and the replay process: `docs/replay.md` has them byte by byte.
+"""Messages between a node and the replay process; `docs/replay.md` describes their bytes.
 
-A message is a msgpack array of its kind and its fields in their order. Each field is checked on
-arrival; what does not fit is a `ProtocolError`.
+A message is a msgpack array of its kind and its fields in order. Invalid fields raise
+`ProtocolError`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ import msgpack
 from broker.errors import ProtocolError, WireError
 from broker.wire import fields
 
-#: Bytes of a message; a request may name thousands of origins, a page is not much larger than its
-#: bound but for a single event.
-MOST_BYTES: Final = 64 << 20
+#: Limit of a message. A request may name thousands of origins, and a page one large event.
+MAX_MESSAGE_BYTES: Final = 64 << 20
 
 
 class Message:
-    """Base of all messages; each has its `kind`."""
-
     kind: ClassVar[int]
 
 
@@ -50,7 +47,7 @@ def _chunks(value: Any) -> tuple[bytes, ...]:
 @_message(0x01)
 @attrs.frozen
 class Replay(Message):
-    """Ask for events; `id` is the node's, unlike that of any other replay that is not forgotten."""
+    """Request events. The node chooses an `id` that no other remembered replay has."""
 
     id: int = attrs.field(converter=fields.count)
     request: Any = attrs.field(converter=fields.plain)
@@ -60,7 +57,7 @@ class Replay(Message):
 @_message(0x02)
 @attrs.frozen
 class More(Message):
-    """So many pages more may be sent."""
+    """Allow more pages to be sent."""
 
     id: int = attrs.field(converter=fields.count)
     pages: int = attrs.field(converter=fields.count)
@@ -69,7 +66,7 @@ class More(Message):
 @_message(0x03)
 @attrs.frozen
 class Cancel(Message):
-    """Nobody wants it any more: it is forgotten, finished or not. There is no answer."""
+    """Forget a replay in any state. There is no answer."""
 
     id: int = attrs.field(converter=fields.count)
 
@@ -77,7 +74,7 @@ class Cancel(Message):
 @_message(0x04)
 @attrs.frozen
 class Resume(Message):
-    """Over a new connection: send on from the event of this number, the first being 0."""
+    """Continue a replay over a new connection, from this event number (the first is 0)."""
 
     id: int = attrs.field(converter=fields.count)
     first: int = attrs.field(converter=fields.count)
@@ -86,7 +83,7 @@ class Resume(Message):
 @_message(0x05)
 @attrs.frozen
 class Status(Message):
-    """Ask how the process is; the answer is `State`."""
+    """Request the state of the process; the answer is `State`."""
 
 
 # ----------------------------------------------------------------------------- to the node
@@ -95,7 +92,7 @@ class Status(Message):
 @_message(0x41)
 @attrs.frozen
 class Accepted(Message):
-    """The request is good and waits for its job, or is in it already."""
+    """The request is valid, and waits for its job or is in it."""
 
     id: int = attrs.field(converter=fields.count)
 
@@ -103,7 +100,7 @@ class Accepted(Message):
 @_message(0x42)
 @attrs.frozen
 class Progress(Message):
-    """Of the rows that its job looks at, so many have been."""
+    """Rows that the job has scanned, and their total."""
 
     id: int = attrs.field(converter=fields.count)
     done: int = attrs.field(converter=fields.count)
@@ -113,7 +110,7 @@ class Progress(Message):
 @_message(0x43)
 @attrs.frozen
 class Found(Message):
-    """The job is over, and its events are ready to be sent."""
+    """The job is over; pages will follow."""
 
     id: int = attrs.field(converter=fields.count)
     report: Any = attrs.field(converter=fields.plain)
@@ -123,26 +120,24 @@ class Found(Message):
 @_message(0x44)
 @attrs.frozen
 class Page(Message):
-    """Events in their order, from the number `first` on."""
+    """Events in order, from the event number `first` on."""
 
     id: int = attrs.field(converter=fields.count)
     first: int = attrs.field(converter=fields.count)
     chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, repr=False)
-    """As the log has them (`broker.log.chunks`): one for each run of one origin's events."""
+    """Chunks as in the log (`broker.log.chunks`), one for each run of one origin."""
 
 
 @_message(0x45)
 @attrs.frozen
 class Done(Message):
-    """All events have been sent."""
-
     id: int = attrs.field(converter=fields.count)
 
 
 @_message(0x46)
 @attrs.frozen
 class Failed(Message):
-    """The replay can not be had, or not go on; it is forgotten."""
+    """The replay failed and is forgotten."""
 
     id: int = attrs.field(converter=fields.count)
     error: WireError = attrs.field(converter=fields.wire_error)
@@ -151,7 +146,7 @@ class Failed(Message):
 @_message(0x47)
 @attrs.frozen
 class Notice(Message):
-    """For people."""
+    """A text for the operator."""
 
     text: str = attrs.field(converter=fields.text)
 
@@ -159,21 +154,20 @@ class Notice(Message):
 @_message(0x48)
 @attrs.frozen
 class State(Message):
-    """How the process is."""
+    """The state of the process."""
 
     figures: Any = attrs.field(converter=fields.plain)
-    """Names and numbers or texts."""
+    """Names, with numbers or texts."""
 
 
 def encode(message: Message) -> bytes:
-    """The message as bytes, without their length."""
     values = (getattr(message, field.name) for field in attrs.fields(cast(Any, type(message))))
     packed: bytes = msgpack.packb((message.kind, *values))
     return packed
 
 
 def decode(data: bytes) -> Message:
-    """The message that `encode` wrote; `ProtocolError` if it is none."""
+    """Decode a message. Raises `ProtocolError` if it is invalid."""
     try:
         kind, *values = msgpack.unpackb(data)
         cls = _by_kind.get(kind) if type(kind) is int else None
@@ -181,4 +175,4 @@ def decode(data: bytes) -> Message:
             raise ValueError(f"there is no message {kind!r}")
         return cls(*values)
     except (TypeError, ValueError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"this is no message of a replay: {str(error)[:200]}") from None
+        raise ProtocolError(f"invalid replay message: {str(error)[:200]}") from None

@@ -1,7 +1,7 @@
-"""The replay process: its socket, its threads and its files, around `ReplayerCore` (X16).
+"""Threads, files and connections around `ReplayerCore` (X16).
 
-One thread runs jobs and one reads pages; the reactor only passes messages on. What people should
-know (no Java, a JVM that died) is told to every node that is or will be connected.
+One thread runs jobs and another reads pages. Notices (no Java, a dead JVM) go to every connected
+node, and to those that connect later.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from twisted.python.threadpool import ThreadPool
 
 from broker.errors import BrokerError, EngineUnavailable, Overloaded
 from broker.replay.engine.contract import Engine
+from broker.replay.replay_entry import ReplayerLimits
+from broker.replay.replayer_connection import ReplayerConnection
 from broker.replay.replayer_core import ReplayerCore
 from broker.replay.replayer_effects import (
     CancelJob,
+    DeleteJob,
+    DeleteRequest,
     Drop,
     Effect,
-    ForgetRequest,
     ReadPage,
-    RemoveJob,
     Send,
     StartJob,
 )
-from broker.replay.replayer_link import ReplayerLink
 from broker.replay.replayer_messages import Message, Notice, State
-from broker.replay.replays import ReplayerLimits
 from broker.replay.spool import Spool
 
-#: What a page holds at most: a delivery to a client is about as much.
+#: Limits of a page: about one delivery to a client.
 PAGE_EVENTS: Final = 512
 PAGE_BYTES: Final = 256 * 1024
-#: Notices that are kept for those who connect later.
+#: Notices kept for later connections.
 _NOTICES: Final = 16
 
 
-class Replayer(Factory):
-    """Serves nodes at connections that `buildProtocol` makes; `start` it first."""
+class ReplayerService(Factory):
+    """Serves nodes over connections. Call `start` first."""
 
     noisy = False
     _log = Logger()
@@ -59,126 +59,131 @@ class Replayer(Factory):
         folder: Path,
         limits: ReplayerLimits,
     ) -> None:
-        """`engine` is made with what takes its notices. `folder` is for spools, and this process's
-        own: what jobs of an earlier one left there goes."""
+        """`engine` is called with a function that takes notices. `folder` is for this process
+        alone. Spools of an earlier process in it are deleted."""
         self._reactor = reactor
         self._folder = folder
         self._core = ReplayerCore(limits)
-        self._engine = engine(lambda text: reactor.callFromThread(self._notice, text))
+        self._engine = engine(lambda text: reactor.callFromThread(self._send_notice, text))
         self._jobs = ThreadPool(1, 1, "replay-jobs")
         self._pages = ThreadPool(1, 1, "replay-pages")
-        self._links: dict[int, ReplayerLink] = {}
-        self._numbers: dict[ReplayerLink, int] = {}
-        self._last_link = 0
+        self._connections: dict[int, ReplayerConnection] = {}
+        self._numbers: dict[ReplayerConnection, int] = {}
+        self._last_number = 0
         self._spools: dict[int, Spool] = {}
         self._cancelled: dict[int, threading.Event] = {}
-        self._alarm: IDelayedCall | None = None
+        self._timer: IDelayedCall | None = None
         self._notices: list[str] = []
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Deferred[None]:
-        """Fires when the engine is warm; requests may come before."""
+        """Fires when the engine is warmed up. Requests may arrive earlier."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob("job-*"):
-            shutil.rmtree(left)
+        for old_folder in self._folder.glob("job-*"):
+            shutil.rmtree(old_folder)
         self._jobs.start()
         self._pages.start()
-        warm = deferToThreadPool(self._reactor, self._jobs, self._engine.warm)
-        # A job will tell whoever asks.
-        return warm.addErrback(lambda failure: self._notice(failure.getErrorMessage()))
+        warm = deferToThreadPool(self._reactor, self._jobs, self._engine.warm_up)
+        # Jobs report the error to the nodes that request them.
+        return warm.addErrback(lambda failure: self._send_notice(failure.getErrorMessage()))
 
     async def stop(self) -> None:
-        """Whatever runs is cancelled; spools go."""
         for event in self._cancelled.values():
             event.set()
-        for link in list(self._numbers):
-            link.close()
-        if self._alarm is not None and self._alarm.active():
-            self._alarm.cancel()
+        for connection in list(self._numbers):
+            connection.close()
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
         await deferToThreadPool(self._reactor, self._jobs, self._engine.close)
         for pool in (self._jobs, self._pages):
             pool.stop()
         for spool in self._spools.values():
-            spool.remove()
+            spool.delete()
 
-    def buildProtocol(self, _address: object) -> ReplayerLink:
-        """Twisted calls it for each connection."""
-        return ReplayerLink(self._received, self._lost, self._made, self._writable)
+    def buildProtocol(self, _address: object) -> ReplayerConnection:
+        return ReplayerConnection(
+            self._message_received,
+            self._connection_lost,
+            self._connection_made,
+            self._writable_changed,
+        )
 
-    def _made(self, link: ReplayerLink) -> None:
-        self._last_link += 1
-        self._links[self._last_link] = link
-        self._numbers[link] = self._last_link
+    def _connection_made(self, connection: ReplayerConnection) -> None:
+        self._last_number += 1
+        self._connections[self._last_number] = connection
+        self._numbers[connection] = self._last_number
         for text in self._notices:
-            link.send(Notice(text))
+            connection.send(Notice(text))
 
-    def _lost(self, link: ReplayerLink, error: BrokerError | None) -> None:
-        number = self._numbers.pop(link)
-        del self._links[number]
+    def _connection_lost(self, connection: ReplayerConnection, error: BrokerError | None) -> None:
+        number = self._numbers.pop(connection)
+        del self._connections[number]
         if error is not None:
-            self._log.warn("a node was cut off: {error}", error=error)
-        self._core.disconnected(number, self._reactor.seconds())
+            self._log.warn("closed a connection: {error}", error=error)
+        self._core.connection_lost(number, self._reactor.seconds())
         self._perform([])
 
-    def _writable(self, link: ReplayerLink, writable: bool) -> None:
-        if link not in self._numbers:
+    def _writable_changed(self, connection: ReplayerConnection, writable: bool) -> None:
+        if connection not in self._numbers:
             return
         if writable:
-            self._perform(self._core.room(self._numbers[link]))
+            self._perform(self._core.resume_connection(self._numbers[connection]))
         else:
-            self._core.full(self._numbers[link])
+            self._core.pause_connection(self._numbers[connection])
 
-    def _received(self, link: ReplayerLink, message: Message) -> None:
+    def _message_received(self, connection: ReplayerConnection, message: Message) -> None:
         now = self._reactor.seconds()
-        self._perform(self._core.received(self._numbers[link], message, now))
+        self._perform(self._core.message_received(self._numbers[connection], message, now))
 
-    def _notice(self, text: str) -> None:
+    def _send_notice(self, text: str) -> None:
         self._log.info("{text}", text=text)
         self._notices = [*self._notices, text][-_NOTICES:]
-        for link in self._links.values():
-            link.send(Notice(text))
+        for connection in self._connections.values():
+            connection.send(Notice(text))
 
     # ---------------------------------------------------------------- effects
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(link, message):
+                case Send(connection, message):
                     if isinstance(message, State):
                         message = State({**message.figures, "engine": self._engine.name})
-                    if link in self._links:
-                        self._links[link].send(message)
-                case Drop(link, error):
-                    self._links[link].drop(error)
+                    if connection in self._connections:
+                        self._connections[connection].send(message)
+                case Drop(connection, error):
+                    self._connections[connection].drop(error)
                 case StartJob():
                     self._start_job(effect)
                 case CancelJob(job):
                     self._cancelled[job].set()
                 case ReadPage():
                     self._read_page(effect)
-                case ForgetRequest(job, number):
-                    self._in_turn(partial(self._spools[job].forget, number))
-                case RemoveJob(job):
+                case DeleteRequest(job, number):
+                    self._run_after_pages(partial(self._spools[job].delete_request, number))
+                case DeleteJob(job):
                     if job in self._spools:
-                        self._in_turn(self._spools.pop(job).remove)
-        self._set_alarm()
+                        self._run_after_pages(self._spools.pop(job).delete)
+        self._reset_timer()
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None and self._alarm.active():
-            self._alarm.cancel()
+    def _reset_timer(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
         deadline = self._core.next_timeout()
         if deadline is not None:
             delay = max(0.0, deadline - self._reactor.seconds())
-            self._alarm = self._reactor.callLater(delay, self._time_is_up)
+            self._timer = self._reactor.callLater(delay, self._handle_timeout)
 
-    def _time_is_up(self) -> None:
+    def _handle_timeout(self) -> None:
         self._perform(self._core.handle_timeout(self._reactor.seconds()))
 
-    def _in_turn(self, what: Callable[[], object]) -> None:
-        """Behind the pages that are being read."""
+    def _run_after_pages(self, what: Callable[[], object]) -> None:
+        """Run a function after the pages that are being read."""
         done = deferToThreadPool(self._reactor, self._pages, what)
-        done.addErrback(lambda failure: self._log.failure("a spool stays", failure=failure))
+        done.addErrback(
+            lambda failure: self._log.failure("a spool could not be deleted", failure=failure)
+        )
 
     # ---------------------------------------------------------------- jobs
 
@@ -189,7 +194,7 @@ class Replayer(Factory):
         event = self._cancelled[job] = threading.Event()
 
         def progress(done: int, of: int) -> None:
-            self._reactor.callFromThread(self._progressed, job, done, of)
+            self._reactor.callFromThread(self._report_progress, job, done, of)
 
         def run() -> Any:
             folder.mkdir()
@@ -199,35 +204,35 @@ class Replayer(Factory):
         running.addCallbacks(
             lambda reports: self._core.job_done(job, reports, self._reactor.seconds()),
             lambda failure: self._core.job_failed(
-                job, self._error(failure), self._reactor.seconds()
+                job, self._to_broker_error(failure), self._reactor.seconds()
             ),
         )
-        running.addBoth(self._job_is_over, job)
+        running.addBoth(self._finish_job, job)
 
-    def _progressed(self, job: int, done: int, of: int) -> None:
+    def _report_progress(self, job: int, done: int, of: int) -> None:
         self._perform(self._core.job_progress(job, done, of))
 
-    def _job_is_over(self, effects: Any, job: int) -> None:
+    def _finish_job(self, effects: Any, job: int) -> None:
         del self._cancelled[job]
         self._perform(effects)
 
-    def _error(self, failure: Failure) -> BrokerError:
+    def _to_broker_error(self, failure: Failure) -> BrokerError:
         error = failure.value
         if isinstance(error, BrokerError):
             return error
         if isinstance(error, OSError):
-            return Overloaded(f"the spool can not be used: {error}")
+            return Overloaded(f"the spool cannot be used: {error}")
         self._log.failure("a replay failed", failure=failure)
-        return EngineUnavailable(f"an error of the program: {failure.getErrorMessage()}")
+        return EngineUnavailable(f"internal error: {failure.getErrorMessage()}")
 
     # ---------------------------------------------------------------- pages
 
     def _read_page(self, effect: ReadPage) -> None:
         spool = self._spools[effect.job]
-        read = partial(spool.page, effect.number, effect.first, PAGE_EVENTS, PAGE_BYTES)
+        read = partial(spool.read_page, effect.number, effect.first, PAGE_EVENTS, PAGE_BYTES)
         reading: Deferred[Any] = deferToThreadPool(self._reactor, self._pages, read)
         reading.addCallbacks(
             lambda page: self._core.page_read(effect, *page),
-            lambda failure: self._core.page_failed(effect, self._error(failure)),
+            lambda failure: self._core.page_failed(effect, self._to_broker_error(failure)),
         )
         reading.addCallback(self._perform)

@@ -1,7 +1,7 @@
-"""What is asked of a replay: one class for everything that is recovered (checklist Q3).
+"""The request of a replay, for every kind of recovery (checklist Q3).
 
-It travels as a list that msgpack carries, with the fields in the order of the class. What does not
-fit is a typed error that says which field is wrong, before anything is read from the archive.
+It is transferred as a msgpack list with the fields in the order of the class. An invalid field
+raises a typed error before the archive is read.
 """
 
 from __future__ import annotations
@@ -19,97 +19,94 @@ from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
 from broker.wire import fields
 
-#: (after, upto]: behind the first mark up to the second; None: as far as the archive has it.
+#: (after, upto]; without `upto`, up to the end of the archive.
 Range: TypeAlias = tuple[Mark, Mark | None]
 
-#: By what events are ordered, beyond each origin's and each publisher's order, which always hold.
+#: Orders of the result. Each origin's and each publisher's order always hold.
 PUBLISHER: Final = "publisher"
-"""Those two alone; within them by arrival."""
+"""By arrival."""
 PLACE: Final = "place"
-"""By the order that the protocol stack gave, where it gave one (AN, global order place)."""
+"""By the order that the protocol stack gave, if any (AN, global order place)."""
 BUNDLE: Final = "bundle"
 """By the bundles and constraints of EventLinkage, see `broker.event.merging`."""
 ORDERS: Final = (PUBLISHER, PLACE, BUNDLE)
 
 #: Before all events of an origin.
-NOWHERE: Final[Mark] = (0, 0)
-#: Origins in one request: as many as a node keeps apart.
-MOST_ORIGINS: Final = 16_384
-#: Ranks of the three security levels of events.
+ORIGIN_START: Final[Mark] = (0, 0)
+#: Maximum origins in a request: as many as a node tracks.
+MAX_ORIGINS: Final = 16_384
+#: Ranks of the security levels.
 _RANKS: Final = range(3)
 _ORIGIN = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 @attrs.frozen
 class ReplayRequest:
-    """Events of the archive that somebody wants. Equal ones are the same work.
+    """A request for events of the archive. Equal requests give equal results.
 
-    Pace and rate are the sender's to keep, so they are not here. Made here it is not checked:
-    `checked` does that, and what `from_wire` gives has been checked.
+    The sender controls pace and rate. The constructor does not check fields; `validate` and
+    `from_wire` do.
     """
 
     pattern: str
-    """Of streams."""
     query: str
-    """XPath 1.0; an event is wanted when it is true. `$Liveness` in it is 'recovery'."""
+    """XPath 1.0 condition, in which `$Liveness` is 'recovery'."""
     namespaces: Mapping[str, str] = attrs.field(factory=dict)
-    """Prefixes that the query uses."""
     clearance: int = max(_RANKS)
-    """Rank, 0 to 2: events of higher levels are left out, and counted."""
+    """Rank, 0 to 2. Events of higher levels are omitted and counted."""
     ranges: Mapping[str, Range] = attrs.field(factory=dict)
-    """What is wanted of each origin that is named."""
     others: bool = True
-    """Whether origins that `ranges` does not name are wanted, wholly."""
+    """True if all events of unnamed origins are requested."""
     from_ms: int = 0
     until_ms: int = 0
-    """Arrival times at the origin, [from, until), ms since 1970; 0: no bound."""
+    """Range of arrival times at the origin, [from, until), in ms since 1970; 0: no limit."""
     last: int = 0
-    """Only the last n events that match, in the order of the result; 0: all."""
+    """Return only the last n events that match, in the order of the result; 0: all."""
     order: str = PUBLISHER
-    """One of `ORDERS`."""
     known: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin whose range has no end: a place that it has given. What the archive lacks up to
-    there is a hole, though the origin was set back and has logged anew behind it."""
+    """A place that an origin with an open range has assigned, by origin.
+
+    Archived places may be missing up to it even if the origin was reset and continued behind it.
+    """
 
     def stream_pattern(self) -> StreamPattern:
-        """The pattern, read; raises `BadName`."""
+        """Parse the pattern. Raises `BadName`."""
         return StreamPattern.parse(self.pattern)
 
     def parsed_query(self, limits: QueryLimits = QueryLimits()) -> Query:
-        """The query, read; raises `BadQuery`."""
+        """Parse the query. Raises `BadQuery`."""
         return parse_query(self.query, self.namespaces, limits)
 
     def range_of(self, origin: str) -> Range | None:
-        """What is wanted of an origin; None: nothing."""
+        """Return the requested range of an origin; None if there is none."""
         wanted = self.ranges.get(origin)
         if wanted is None and self.others:
-            return (NOWHERE, None)
+            return (ORIGIN_START, None)
         return wanted
 
-    def checked(self, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
-        """The request itself.
+    def validate(self, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
+        """Check all fields and return the request.
 
-        Raises `BadName` for the pattern, `BadQuery` for the query and its prefixes, `BadPosition`
-        for marks, origins and times that can not be, `ProtocolError` for all else.
+        Raises `BadName` for the pattern, `BadQuery` for the query and prefixes, `BadPosition` for
+        marks, origins and times, and `ProtocolError` for other fields.
         """
         self.stream_pattern()
         self.parsed_query(limits)
         if self.clearance not in _RANKS:
             raise ProtocolError(f"clearance {self.clearance} is not a rank from 0 to 2")
         if self.order not in ORDERS:
-            raise ProtocolError(f"order {self.order[:40]!r} is none of {', '.join(ORDERS)}")
-        if len(self.ranges) > MOST_ORIGINS:
-            raise BadPosition(f"the request names {len(self.ranges)} origins, over {MOST_ORIGINS}")
+            raise ProtocolError(f"order {self.order[:40]!r} is not one of {', '.join(ORDERS)}")
+        if len(self.ranges) > MAX_ORIGINS:
+            raise BadPosition(f"the request names {len(self.ranges)} origins, over {MAX_ORIGINS}")
         for origin, (after, upto) in self.ranges.items():
             _check_range(origin, after, upto)
         if not self.known.keys() <= self.ranges.keys():
-            raise BadPosition("a known place is of an origin that the request does not name")
+            raise BadPosition("a known place belongs to an origin that the request does not name")
         if self.until_ms and self.from_ms > self.until_ms:
             raise BadPosition(f"the time {self.until_ms} is before {self.from_ms}")
         return self
 
     def to_wire(self) -> list[Any]:
-        """A list that msgpack carries."""
         return [
             self.pattern,
             self.query,
@@ -126,7 +123,7 @@ class ReplayRequest:
 
     @classmethod
     def from_wire(cls, value: Any, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
-        """The request that `to_wire` wrote, checked; raises as `checked` does."""
+        """Decode and validate the result of `to_wire`. Raises as `validate`."""
         try:
             pattern, query, namespaces, clearance, ranges, others, *numbers, order, known = value
             from_ms, until_ms, last = numbers
@@ -146,12 +143,12 @@ class ReplayRequest:
             if len(read.ranges) != len(ranges) or len(read.known) != len(known):
                 raise ValueError("an origin is named twice")
         except (TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"this is no replay request: {error}") from None
+            raise ProtocolError(f"invalid replay request: {error}") from None
         try:
             ranges = {origin: _range(*marks) for origin, marks in read.ranges.items()}
         except (TypeError, ValueError) as error:
-            raise BadPosition(f"the range of an origin is none: {error}") from None
-        return attrs.evolve(read, ranges=ranges).checked(limits)
+            raise BadPosition(f"invalid range of an origin: {error}") from None
+        return attrs.evolve(read, ranges=ranges).validate(limits)
 
 
 def _number(value: Any) -> int:
@@ -166,6 +163,6 @@ def _range(after: Any, upto: Any) -> Range:
 
 def _check_range(origin: str, after: Mark, upto: Mark | None) -> None:
     if not _ORIGIN.fullmatch(origin):
-        raise BadPosition(f"{origin[:80]!r} is not the name of an origin")
+        raise BadPosition(f"{origin[:80]!r} is not a valid name of an origin")
     if upto is not None and upto < after:
         raise BadPosition(f"the range of {origin} ends at {upto}, before it begins at {after}")

@@ -1,11 +1,11 @@
-"""What a job found, on disk until it has been sent: a folder with each event once.
+"""The result of a job on disk: a folder with each event once.
 
-`part-<n>.arrow` (an Arrow IPC file) has the events of the n-th file of the archive that somebody
-wants, with the columns `EVENT`. `request-<n>.arrow` says in which order the n-th request gets them:
-the columns `part`, `row` and `size` (bytes, about). So an event that a thousand requests want is
-stored once, and a request is read from any event number on.
+`part-<n>.arrow` (an Arrow IPC file) has the requested events of the n-th file of the archive, with
+the columns `EVENT_SCHEMA`. `request-<n>.arrow` has the order of the n-th request: columns `part`,
+`row` and `size` (approximate bytes). So a shared event is stored once, and reading can start at any
+event number.
 
-Files are written under another name first: what is there is whole.
+Files are written under a temporary name, so a file that exists is complete.
 """
 
 from __future__ import annotations
@@ -21,49 +21,48 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from broker.archive.chunked_rows import rows_to_chunks
+from broker.archive.chunk_encoding import rows_to_chunks
 from broker.archive.table import batch_to_events
 from broker.errors import Overloaded
 from broker.log.records import LoggedEvent
 from broker.replay.ordering import Integers
 
 _INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row", "size")])
-#: Rows lie together in batches of about so many bytes: a page takes some of many, one by one.
+#: Approximate bytes per batch. A page takes single rows from many batches.
 _BATCH_BYTES: Final = 64 << 20
-#: Parts whose files are held open: each is mapped, not read.
-_MOST_OPEN: Final = 64
+#: Maximum number of memory-mapped parts.
+_MAX_OPEN_PARTS: Final = 64
 
 
 @contextmanager
-def _on_disk() -> Iterator[None]:
-    """A full disk has no room now; the same may be tried again."""
+def _translate_disk_errors() -> Iterator[None]:
+    """Raise `Overloaded`: a full disk is temporary, so the job can be repeated."""
     try:
         yield
     except OSError as error:
-        raise Overloaded(f"the spool can not be written: {error}") from error
+        raise Overloaded(f"the spool cannot be written: {error}") from error
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """Where the events of a part lie."""
     return folder / f"part-{number}.arrow"
 
 
 class PartWriter:
-    """Writes the events of a part; nothing is there if it is given up, or if there are none."""
+    """Writer of a part. An abandoned or empty part leaves no file."""
 
     def __init__(self, folder: Path, number: int, schema: pa.Schema) -> None:
         self._path = part_path(folder, number)
-        # Several may write the same, when a task is tried again beside one that hangs.
-        self._writing = self._path.with_suffix(f".{os.getpid()}.{id(self)}")
-        with _on_disk():
-            self._sink = pa.OSFile(str(self._writing), "wb")
+        # A retried task may write the same part while the first one hangs.
+        self._temporary_path = self._path.with_suffix(f".{os.getpid()}.{id(self)}")
+        with _translate_disk_errors():
+            self._sink = pa.OSFile(str(self._temporary_path), "wb")
             self._writer = pa.ipc.new_file(self._sink, schema)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
 
     def write(self, events: pa.RecordBatch) -> None:
-        """Some more; raises `Overloaded` when the disk is full."""
+        """Append events. Raises `Overloaded` if the disk is full."""
         if events.num_rows:
             self._waiting.append(events)
             self._bytes += events.nbytes
@@ -72,78 +71,81 @@ class PartWriter:
                 self._flush()
 
     def commit(self) -> None:
-        """That is all of them; raises `Overloaded` when the disk is full."""
+        """Complete the part. Raises `Overloaded` if the disk is full."""
         self._flush()
-        with _on_disk():
+        with _translate_disk_errors():
             self._close()
             if self._rows:
-                self._writing.replace(self._path)
+                self._temporary_path.replace(self._path)
             else:
-                self._writing.unlink()
+                self._temporary_path.unlink()
 
     def _flush(self) -> None:
         if self._waiting:
-            with _on_disk():
+            with _translate_disk_errors():
                 self._writer.write_batch(pa.concat_batches(self._waiting))
         self._waiting, self._bytes = [], 0
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Delete the incomplete part."""
         with suppress(OSError, pa.ArrowException):
-            # What could not be written before can not be now; and it may be closed already.
+            # The same error may occur again, or the file is closed already.
             self._close()
-        self._writing.unlink(missing_ok=True)
+        self._temporary_path.unlink(missing_ok=True)
 
     def _close(self) -> None:
         self._writer.close()
         self._sink.close()
 
 
-def write_request(
+def write_request_order(
     folder: Path, number: int, parts: Integers, rows: Integers, sizes: Integers
 ) -> None:
-    """The order in which a request gets the events at these places, and their sizes in bytes.
+    """Write the order of a request: the places of its events, and their sizes in bytes.
 
-    Raises `Overloaded` when the disk is full.
+    Raises `Overloaded` if the disk is full.
     """
     columns = [pa.array(column, pa.int32()) for column in (parts, rows, sizes)]
     batch = pa.RecordBatch.from_arrays(columns, schema=_INDEX)
     path = _request_path(folder, number)
     writing = path.with_suffix(".new")
-    with _on_disk():
+    with _translate_disk_errors():
         with pa.OSFile(str(writing), "wb") as sink, pa.ipc.new_file(sink, _INDEX) as writer:
             writer.write_batch(batch)
         writing.replace(path)
 
 
 class Spool:
-    """The folder of a job, for reading. One thread at a time."""
+    """Reader of a job's folder, for one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._parts: OrderedDict[int, _Part] = OrderedDict()
+        self._parts: OrderedDict[int, _MappedPart] = OrderedDict()
         self._orders: dict[int, tuple[Integers, ...]] = {}
 
-    def size(self, request: int) -> int:
-        """How many events a request gets."""
-        return len(self._order(request)[0])
+    def count_events(self, request: int) -> int:
+        return len(self._read_order(request)[0])
 
-    def read(self, request: int, first: int, most: int, most_bytes: int) -> list[LoggedEvent]:
-        """Up to `most` events of a request from the event number `first` (from 0) on.
+    def read_events(
+        self, request: int, first: int, most: int, most_bytes: int
+    ) -> list[LoggedEvent]:
+        """Read up to `most` events of a request, from the event number `first` (from 0) on.
 
-        They are not more than `most_bytes` together; one there is at least, if the request has as
-        many.
+        They have at most `most_bytes`, but there is at least one event if the request has more.
         """
-        batch = self._rows(request, first, most, most_bytes)
+        batch = self._read_rows(request, first, most, most_bytes)
         return [] if batch is None else batch_to_events(batch)
 
-    def page(self, request: int, first: int, most: int, most_bytes: int) -> tuple[list[bytes], int]:
-        """The same events as chunks, and how many they are."""
-        batch = self._rows(request, first, most, most_bytes)
+    def read_page(
+        self, request: int, first: int, most: int, most_bytes: int
+    ) -> tuple[list[bytes], int]:
+        batch = self._read_rows(request, first, most, most_bytes)
         return ([], 0) if batch is None else (rows_to_chunks(batch), batch.num_rows)
 
-    def _rows(self, request: int, first: int, most: int, most_bytes: int) -> pa.RecordBatch | None:
-        parts, rows, sizes = (column[first : first + most] for column in self._order(request))
+    def _read_rows(
+        self, request: int, first: int, most: int, most_bytes: int
+    ) -> pa.RecordBatch | None:
+        parts, rows, sizes = (column[first : first + most] for column in self._read_order(request))
         end = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), most_bytes, "right")) or 1
         parts, rows = parts[:end], rows[:end]
         if not len(parts):
@@ -152,26 +154,24 @@ class Spool:
         places: list[Integers] = []
         for number in np.unique(parts).tolist():
             of_part = np.flatnonzero(parts == number)
-            for batch, within in self._part(number).take(rows[of_part]):
+            for batch, within in self._open_part(number).take_rows(rows[of_part]):
                 taken.append(batch)
                 places.append(of_part[within])
         together, order = pa.concat_batches(taken), np.concatenate(places)
         if (np.diff(order) < 0).any():
             together = together.take(pa.array(np.argsort(order, kind="stable")))
-        return _coded(together)
+        return _dictionary_encode(together)
 
-    def forget(self, request: int) -> None:
-        """Nobody reads this request any more."""
+    def delete_request(self, request: int) -> None:
         self._orders.pop(request, None)
         _request_path(self._folder, request).unlink(missing_ok=True)
 
-    def remove(self) -> None:
-        """The job is over: the folder goes."""
+    def delete(self) -> None:
         self._parts.clear()
         self._orders.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _order(self, request: int) -> tuple[Integers, ...]:
+    def _read_order(self, request: int) -> tuple[Integers, ...]:
         known = self._orders.get(request)
         if known is None:
             with pa.memory_map(str(_request_path(self._folder, request))) as source:
@@ -181,37 +181,37 @@ class Spool:
             )
         return known
 
-    def _part(self, number: int) -> _Part:
+    def _open_part(self, number: int) -> _MappedPart:
         part = self._parts.get(number)
         if part is None:
-            part = self._parts[number] = _Part(part_path(self._folder, number))
-            if len(self._parts) > _MOST_OPEN:
+            part = self._parts[number] = _MappedPart(part_path(self._folder, number))
+            if len(self._parts) > _MAX_OPEN_PARTS:
                 self._parts.popitem(last=False)
         self._parts.move_to_end(number)
         return part
 
 
-class _Part:
-    """The events of a part, mapped: only what is asked for is read from disk."""
-
+class _MappedPart:
     def __init__(self, path: Path) -> None:
         with pa.memory_map(str(path)) as source:
             opened = pa.ipc.open_file(source)
             self._batches = [opened.get_batch(n) for n in range(opened.num_record_batches)]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
-    def take(self, rows: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-        """The events at these rows in some order, and for each which of `rows` it is."""
+    def take_rows(self, rows: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+        """Yield the events at `rows` in any order, with their positions in `rows`."""
         batches = np.searchsorted(self._starts, rows, "right") - 1
         for number in np.unique(batches).tolist():
             places = np.flatnonzero(batches == number)
-            wanted = pa.array(rows[places] - self._starts[number])
-            yield self._batches[number].take(wanted), places
+            indices = pa.array(rows[places] - self._starts[number])
+            yield self._batches[number].take(indices), places
 
 
-def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With names as the archive has them. In a file of Arrow they are plain: there each column has
-    one list of names for all batches."""
+def _dictionary_encode(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Encode names as dictionaries, as the archive does.
+
+    Arrow files would need one dictionary per column for all batches, so names are plain there.
+    """
     columns = {
         name: column.dictionary_encode() if pa.types.is_string(column.type) else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

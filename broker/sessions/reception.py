@@ -34,7 +34,7 @@ from broker.errors import (
 )
 from broker.identity import IAuthenticator, Identity
 from broker.log.event_log import EventLog
-from broker.rate_limited_log import Troubles
+from broker.rate_limited_log import RateLimitedLog
 from broker.sessions.session import Session
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel, ISocketReceiver
@@ -105,7 +105,7 @@ class Reception:
         self._greeting: set[_Greeting] = set()
         self._newest: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._closed = False
-        self._troubles = Troubles(lambda text: self.log.info("{text}", text=text), clock.seconds)
+        self._troubles = RateLimitedLog(lambda text: self.log.info("{text}", text=text), clock.seconds)
         self.refused: Counter[str] = Counter()
         """Connections that were refused, by error code."""
         self.broken: Counter[str] = Counter()
@@ -139,7 +139,7 @@ class Reception:
         self.refused[error.code] += 1
         peer = channel.peer_description
         host = peer.rpartition(":")[0]
-        self._troubles.came(host, error.code, f"connection from {peer} refused: {error}")
+        self._troubles.report(host, error.code, f"connection from {peer} refused: {error}")
 
     # ------------------------------------------------------------------ the greeting
 

@@ -35,9 +35,9 @@ _HAD: Final = b"had"
 
 
 class OtherNodes(Others, Protocol):
-    """All other nodes of the network: see `broker.cluster.questions.Questions`."""
+    """All other nodes of the network: see `broker.cluster.network_question.NetworkQuestions`."""
 
-    def answer_with(self, what: str, answerer: Callable[[bytes], Any]) -> None:
+    def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
         """Answer questions of this kind, for other nodes."""
 
 
@@ -58,7 +58,7 @@ class DurableAnswers:
         self._sessions = sessions
         self._others = others
         if others is not None:
-            others.answer_with(DELETE, lambda asked: Deferred.fromCoroutine(self._deleted(asked)))
+            others.register_answerer(DELETE, lambda asked: Deferred.fromCoroutine(self._deleted(asked)))
 
     def by_name(self) -> Mapping[str, Any]:
         """Who answers which question."""
@@ -95,7 +95,7 @@ class DurableAnswers:
         found = [
             each
             for each in self._durables.all()
-            if (each[0] == client if client else identity.administer or identity.owns(each[0]))
+            if (each[0] == client if client else identity.administer or identity.owns_client_id(each[0]))
         ]
         found.sort(key=lambda each: each[:2])
         return {
@@ -214,7 +214,7 @@ class DurableAnswers:
         """The addresses of other nodes that had it, and of those that did not answer."""
         if self._others is None:
             return [], []
-        found = await self._others.ask_others(DELETE, msgpack.packb([client, name]))
+        found = await self._others.ask_all_nodes(DELETE, msgpack.packb([client, name]))
         had = [node for node, answer in found.answers.items() if answer == _HAD]
         return sorted(had), sorted(found.silent)
 
@@ -284,7 +284,7 @@ def _lag(durable: Durable, lags: Lags) -> Mapping[str, Any]:
 
 
 def _check_may(identity: Identity, client: str) -> None:
-    if not (identity.administer or identity.owns(client)):
+    if not (identity.administer or identity.owns_client_id(client)):
         raise NotAllowed(
             f"account {identity.account!r} may not see or change what client {client!r} has"
         )

@@ -15,7 +15,7 @@ from typing import Any, Final
 from twisted.logger import Logger
 
 from broker.dtd.reference import DtdReference
-from broker.dtd.whole_file import read_checked, write_checked
+from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.errors import BadName
 
 #: Versions that are remembered; the one noted longest ago goes first.
@@ -58,7 +58,7 @@ class NewVersions:
 
     def _load(self) -> None:
         try:
-            data = read_checked(self._path)
+            data = read_checksummed(self._path)
             for name, came in json.loads(data or b"{}").items():
                 kind, _, version = name.partition(" ")
                 self._came[DtdReference(kind, version)] = int(came)
@@ -67,6 +67,6 @@ class NewVersions:
 
     def _save(self, data: bytes) -> None:
         try:
-            write_checked(self._path, data, sync=self._sync)
+            write_checksummed(self._path, data, sync=self._sync)
         except OSError as error:
             self._log.error("{path} is not written: {error}", path=str(self._path), error=error)

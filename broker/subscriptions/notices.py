@@ -18,9 +18,9 @@ from twisted.logger import Logger
 from broker.delivery.feed import Feed, Pace
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import Query
-from broker.matching.schema.difference import Difference, difference, in_order
-from broker.matching.schema.effect import Effect, QueryEffect, effect_on
-from broker.matching.schema.known import KnownTypes
+from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
+from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
+from broker.matching.schema.known_types import KnownTypes
 from broker.sessions.session import Session
 from broker.subscriptions.new_versions import NewVersions
 from broker.wire.messages import TypeChanged
@@ -60,7 +60,7 @@ class NoticeCounts:
 class _Comparison:
     """A new version, and the subscriptions that have yet to be looked at."""
 
-    between: Difference | None = None
+    between: SchemaDifference | None = None
     everybody: bool = False
     """Whether all subscriptions of now are to be added to those that are left."""
     left: deque[tuple[Session, Feed]] = attrs.field(factory=deque)
@@ -85,7 +85,7 @@ class Notices:
         self._sessions = sessions
         self._clock = clock
         self._comparisons: OrderedDict[DtdReference, _Comparison] = OrderedDict()
-        self._differences: OrderedDict[DtdReference, Difference] = OrderedDict()
+        self._differences: OrderedDict[DtdReference, SchemaDifference] = OrderedDict()
         self._waiting: dict[Session, deque[tuple[Feed, TypeChanged]]] = {}
         self._turn: IDelayedCall | None = None
 
@@ -168,24 +168,24 @@ class Notices:
             effect = comparison.effects.get(feed.query)
             if effect is None:
                 room -= 1
-                effect = comparison.effects[feed.query] = effect_on(feed.query, between)
+                effect = comparison.effects[feed.query] = find_effect(feed.query, between)
             if effect.effect is not Effect.UNAFFECTED:
                 self._tell(session, feed, notice(feed.number, between, effect))
         if self._comparisons:
             self._schedule()
 
-    def _difference(self, reference: DtdReference) -> Difference | None:
+    def _difference(self, reference: DtdReference) -> SchemaDifference | None:
         """What a version changes against the one before it; None if one of them is not here."""
         known = self._differences.get(reference)
         if known is not None:
             return known
-        before = self._types.before(reference)
-        old = None if before is None else self._types.dtd(before)
-        new = self._types.dtd(reference)
+        before = self._types.previous_version(reference)
+        old = None if before is None else self._types.get_dtd(before)
+        new = self._types.get_dtd(reference)
         if old is None or new is None:
             self._not_compared(reference, f"it or {before} is not here")
             return None
-        found = self._differences[reference] = difference(old, new)
+        found = self._differences[reference] = compare_versions(old, new)
         if len(self._differences) > MAX_DIFFERENCES:
             self._differences.popitem(last=False)
         return found
@@ -213,18 +213,18 @@ class Notices:
         session.send_message(message)
 
 
-def notice(number: int, between: Difference, effect: QueryEffect) -> TypeChanged:
+def notice(number: int, between: SchemaDifference, effect: QueryEffect) -> TypeChanged:
     """What the client of a subscription is told; paths that its query reads stand first."""
     own = set(effect.paths)
 
     def first(labels: Iterable[str]) -> list[str]:
-        ordered = in_order(labels)
+        ordered = sort_labels(labels)
         return [label for label in ordered if label in own] + [
             label for label in ordered if label not in own
         ]
 
     changed = [f"{label}: {between.changed[label]}" for label in first(between.changed)]
-    lists = [list(effect.paths), first(between.came), first(between.went), changed]
+    lists = [list(effect.paths), first(between.added), first(between.removed), changed]
     paths, came, went, others = (
         tuple(_short(entry) for entry in each[:MAX_PATHS]) for each in lists
     )

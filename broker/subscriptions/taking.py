@@ -20,7 +20,7 @@ from broker.delivery.pacing import Pacing
 from broker.delivery.recovery import Former, MarkRange, Missed, Recovering, Recovery, Roamer
 from broker.delivery.seam import Seam, at_cut, at_retention, open_ended, up_to, whole_past
 from broker.errors import BrokerError, NotConnected, PeerError
-from broker.event.place import Mark, Position, furthest, nearest
+from broker.event.place import Mark, Position, merge_positions, common_position
 from broker.log.event_log import EventLog
 from broker.subscriptions.beginning import (
     Beginning,
@@ -183,7 +183,7 @@ class Taking:
         feed, log = self._feed, self._around.log
         if former is not None and former.warning:
             self._warnings += (former.warning,)
-        position = furthest(
+        position = merge_positions(
             None if former is None else former.position,
             self._left_off,
             Position.from_wire(self._wanted.position) if self._wanted.position else None,
@@ -218,9 +218,9 @@ class Taking:
             # A client that comes back begins behind what it has received. Only what it has
             # acknowledged is processed: if it dies now, the rest has to be sent again.
             if self._left_off is not None:
-                position = nearest(self._left_off, position)
+                position = common_position(self._left_off, position)
             if wanted.processed is not None:
-                position = nearest(Position.from_wire(wanted.processed), position)
+                position = common_position(Position.from_wire(wanted.processed), position)
         flows_from = None
         if self._is_complete_here():
             flows_from = None if self._stored is None else self._stored.flows_from

@@ -1,1 +1,1 @@
-"""Fakes that are shipped, so that programs on top of the broker can be tested like it is itself."""
+"""Test doubles of the broker, also for programs built on it."""

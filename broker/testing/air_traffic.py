@@ -1,5 +1,8 @@
-"""A made-up air-traffic feed of `asdi` events: aircraft that climb, cruise and descend, handed from
-centre to centre, as the converter of the papers would give them (checklist D86, D87)."""
+"""Synthetic air-traffic feed of `asdi` events (checklist D86, D87).
+
+Aircraft climb, cruise and descend, and pass from one control centre to the next. The events have
+the form of the papers' converter.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Point: TypeAlias = tuple[float, float]
 
 _BEGIN: Final = datetime(2026, 11, 14, 2, 0, tzinfo=UTC)
 _MINUTE: Final = 60.0
-#: Roughly where the centres are; an aircraft belongs to the nearest.
+#: Approximate positions of the centres; an aircraft belongs to the nearest.
 _CENTRES: Final[dict[str, Point]] = {
     "KZAB": (35.1, 106.6),
     "KZAU": (41.8, 88.3),
@@ -86,12 +89,12 @@ class MadeEvent:
     event_type: EventType
     payload: bytes
     time: float
-    """Seconds since 1970: what the payload says."""
+    """Seconds since 1970, as in the payload."""
 
 
 @attrs.frozen(order=True)
 class _Message:
-    """One message, still without its number in the feed."""
+    """One message, before it gets its number in the feed."""
 
     time: float
     kind: str = attrs.field(order=False)
@@ -100,10 +103,11 @@ class _Message:
 
 
 def air_traffic(count: int, seed: int = 0) -> Iterator[MadeEvent]:
-    """So many events in order of time, valid for `ASDI`. More events have more aircraft at once."""
+    """Yield `count` events in order of time, valid for `ASDI`; more events have more aircraft at
+    once."""
     chance = random.Random(seed)
     numbers = itertools.count()
-    # (its next message, a number that breaks ties, the rest of its messages)
+    # (next message, number that breaks ties, later messages)
     flights: list[tuple[_Message, int, Iterator[_Message]]] = []
 
     def add(begin: float) -> None:
@@ -142,7 +146,7 @@ class _Flight:
         self._origin, self._destination = chance.sample(sorted(_AIRPORTS), 2)
         self._length = _distance(_AIRPORTS[self._origin], _AIRPORTS[self._destination])
         kind, weight, highest, self._cruise = chance.choice(_AIRCRAFT)
-        # Eastbound on odd levels, westbound on even ones; a short hop stays low.
+        # Eastbound on odd levels, westbound on even ones; a short flight stays low.
         level = min(highest, 110 + int(self._length / 40) * 20)
         eastbound = _AIRPORTS[self._destination][1] < _AIRPORTS[self._origin][1]
         self._level = level // 20 * 20 + (10 if eastbound else 0)
@@ -156,7 +160,7 @@ class _Flight:
         self._flown = 0.0
 
     def messages(self) -> Iterator[_Message]:
-        """All its messages, in order of time."""
+        """Yield its messages in order of time."""
         ends = f"<origin>{self._origin}</origin>", f"<destination>{self._destination}</destination>"
         departure = self._time + self._chance.uniform(15, 40) * _MINUTE
         arrival = departure + (self._length / self._cruise * 60 + 15) * _MINUTE
@@ -187,7 +191,7 @@ class _Flight:
         yield self._message("AZ", f"arrival>{self._identity}{ends[0]}{ends[1]}{landed}")
 
     def _tracks(self, ends: tuple[str, str]) -> Iterator[_Message]:
-        """A position a minute; a boundary crossing where another centre takes over."""
+        """Yield a position each minute, and a crossing at each boundary between centres."""
         centre = _centre(self._position())
         while self._length - self._flown > 5:
             speed = self._fly()
@@ -209,12 +213,12 @@ class _Flight:
             yield self._message("TZ", f"track>{self._identity}{state}")
 
     def _fly(self) -> int:
-        """A minute further; the ground speed in knots."""
+        """Advance by a minute; return the ground speed in knots."""
         self._time += _MINUTE + self._chance.uniform(-2, 2)
         share = self._altitude / self._level
         speed = round(160 + (self._cruise - 160) * share + self._chance.uniform(-6, 6))
         left = self._length - self._flown
-        # How far it comes while it descends, at two thirds of the speed on average.
+        # Distance flown during the descent, at two thirds of the speed on average.
         if left <= self._altitude / _DESCENT * self._cruise * 0.65 / 60:
             self._altitude = max(self._altitude - _DESCENT, 10.0)
         else:
@@ -238,7 +242,7 @@ class _Flight:
 
 
 def _distance(here: Point, there: Point) -> float:
-    """Nautical miles, near enough for a feed that is made up."""
+    """Return approximate nautical miles."""
     north = (there[0] - here[0]) * 60
     west = (there[1] - here[1]) * 60 * math.cos(math.radians((here[0] + there[0]) / 2))
     return math.hypot(north, west)
@@ -249,7 +253,6 @@ def _centre(point: Point) -> str:
 
 
 def _clock(time: float) -> str:
-    """Hour and minute."""
     moment = datetime.fromtimestamp(0, UTC) + timedelta(seconds=time)
     return f"{moment:%H%M}"
 

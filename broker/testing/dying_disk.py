@@ -1,4 +1,4 @@
-"""A disk of this machine whose process ends after some steps."""
+"""A real disk whose process dies after some steps."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from broker.archive.disk import Disk
 
 
 class ProcessDied(BaseException):
-    """The end of a simulated process between two steps."""
+    """End of a simulated process between two steps."""
 
 
 class DyingDisk(Disk):
-    """Writes and names are steps. Nothing is synced, for no power is lost."""
+    """Writes and renames are steps. Nothing is synced, since no power is lost."""
 
     def __init__(self) -> None:
-        self.left = -1
-        """Steps until the end; negative: none is near."""
+        self.steps_left = -1
+        """Steps until the end; negative: unlimited."""
 
     def _step(self) -> None:
-        if self.left == 0:
+        if self.steps_left == 0:
             raise ProcessDied
-        self.left -= 1
+        self.steps_left -= 1
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
         self._step()

@@ -1,6 +1,6 @@
-"""Makers of events: the flight record of the papers, and an air-traffic feed.
+"""Event generators: the flight record of the papers, and an air-traffic feed.
 
-The same seed gives the same events, everywhere and always.
+The same seed always gives the same events.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from broker.testing.air_traffic import ASDI, MadeEvent, air_traffic
 
 __all__ = ["ASDI", "FLIGHT", "MadeEvent", "air_traffic", "flight_payloads"]
 
-#: The type of what `flight_payloads` makes: 1.1, which has the time stamp.
+#: Event type of `flight_payloads`: version 1.1 has the time stamp.
 FLIGHT: Final = EventType("flight", "1.1")
-#: Length of each payload of `flight_payloads`, in bytes: that of the measured peers.
+#: Bytes of each payload of `flight_payloads`, as in the compared systems.
 FLIGHT_BYTES: Final = 262
 
 _BEGIN: Final = datetime(2026, 11, 14, 2, 22, 45, tzinfo=UTC)
@@ -26,9 +26,9 @@ _LOWEST, _HIGHEST = 100, 449
 
 
 def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
-    """So many flight records of 262 bytes each (checklist D88), for measurements.
+    """Yield flight records of 262 bytes each (checklist D88), for measurements.
 
-    Ids are UAL1000 to UAL1999 in turn, altitudes 100 to 449 (hundreds of feet), one record a
+    Ids cycle through UAL1000 to UAL1999. Altitudes are 100 to 449 (hundreds of feet), one record a
     second; valid for `FLIGHT`.
     """
     chance = random.Random(seed)
@@ -49,6 +49,6 @@ def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def _degrees(hundredths: int) -> int:
-    """Degrees and minutes as the feed writes them (4928: 49 degrees 28 minutes)."""
+    """Return degrees and minutes in the notation of the feed (4928: 49 degrees 28 minutes)."""
     degrees, part = divmod(hundredths, 100)
     return degrees * 100 + part * 60 // 100

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced, dies at a chosen step, and can be full."""
+"""Disk in memory that loses unsynced data, fails at a chosen step, and can be full."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 from broker.archive.disk import Disk
 
 
-class Died(BaseException):
-    """The process is dead: nothing that it would still do has an effect."""
+class SimulatedCrash(BaseException):
+    """End of the simulated process: later calls have no effect."""
 
 
 @attrs.define(eq=False)
@@ -26,35 +26,35 @@ class _File:
 
 
 class FragileDisk(Disk):
-    """Every call that changes something is a step; `write` is three: begin, half, and synced.
+    """Each change is a step; `write` has three: begin, half, and synced.
 
-    Names are durable when their folder is synced. What was not is there after a loss of power, or
-    not, as chance has it; each change of a name by itself.
+    Names are durable when their folder is synced. After a loss of power each unsynced change of a
+    name is present or absent at random.
     """
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
-        """`wall_clock` gives ms since 1970."""
+        """`wall_clock` returns ms since 1970."""
         self._wall_clock = wall_clock
         self._folders: set[Path] = {Path("/")}
         self._files: dict[Path, _File] = {}
         self._durable: dict[Path, _File] = {}
         self._durable_folders: set[Path] = {Path("/")}
-        self.steps = 0
-        """Taken so far."""
-        self.dies_at: int | None = None
-        """The step that is not taken any more."""
-        self.room: int | None = None
-        """Bytes that can be written before the disk is full; None for no end."""
-        self.dead = False
+        self.step_count = 0
+        """Steps so far."""
+        self.crash_step: int | None = None
+        """The first step that fails."""
+        self.free_bytes: int | None = None
+        """Bytes that can be written before the disk is full; None: unlimited."""
+        self.is_dead = False
 
     # ------------------------------------------------------------------ after the end
 
-    def kill(self) -> FragileDisk:
-        """What the next process finds when the last one was killed: all that was done."""
-        return self._next(dict(self._files), set(self._folders))
+    def disk_after_kill(self) -> FragileDisk:
+        """Return the disk of the next process after `kill -9`: with all changes."""
+        return self._copy(dict(self._files), set(self._folders))
 
-    def lose_power(self, random: Random) -> FragileDisk:
-        """What the next process finds when the power went."""
+    def disk_after_power_loss(self, random: Random) -> FragileDisk:
+        """Return the disk of the next process after a loss of power."""
         folders = {
             each for each in self._folders if each in self._durable_folders or random.random() < 0.5
         }
@@ -63,20 +63,20 @@ class FragileDisk(Disk):
             newer, older = self._files.get(path), self._durable.get(path)
             file = newer if newer is older or random.random() < 0.5 else older
             if file is not None and all(parent in folders for parent in path.parents):
-                files[path] = file if file.synced else self._torn(file, random)
-        return self._next(files, folders)
+                files[path] = file if file.synced else self._truncate(file, random)
+        return self._copy(files, folders)
 
     def with_files_of(self, disk: FragileDisk) -> FragileDisk:
-        """One with all that is on another disk, and with this one's clock."""
-        return self._next(dict(disk._files), set(disk._folders))
+        """Return a disk with another one's content and this one's clock."""
+        return self._copy(dict(disk._files), set(disk._folders))
 
-    def _next(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:
+    def _copy(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:
         disk = FragileDisk(self._wall_clock)
         disk._files, disk._folders = files, folders
         disk._durable, disk._durable_folders = dict(files), set(folders)
         return disk
 
-    def _torn(self, file: _File, random: Random) -> _File:
+    def _truncate(self, file: _File, random: Random) -> _File:
         return _File(file.data[: random.randrange(len(file.data) + 1)], file.modified, True)
 
     # ------------------------------------------------------------------ as a disk
@@ -86,14 +86,14 @@ class FragileDisk(Disk):
         self._step()
         if path in self._files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._need(path.parent)
+        self._check_folder(path.parent)
         whole = bytes(data)
         file = self._files[path] = _File(b"", self._wall_clock())
         self._step()
-        taken = whole[: len(whole) // 2] if self.room is None else whole[: self.room]
+        taken = whole[: len(whole) // 2] if self.free_bytes is None else whole[: self.free_bytes]
         file.data = taken
-        if self.room is not None:
-            self.room -= len(taken)
+        if self.free_bytes is not None:
+            self.free_bytes -= len(taken)
             if len(taken) < len(whole):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         self._step()
@@ -101,48 +101,42 @@ class FragileDisk(Disk):
         file.synced = True
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `Disk`."""
         self._step()
-        self._need(new.parent)
-        self._files[new] = self._found(old)
+        self._check_folder(new.parent)
+        self._files[new] = self._get_file(old)
         del self._files[old]
 
     def rename_new(self, old: Path, new: Path) -> None:
-        """See `Disk`."""
         self._step()
-        self._need(new.parent)
+        self._check_folder(new.parent)
         if new in self._files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
-        self._files[new] = self._found(old)
+        self._files[new] = self._get_file(old)
         self._step()
         del self._files[old]
 
     def remove(self, path: Path) -> None:
-        """See `Disk`."""
         self._step()
         file = self._files.pop(path, None)
-        if file is not None and self.room is not None:
-            self.room += len(file.data)
+        if file is not None and self.free_bytes is not None:
+            self.free_bytes += len(file.data)
 
     def remove_folder(self, path: Path) -> None:
-        """See `Disk`."""
         self._step()
-        self._need(path)
+        self._check_folder(path)
         if any(path in each.parents for each in (*self._files, *self._folders)):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         self._folders.discard(path)
         self._durable_folders.discard(path)
 
     def make_folder(self, path: Path) -> None:
-        """See `Disk`."""
         self._step()
-        self._need(path.parent)
+        self._check_folder(path.parent)
         self._folders.add(path)
 
     def sync_folder(self, path: Path) -> None:
-        """See `Disk`."""
         self._step()
-        self._need(path)
+        self._check_folder(path)
         # As strings: `Path.parent` makes an object for each file of a large archive.
         folder = str(path)
         for each in self._files.keys() | self._durable.keys():
@@ -154,21 +148,17 @@ class FragileDisk(Disk):
         self._durable_folders |= {each for each in self._folders if each.parent == path}
 
     def read(self, path: Path) -> bytes:
-        """See `Disk`."""
-        return self._found(path).data
+        return self._get_file(path).data
 
     def open(self, path: Path) -> pa.NativeFile:
-        """See `Disk`."""
-        return pa.BufferReader(self._found(path).data)
+        return pa.BufferReader(self._get_file(path).data)
 
     def is_folder(self, path: Path) -> bool:
-        """See `Disk`."""
-        self._alive()
+        self._check_alive()
         return path in self._folders
 
-    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
-        """See `Disk`."""
-        self._alive()
+    def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
+        self._check_alive()
         above = f"{folder}/"
         for path, file in list(self._files.items()):
             name = str(path)
@@ -177,29 +167,29 @@ class FragileDisk(Disk):
 
     # ------------------------------------------------------------------ damage
 
-    def change(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
-        """Damage the bytes of a file behind everybody's back."""
+    def damage_file(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
+        """Damage the bytes of a file without a step."""
         self._files[path].data = damage(self._files[path].data)
 
     # ------------------------------------------------------------------ steps
 
     def _step(self) -> None:
-        self._alive()
-        if self.steps == self.dies_at:
-            self.dead = True
-            raise Died
-        self.steps += 1
+        self._check_alive()
+        if self.step_count == self.crash_step:
+            self.is_dead = True
+            raise SimulatedCrash
+        self.step_count += 1
 
-    def _alive(self) -> None:
-        if self.dead:
-            raise Died
+    def _check_alive(self) -> None:
+        if self.is_dead:
+            raise SimulatedCrash
 
-    def _need(self, folder: Path) -> None:
+    def _check_folder(self, folder: Path) -> None:
         if folder not in self._folders:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
 
-    def _found(self, path: Path) -> _File:
-        self._alive()
+    def _get_file(self, path: Path) -> _File:
+        self._check_alive()
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._files[path]

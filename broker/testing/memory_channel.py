@@ -1,4 +1,4 @@
-"""A socket channel in memory: everything that TCP does to a channel, in virtual time."""
+"""Socket channel in memory: everything that TCP does to a channel, in virtual time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zope.interface import implementer
 from broker.errors import BrokerError, FrameTooLarge, NotConnected
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel, ISocketReceiver
 
-#: Bytes under way to one end at which the other is told to stop writing, and to go on.
+#: Bytes in transit to one end at which the other end becomes unwritable, and writable again.
 HIGH_WATER = 64 * 1024
 LOW_WATER = 16 * 1024
 
 
 @implementer(ISocketChannel)
 class MemoryChannel:
-    """One end of a connection in memory. `pair` makes both."""
+    """One end of a connection in memory; `make_channel_pair` makes both."""
 
     secure = False
     certified_name = ""
@@ -38,95 +38,97 @@ class MemoryChannel:
         self._on_lost = on_lost
         self._other: MemoryChannel = self
         self._receiver: ISocketReceiver | None = None
-        self._reading = True
-        self._open = True  # not closed or aborted by this end
-        self._lost = False
-        self._told = False
+        self._is_reading = True
+        self._is_open = True  # not closed or aborted by this end
+        self._is_lost = False
+        self._is_loss_reported = False
         self._error: BrokerError | None = None
-        # What is under way to this end, with the time it arrives; None is the end of the stream.
+        # Packets in transit to this end, with arrival times; None ends the stream.
         self._inbox: deque[tuple[float, bytes | None]] = deque()
         self._last_due = 0.0
         self._delivery: IDelayedCall | None = None
-        self._blocked = False  # this end has been told to stop writing
-        #: Bytes under way to this end, or waiting for it to read.
+        self._is_blocked = False  # this end must not write
+        #: Bytes in transit to this end, or waiting for it to read.
         self.pending_bytes = 0
 
     # ----------------------------------------------------------------- ISocketChannel
 
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Who is told what arrives; nothing is read while it is None."""
+        """Receiver of packets; without one nothing is read."""
         return self._receiver
 
     @receiver.setter
     def receiver(self, receiver: ISocketReceiver | None) -> None:
         self._receiver = receiver
-        if self._lost:
-            self._tell_lost()
+        if self._is_lost:
+            self._report_loss()
         else:
             self._schedule()
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Let the packets arrive at the other end, all at one time."""
+        """Deliver the packets to the other end, all at one time."""
         if not all(packets):
             raise ValueError("an empty packet can not be sent")
-        if not self._open or not packets:
+        if not self._is_open or not packets:
             return
         other = self._other
         other._arrive(packets)
-        if other.pending_bytes > HIGH_WATER and not self._blocked:
-            self._blocked = True
+        if other.pending_bytes > HIGH_WATER and not self._is_blocked:
+            self._is_blocked = True
             if self._receiver is not None:
                 self._receiver.writable_changed(False)
 
     def close(self) -> None:
-        """Let everything arrive, then end the stream."""
-        if self._open:
-            self._open = False
+        """Deliver all packets, then end the stream."""
+        if self._is_open:
+            self._is_open = False
             if any(packet is None for _, packet in self._inbox):
-                # Both close at once: this end will not read that the other one has.
-                self._clock.callLater(0, self._other._end, None)
-            self._forget()
+                # Both ends close at once: this end will not read the other's end of stream.
+                self._clock.callLater(0, self._other._finish, None)
+            self._discard_inbox()
             self._other._arrive([None])
 
     def abort(self, error: BrokerError) -> None:
-        """Drop what is under way both ways; the other end learns of it after the usual delay."""
-        if self._lost or self._error is not None:
+        """Drop packets in transit both ways; the other end gets the loss after the usual delay."""
+        if self._is_lost or self._error is not None:
             return
-        self._open = False
+        self._is_open = False
         self._error = error
-        self._forget()
-        self._other._forget()
-        self._clock.callLater(0, self._end, error)
+        self._discard_inbox()
+        self._other._discard_inbox()
+        self._clock.callLater(0, self._finish, error)
         reset = NotConnected("connection lost: it was reset by the other end")
-        self._clock.callLater(self._draw_delay(), self._other._end, reset)
+        self._clock.callLater(self._draw_delay(), self._other._finish, reset)
 
     def pause(self) -> None:
-        """Read no more."""
-        self._reading = False
+        """Stop reading."""
+        self._is_reading = False
         self._cancel_delivery()
 
     def resume(self) -> None:
-        """Read again."""
-        self._reading = True
+        """Continue reading."""
+        self._is_reading = True
         self._schedule()
 
     # ----------------------------------------------------------------- for the network
 
-    def break_off(self) -> None:
-        """The network loses the connection and what is under way; both ends are told."""
+    def break_connection(self) -> None:
+        """Lose the connection with all packets in transit; both ends get the loss."""
         for end in (self, self._other):
-            end._open = False
-            end._forget()
-            self._clock.callLater(0, end._end, NotConnected("connection lost: the network broke"))
+            end._is_open = False
+            end._discard_inbox()
+            self._clock.callLater(
+                0, end._finish, NotConnected("connection lost: the network broke")
+            )
 
     # ----------------------------------------------------------------- inside
 
     def _arrive(self, packets: Sequence[bytes | None]) -> None:
-        if not self._open:
-            # Nobody reads here any more, but the sender's flush is over.
+        if not self._is_open:
+            # This end reads no more, but the sender's flush is complete.
             if None in packets:
-                self._clock.callLater(0, self._other._end, None)
+                self._clock.callLater(0, self._other._finish, None)
             return
         due = max(self._last_due, self._clock.seconds() + self._draw_delay())
         self._last_due = due
@@ -136,8 +138,8 @@ class MemoryChannel:
         self._schedule()
 
     def _schedule(self) -> None:
-        waiting = self._inbox and self._reading and self._receiver is not None
-        if waiting and self._open and self._delivery is None:
+        waiting = self._inbox and self._is_reading and self._receiver is not None
+        if waiting and self._is_open and self._delivery is None:
             delay = max(0.0, self._inbox[0][0] - self._clock.seconds())
             self._delivery = self._clock.callLater(delay, self._deliver)
 
@@ -165,14 +167,14 @@ class MemoryChannel:
         if batch and self._receiver is not None:
             self._receiver.packets_received(batch)
         if ended:
-            self._clock.callLater(0, self._other._end, None)
-            self._clock.callLater(0, self._end, None)
+            self._clock.callLater(0, self._other._finish, None)
+            self._clock.callLater(0, self._finish, None)
         else:
             self._schedule()
 
     def _unblock(self) -> None:
-        if self._blocked and self._open:
-            self._blocked = False
+        if self._is_blocked and self._is_open:
+            self._is_blocked = False
             if self._receiver is not None:
                 self._receiver.writable_changed(True)
 
@@ -181,34 +183,34 @@ class MemoryChannel:
             self._delivery.cancel()
             self._delivery = None
 
-    def _forget(self) -> None:
+    def _discard_inbox(self) -> None:
         self._cancel_delivery()
         self._inbox.clear()
         self.pending_bytes = 0
 
-    def _end(self, error: BrokerError | None) -> None:
-        if self._lost:
+    def _finish(self, error: BrokerError | None) -> None:
+        if self._is_lost:
             return
-        self._lost = True
-        self._open = False
-        self._forget()
+        self._is_lost = True
+        self._is_open = False
+        self._discard_inbox()
         self._error = self._error or error
         self._on_lost(self)
-        self._tell_lost()
+        self._report_loss()
 
-    def _tell_lost(self) -> None:
-        if self._receiver is not None and not self._told:
-            self._told = True
+    def _report_loss(self) -> None:
+        if self._receiver is not None and not self._is_loss_reported:
+            self._is_loss_reported = True
             self._receiver.channel_lost(self._error)
 
 
-def pair(
+def make_channel_pair(
     clock: Clock,
     draw_delay: Callable[[], float],
     names: tuple[str, str],
     on_lost: Callable[[MemoryChannel], None],
 ) -> tuple[MemoryChannel, MemoryChannel]:
-    """Both ends of a new connection; `names` are what each end is called by the other."""
+    """Return both ends of a new connection; each name describes one end to the other."""
     first = MemoryChannel(clock, draw_delay, names[1], on_lost)
     second = MemoryChannel(clock, draw_delay, names[0], on_lost)
     first._other, second._other = second, first

@@ -1,7 +1,7 @@
-"""A whole node on a real log, in virtual time: the processes that run on one folder.
+"""Processes of one whole node on a real log, in virtual time.
 
-A process can end as by `kill -9`, at any moment between two turns, and another one can be started
-on the same folder; the disk can be full.
+A process can end as by `kill -9`, at any moment between two reactor turns, and another one can
+start on the same folder. The disk can be full.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
 from broker.node.node import CARE_EVERY, PROGRESS_EVERY, Node
 from broker.recovery.archive_access import ArchiveAccess
-from broker.testing.mortal import MortalCall, MortalClock, SlowThreads
-from broker.testing.network import MemoryNetwork, MemoryPort
+from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
+from broker.testing.memory_network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
 
-#: Where a node is given the connections of one address.
-Taker = Callable[[Node], Callable[[Any], None]]
+#: Returns a node's handler of connections to one address.
+ConnectionAcceptor = Callable[[Node], Callable[[Any], None]]
 
 
 @attrs.define
-class Disk:
-    """What a simulated log lies on."""
+class SimulatedDisk:
+    """Disk of a simulated log."""
 
-    full: bool = False
-    """While it is, nothing can be written."""
+    is_full: bool = False
+    """If true, writes fail."""
 
 
 class SimulatedLogFile(LogFile):
     """A real log on a disk that can be full."""
 
-    disk: Disk
+    disk: SimulatedDisk
 
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
-        if self.disk.full:
+        if self.disk.is_full:
             raise LogUnavailable("the event log can not be written: no space left on device")
         with super()._writing() as txn:
             yield txn
 
 
 class NodeProcess:
-    """The newest process of one node. It listens at addresses of a network in memory."""
+    """Newest process of one node, listening at addresses of a memory network."""
 
     def __init__(
         self,
@@ -63,53 +63,51 @@ class NodeProcess:
         settings: Settings,
         *,
         thread_delay: float,
-        dialler: Callable[[MortalClock], Dialler] | None = None,
+        dialler: Callable[[KillableClock], Dialler] | None = None,
         archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
     ) -> None:
-        """`settings` say where the folder is; `thread_delay` is what a commit or a read of the log
-        takes, in seconds; `dialler` makes each process its way to other nodes, `archive` its
-        archive."""
+        """`settings` name the folder. `thread_delay` is the time of a log commit or read, in
+        seconds. `dialler` makes each process's dialler to other nodes, `archive` its archive
+        access."""
         self.settings = settings
-        self.disk = Disk()
-        self.clock = MortalClock(time.clock)
-        """Of the newest process."""
-        self.loops: list[LoopingCall] = []
-        """What it does regularly."""
+        self.disk = SimulatedDisk()
+        self.clock = KillableClock(time.clock)
+        """Clock of the newest process."""
+        self.periodic_calls: list[LoopingCall] = []
         self._time = time
         self._network = network
         self._thread_delay = thread_delay
         self._dialler = dialler
         self._archive = archive
         self.log_file: LogFile
-        self.clock_off = 0
-        """How far its machine's wall clock is off, in ms."""
-        self.stopping = False
-        """Whether the process ends in good order: its log may be closed already."""
+        self.clock_offset_ms = 0
+        """Deviation of the machine's wall clock, in ms."""
+        self.is_stopping = False
+        """True during an orderly stop: the log may be closed already."""
         self._node: Node | None = None
-        self._addresses: dict[str, Taker] = {}
+        self._addresses: dict[str, ConnectionAcceptor] = {}
         self._ports: list[MemoryPort] = []
 
     @property
     def node(self) -> Node:
-        """The node that runs now."""
+        """The running node."""
         assert self._node is not None, "the node is down"
         return self._node
 
     @property
-    def running(self) -> bool:
-        """Whether there is a process at the moment."""
+    def is_running(self) -> bool:
         return self._node is not None
 
     def start(self) -> Node:
-        """Start a process on the folder that the last one left."""
+        """Start a process on the folder of the previous one."""
         assert self._node is None, "the node runs already"
         time = self._time
-        clock = self.clock = MortalClock(time.clock)
+        clock = self.clock = KillableClock(time.clock)
         node = self._node = Node(
             self.settings,
             clock,
-            SlowThreads(clock, time.random, self._thread_delay),
-            wall_clock=lambda: time.wall_clock() + self.clock_off,
+            DelayedThreads(clock, time.random, self._thread_delay),
+            wall_clock=lambda: time.wall_clock() + self.clock_offset_ms,
             open_file=self._open_file,
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
@@ -120,34 +118,34 @@ class NodeProcess:
             loop = LoopingCall(call)
             loop.clock = cast(IReactorTime, clock)
             loop.start(every, now=False)
-            self.loops.append(loop)
+            self.periodic_calls.append(loop)
         for address, taker in self._addresses.items():
             self._ports.append(self._network.listen(address, taker(node)))
         return node
 
     def kill(self) -> None:
-        """The end of the process: nothing is said, written or cleaned up any more."""
+        """End the process abruptly: it sends, writes and cleans up nothing more."""
         node, self._node = self.node, None
-        self._end_service()
-        self.clock.die()
-        self._cut()
+        self._stop_service()
+        self.clock.kill()
+        self._cut_connections()
         node.event_log.crash()
 
     def stop(self) -> None:
         """Stop the process in good order."""
         node = self.node
-        self._end_service()
-        self.stopping = True
+        self._stop_service()
+        self.is_stopping = True
         self._time.wait(Deferred.fromCoroutine(node.stop()))
-        # What closing connections still wait for ends with the process.
+        # Closing connections that still wait end with the process.
         self._time.run(0.1)
-        self.clock.die()
+        self.clock.kill()
         self._node = None
-        self.stopping = False
-        self._cut()
+        self.is_stopping = False
+        self._cut_connections()
 
-    def listen(self, address: str, taker: Taker) -> None:
-        """Take connections to `address`, in this process and in later ones."""
+    def listen(self, address: str, taker: ConnectionAcceptor) -> None:
+        """Accept connections to `address`, in this process and in later ones."""
         if address not in self._addresses:
             self._addresses[address] = taker
             if self._node is not None:
@@ -167,15 +165,15 @@ class NodeProcess:
                 about = f"subscription {feed.number}, {where}"
                 _check_sum(feed.outcomes, link.waiting_for(feed), about)
 
-    def _end_service(self) -> None:
+    def _stop_service(self) -> None:
         ports, self._ports = self._ports, []
         for port in ports:
             port.stop_listening()
-        loops, self.loops = self.loops, []
+        loops, self.periodic_calls = self.periodic_calls, []
         for loop in loops:
             loop.stop()
 
-    def _cut(self) -> None:
+    def _cut_connections(self) -> None:
         for address in self._addresses:
             self._network.cut(address)
 
@@ -191,24 +189,24 @@ def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
     assert min(attrs.astuple(outcomes)) >= 0, f"{outcomes} ({where})"
 
 
-def in_virtual_time(settings: Settings) -> Settings:
-    """The settings without what would take, or measure, real time."""
+def adapt_to_virtual_time(settings: Settings) -> Settings:
+    """Return the settings without anything that takes, or measures, real time."""
     return attrs.evolve(
         settings,
         log=attrs.evolve(settings.log, sync=False),
-        # A pause of this machine must not change what happens.
+        # A pause of the test machine must not change results.
         query=attrs.evolve(settings.query, max_run_time=3600.0),
     )
 
 
-def left_over(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
-    """Timers that are none of the regular ones: none, when everybody has gone."""
+def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
+    """Return the timers that are not periodic calls: none after all clients have left."""
     calls: list[Any] = [loop.call for loop in loops]
-    regular = {id(each.call) for each in calls if isinstance(each, MortalCall)}
+    regular = {id(each.call) for each in calls if isinstance(each, KillableCall)}
     left = []
     for call in time.clock.getDelayedCalls():
         clock = getattr(call.func, "__self__", None)  # type: ignore[attr-defined]
-        dead = isinstance(clock, MortalClock) and not clock.alive
+        dead = isinstance(clock, KillableClock) and not clock.is_alive
         if not dead and id(call) not in regular:
             left.append(str(call))
     return left

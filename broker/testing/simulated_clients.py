@@ -8,23 +8,21 @@ from typing import Any
 
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
-from broker.testing.mortal import MortalClock, MortalLoop
-from broker.testing.network import MemoryNetwork
+from broker.testing.killable import KillableClock, KillableLoop
+from broker.testing.memory_network import MemoryNetwork
 from broker.testing.virtual_time import VirtualTime
 
 
 class SimulatedClients:
-    """Makes them, and ends them."""
-
     def __init__(self, time: VirtualTime, network: MemoryNetwork) -> None:
         self._time = time
         self._network = network
-        self._clocks: dict[Client, MortalClock] = {}
+        self._clocks: dict[Client, KillableClock] = {}
 
     def start(
         self, client_id: str, endpoints: Sequence[str], *, incarnation: int = 1, **settings: Any
     ) -> Client:
-        """One process of a client, which has begun to connect."""
+        """Start one process of a client, which connects in the background."""
         own = ClientSettings(
             client_id=client_id,
             incarnation=incarnation,
@@ -32,12 +30,12 @@ class SimulatedClients:
             random=Random(self._time.random.random()),
             **{"longest_wait": 2.0, **settings},
         )
-        clock = MortalClock(self._time.clock)
-        client = Client(MortalLoop(clock, self._network), endpoints, own)
+        clock = KillableClock(self._time.clock)
+        client = Client(KillableLoop(clock, self._network), endpoints, own)
         self._clocks[client] = clock
         client.start()
         return client
 
     def kill(self, client: Client) -> None:
-        """The end of a client's process: nothing more is said by it."""
-        self._clocks.pop(client).die()
+        """End a client's process: it sends nothing more."""
+        self._clocks.pop(client).kill()

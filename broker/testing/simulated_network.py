@@ -1,7 +1,7 @@
-"""Several whole nodes with their clients, on one network in memory and in virtual time.
+"""Several whole nodes with clients, on one memory network in virtual time.
 
-Everything that happens follows from the seed. Each node has a folder with a real log in it; nodes
-can be killed and started again, links between nodes can be cut, refused and delayed.
+Everything follows from the seed. Each node has a folder with a real log. Nodes can be killed and
+restarted; links between nodes can be cut, refused and delayed.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from broker.cluster.network import Network
 from broker.config import Settings
 from broker.config.network import NetworkSettings
 from broker.node.node import Node
-from broker.testing.archive import SimulatedArchive
-from broker.testing.mortal import MortalClock, MortalLoop
-from broker.testing.network import MemoryNetwork
-from broker.testing.node_process import NodeProcess, in_virtual_time
+from broker.testing.killable import KillableClock, KillableLoop
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.node_process import NodeProcess, adapt_to_virtual_time
+from broker.testing.simulated_archive import SimulatedArchive
 from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import VirtualTime
 from broker.transport.socket import ISocketChannel
 
-#: The port of all nodes: their names are their hosts.
+#: Port of all nodes: their names are their hosts.
 PORT = 1
 
 
-def endpoint_of(name: str) -> str:
-    """A node as `network.gateways` names it."""
+def gateway_endpoint(name: str) -> str:
+    """Return a node's endpoint for `network.gateways`."""
     return f"tcp:{name}:{PORT}"
 
 
 class SimulatedDialler:
-    """One node process's way to others: each pair of nodes has an address of its own."""
+    """Dialler of one node process: each pair of nodes has an address of its own."""
 
-    def __init__(self, own: str, clock: MortalClock, network: MemoryNetwork) -> None:
+    def __init__(self, own: str, clock: KillableClock, network: MemoryNetwork) -> None:
         self._own = own
-        self._loop = MortalLoop(clock, network)
+        self._loop = KillableLoop(clock, network)
 
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
         """See `broker.cluster.membership.Dialler`."""
@@ -52,18 +52,18 @@ class SimulatedDialler:
         self._loop.dial(link_address(endpoint.host, self._own), channel.callback, channel.errback)
         return channel
 
-    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+    def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         """See `broker.cluster.membership.Dialler`."""
         return self.dial(Endpoint(endpoint.split(":")[1], PORT), "tcp")
 
 
 def link_address(listens: str, dials: str) -> str:
-    """The address at which one node takes connections of another."""
+    """Return the address at which one node accepts connections of another."""
     return f"link/{listens}/{dials}"
 
 
 class NetworkWorld(VirtualTime):
-    """Nodes by their names; to be closed, or used as a context."""
+    """Nodes by name; a context manager, or call `close`."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class NetworkWorld(VirtualTime):
         archived: bool = False,
         settings: Settings | None = None,
     ) -> None:
-        """With `archived` what nodes log goes into one archive, too. `settings` are those of nodes
-        for which no others are said."""
+        """With `archived`, all nodes write to one archive. `settings` are the defaults of all
+        nodes."""
         super().__init__(seed)
         self.network = MemoryNetwork(self.clock, seed, latency=latency, jitter=jitter)
         self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-world-"))
@@ -98,7 +98,7 @@ class NetworkWorld(VirtualTime):
         self.close()
 
     def close(self) -> None:
-        """Remove all traces."""
+        """Kill all nodes and remove their folders."""
         for name in self.running:
             self.kill(name)
         shutil.rmtree(self._folder)
@@ -107,20 +107,20 @@ class NetworkWorld(VirtualTime):
 
     @property
     def names(self) -> list[str]:
-        """All nodes, down or not, in the order in which they came."""
+        """All nodes, running or not, in order of creation."""
         return list(self._processes)
 
     @property
     def running(self) -> list[str]:
-        """Those that have a process now."""
-        return [name for name, each in self._processes.items() if each.running]
+        """Nodes that have a process now."""
+        return [name for name, each in self._processes.items() if each.is_running]
 
     def __getitem__(self, name: str) -> Node:
-        """The node of this name that runs now."""
+        """The running node of this name."""
         return self._processes[name].node
 
     def network_of(self, name: str) -> Network:
-        """A node's part in the network."""
+        """Return a node's network component."""
         network = self[name].network
         assert network is not None
         return network
@@ -139,17 +139,19 @@ class NetworkWorld(VirtualTime):
         called: str = "",
         **said: Any,
     ) -> None:
-        """A node of that name, in a cluster or one that asks for one. `gateways` and `join` are
-        names of nodes, `ip` is its address; `called` is its name in its own settings, if another;
-        `said` are further keys of `[network]`."""
+        """Add a node, in a cluster or one that asks for a cluster.
+
+        `gateways` and `join` are names of nodes, `ip` is its IP address. `called` is its name in
+        its own settings, if different. `said` has further keys of `[network]`.
+        """
         if ip:
             self._ip[name] = ip
         base = settings or self._settings
         network = NetworkSettings(
             cluster=cluster,
-            listen=(endpoint_of(name),),
+            listen=(gateway_endpoint(name),),
             advertise=f"{name}:{PORT}",
-            gateways=tuple(map(endpoint_of, gateways)),
+            gateways=tuple(map(gateway_endpoint, gateways)),
             join=tuple(f"{each}:{PORT}" for each in join),
             **said,
         )
@@ -157,41 +159,41 @@ class NetworkWorld(VirtualTime):
         process = NodeProcess(
             self,
             self.network,
-            in_virtual_time(attrs.evolve(base, node=node, network=network)),
+            adapt_to_virtual_time(attrs.evolve(base, node=node, network=network)),
             thread_delay=self._thread_delay,
             dialler=lambda clock: SimulatedDialler(name, clock, self.network),
-            archive=None if self.archive is None else self.archive.access,
+            archive=None if self.archive is None else self.archive.create_access,
         )
         for other in (*self._processes, *self._strangers):
-            self._let_in(process, name, other)
+            self._accept_links(process, name, other)
         for other, each in self._processes.items():
-            self._let_in(each, other, name)
+            self._accept_links(each, other, name)
         self._processes[name] = process
         if start:
             process.start()
 
     def cluster_of(self, name: str) -> str:
-        """The cluster that a node's settings name."""
+        """Return the cluster in a node's settings."""
         return self._processes[name].settings.network.cluster
 
     def rename(self, name: str, called: str) -> None:
-        """Another name in the settings of a node, from its next start on."""
+        """Change a node's name in its settings, from its next start on."""
         process = self._processes[name]
         node = attrs.evolve(process.settings.node, name=called)
         process.settings = attrs.evolve(process.settings, node=node)
 
-    def change(self, name: str, **said: Any) -> None:
-        """Other settings in `[network]`, from the node's next start on."""
+    def change_settings(self, name: str, **said: Any) -> None:
+        """Change keys of `[network]`, from the node's next start on."""
         process = self._processes[name]
         network = attrs.evolve(process.settings.network, **said)
         process.settings = attrs.evolve(process.settings, network=network)
 
     def start(self, name: str) -> Node:
-        """Start a node on the folder that its last process left."""
+        """Start a node on the folder of its last process."""
         return self._processes[name].start()
 
     def kill(self, name: str) -> None:
-        """The end of a node's process, as by `kill -9`."""
+        """End a node's process, as by `kill -9`."""
         self._processes[name].kill()
         self._cut_dialled(name)
 
@@ -201,50 +203,49 @@ class NetworkWorld(VirtualTime):
         self._cut_dialled(name)
 
     def lose_disk(self, name: str) -> None:
-        """What a node that is down has stored is gone."""
+        """Delete the folder of a stopped node."""
         assert name not in self.running
         shutil.rmtree(self._folder / name)
 
     def copy_disk(self, name: str) -> Path:
-        """A copy of what a node has stored by now, whether it runs or not."""
+        """Return a copy of a node's folder, running or not."""
         copy = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
         shutil.copytree(self._folder / name, copy, dirs_exist_ok=True)
         return copy
 
     def restore_disk(self, name: str, copy: Path) -> None:
-        """A node that is down has stored what this copy holds."""
+        """Replace the folder of a stopped node by a copy."""
         self.lose_disk(name)
         shutil.copytree(copy, self._folder / name)
 
     def clone_disk(self, name: str, other: str) -> None:
-        """Another node, which is down, has a copy of what a node has stored by now."""
+        """Give a copy of a node's folder to another, stopped node."""
         shutil.copytree(self._folder / name, self._folder / other)
 
-    def disk_full(self, name: str, full: bool) -> None:
-        """Whether a node can write."""
-        self._processes[name].disk.full = full
+    def set_disk_full(self, name: str, full: bool) -> None:
+        self._processes[name].disk.is_full = full
 
-    def set_clock(self, name: str, off: int) -> None:
-        """The wall clock of a node's machine is off by so many ms from now on."""
-        self._processes[name].clock_off = off
+    def set_clock_offset(self, name: str, off: int) -> None:
+        """Set the deviation of a machine's wall clock, in ms."""
+        self._processes[name].clock_offset_ms = off
 
     def key_file(self, key: bytes) -> Path:
-        """A file with this key."""
+        """Write a file with this key."""
         path = self._folder / f"key-{key.hex()}"
         path.write_bytes(key)
         return path
 
     def check_outcomes(self) -> None:
-        """AssertionError unless at each node every event has exactly one outcome (T40, A22)."""
+        """AssertionError unless every event has exactly one outcome at each node (T40, A22)."""
         for name in self.running:
             self._processes[name].check_outcomes()
-            taken = self.network_of(name).driver.intake.outcomes
+            taken = self.network_of(name).driver.relay_ingest.outcomes
             parts = taken.logged + taken.duplicate + taken.not_taken + taken.refused.total()
             parts += taken.unwanted
             assert taken.received == parts, f"{taken} ({name}, seed {self.seed})"
 
-    def _let_in(self, process: NodeProcess, listens: str, dials: str) -> None:
-        process.listen(link_address(listens, dials), _door)
+    def _accept_links(self, process: NodeProcess, listens: str, dials: str) -> None:
+        process.listen(link_address(listens, dials), _link_acceptor)
 
     def _describe(self, address: str) -> tuple[str, str] | None:
         kind, *ends = address.split("/")
@@ -260,31 +261,31 @@ class NetworkWorld(VirtualTime):
     # ------------------------------------------------------------------ links
 
     def cut(self, one: str, other: str, *, refuse: bool = False) -> None:
-        """Break the connections between two nodes; with `refuse` there are none until `heal`."""
+        """Break the connections between two nodes; with `refuse` none succeeds until `heal`."""
         for address in (link_address(one, other), link_address(other, one)):
             if refuse:
                 self.network.refuse(address)
             self.network.cut(address)
 
     def heal(self, one: str, other: str) -> None:
-        """Let there be connections between two nodes again."""
+        """Allow connections between two nodes again."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.heal(address)
 
     def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
-        """From now on what goes from one node to the other, or back, takes so long."""
+        """Change the latency and jitter between two nodes, both ways."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.set_delay(address, latency, jitter)
 
     def connect(self, name: str, stranger: str) -> ISocketChannel:
-        """A connection to where a node takes links, of somebody who is no node of this world."""
+        """Connect to a node's link listener as a stranger outside this network."""
         self._strangers.add(stranger)
-        self._let_in(self._processes[name], name, stranger)
+        self._accept_links(self._processes[name], name, stranger)
         channel: ISocketChannel = self.wait(self.network.connect(link_address(name, stranger)))
         return channel
 
-    def linked(self, one: str, other: str) -> bool:
-        """Whether both say that there is a link between them."""
+    def are_linked(self, one: str, other: str) -> bool:
+        """True if both ends report the link as up."""
         ends = ((one, other), (other, one))
         if not {one, other} <= set(self.running):
             return False
@@ -293,32 +294,32 @@ class NetworkWorld(VirtualTime):
 
     # ------------------------------------------------------------------ clients
 
-    def address(self, node: str, client_id: str) -> str:
-        """Where a client finds a node."""
+    def client_address(self, node: str, client_id: str) -> str:
+        """Return the address at which a client reaches a node."""
         address = f"node/{node}/{client_id}"
-        self._processes[node].listen(address, _counter)
+        self._processes[node].listen(address, _client_acceptor)
         return address
 
     def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
-        """One process of a client that knows these nodes, the one that it tries first first."""
-        endpoints = [self.address(node, client_id) for node in nodes]
+        """Start one client process that knows these nodes, in order of preference."""
+        endpoints = [self.client_address(node, client_id) for node in nodes]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
-        """Break a client's connection, to whichever node it is."""
+        """Break a client's connections to the given nodes, or to all."""
         for node in nodes or self.names:
-            self.network.cut(self.address(node, client_id))
+            self.network.cut(self.client_address(node, client_id))
 
     def kill_client(self, client: Client) -> None:
-        """The end of a client's process."""
+        """End a client's process."""
         self._clients.kill(client)
         self.cut_client(client.client_id)
 
 
-def _door(node: Node) -> Any:
+def _link_acceptor(node: Node) -> Any:
     assert node.network is not None
-    return partial(node.network.membership.connected, transport="tcp")
+    return partial(node.network.membership.accept_connection, transport="tcp")
 
 
-def _counter(node: Node) -> Any:
+def _client_acceptor(node: Node) -> Any:
     return node.connected

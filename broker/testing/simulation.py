@@ -1,8 +1,8 @@
-"""A small world in virtual time: one whole node on a real log, a network in memory, real clients.
+"""One whole node on a real log, with a memory network and real clients, in virtual time.
 
-Everything that happens follows from the seed. The node can be killed as by `kill -9`, at any moment
-between two turns, and started again on the same folder; its disk can be full; the connection of
-each client can be cut.
+Everything follows from the seed. The node can be killed as by `kill -9`, at any moment between two
+reactor turns, and restarted on the same folder. Its disk can be full, and each client's connection
+can be cut.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ import attrs
 from broker.client.client import Client
 from broker.config import Settings
 from broker.node.node import Node
-from broker.testing.network import MemoryNetwork
-from broker.testing.node_process import Disk, NodeProcess, in_virtual_time, left_over
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.node_process import (
+    NodeProcess,
+    SimulatedDisk,
+    adapt_to_virtual_time,
+    find_pending_timers,
+)
 from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import BEGINNING, VirtualTime
 
@@ -25,10 +30,10 @@ __all__ = ["BEGINNING", "World"]
 
 
 class World(VirtualTime):
-    """A node, a network and clients, all from one seed; to be closed, or used as a context.
+    """A node, a network and clients from one seed; a context manager, or call `close`.
 
-    `thread_delay` is what a commit or a read of the log takes, in seconds. The node listens at an
-    address of its own for each client, so that one client's connection can be cut.
+    `thread_delay` is the time of a log commit or read, in seconds. The node listens at one address
+    per client, so that one client's connection can be cut.
     """
 
     def __init__(
@@ -56,8 +61,8 @@ class World(VirtualTime):
         self.close()
 
     def close(self) -> None:
-        """Remove all traces."""
-        if self.running:
+        """Kill the node and remove its folder."""
+        if self.is_running:
             self.kill_node()
         self._folder.cleanup()
 
@@ -65,27 +70,26 @@ class World(VirtualTime):
 
     @property
     def node(self) -> Node:
-        """The node that runs now."""
+        """The running node."""
         return self._processes.node
 
     @property
-    def running(self) -> bool:
-        """Whether there is a node at the moment."""
-        return self._processes.running
+    def is_running(self) -> bool:
+        return self._processes.is_running
 
     @property
-    def disk(self) -> Disk:
-        """What the node's log lies on."""
+    def disk(self) -> SimulatedDisk:
+        """The disk of the node's log."""
         return self._processes.disk
 
     def start_node(self, settings: Settings | None = None) -> Node:
-        """Start a node on the folder that the last one left."""
+        """Start a node on the folder of the previous one."""
         if settings is not None:
             self._processes.settings = self._adapt(settings)
         return self._processes.start()
 
     def kill_node(self) -> None:
-        """The end of the node's process: nothing is said, written or cleaned up any more."""
+        """End the node's process abruptly: it sends, writes and cleans up nothing more."""
         self._processes.kill()
 
     def stop_node(self) -> None:
@@ -96,33 +100,33 @@ class World(VirtualTime):
         """AssertionError unless every event has exactly one outcome (T40, A22)."""
         self._processes.check_outcomes()
 
-    def left_over(self) -> list[str]:
-        """Timers that are none of the node's regular ones: none, when everybody has gone."""
-        return left_over(self, self._processes.loops)
+    def pending_timers(self) -> list[str]:
+        """Return the timers that are not the node's periodic calls: none after all clients left."""
+        return find_pending_timers(self, self._processes.periodic_calls)
 
     def _adapt(self, settings: Settings) -> Settings:
         data = Path(self._folder.name)
         node = attrs.evolve(settings.node, name="simulated", data=data)
-        return in_virtual_time(attrs.evolve(settings, node=node))
+        return adapt_to_virtual_time(attrs.evolve(settings, node=node))
 
     # ------------------------------------------------------------------ clients
 
-    def address(self, name: str) -> str:
-        """Where the client of this name finds the node."""
+    def client_address(self, name: str) -> str:
+        """Return the address at which this client reaches the node."""
         address = f"node/{name}"
         self._processes.listen(address, lambda node: node.connected)
         return address
 
     def client(self, client_id: str, *, incarnation: int = 1, **settings: Any) -> Client:
-        """One process of a client, which has begun to connect."""
-        endpoints = [self.address(client_id)]
+        """Start one process of a client, which connects in the background."""
+        endpoints = [self.client_address(client_id)]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
-    def cut(self, client_id: str) -> None:
-        """Break the connection of a client; what is under way on it is lost."""
-        self.network.cut(self.address(client_id))
+    def cut_client(self, client_id: str) -> None:
+        """Break the connection of a client; packets in transit are lost."""
+        self.network.cut(self.client_address(client_id))
 
     def kill_client(self, client: Client) -> None:
-        """The end of a client's process: nothing more is said, and its connection breaks."""
+        """End a client's process abruptly, and break its connection."""
         self._clients.kill(client)
-        self.cut(client.client_id)
+        self.cut_client(client.client_id)

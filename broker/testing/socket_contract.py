@@ -1,8 +1,8 @@
-"""What every socket channel must do: the suite to run on each implementation of ISocketChannel.
+"""Contract tests for every implementation of ISocketChannel.
 
-Mix it into a test case whose test methods may be coroutines (trial's `TestCase`, or the standard
-library's `IsolatedAsyncioTestCase`), and write `make_pair` and `until`; where time is real, also
-`changed`.
+Mix the class into a test case whose tests may be coroutines (trial's `TestCase`, or the standard
+library's `IsolatedAsyncioTestCase`). Implement `make_pair` and `until`, and `changed` if time is
+real.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from zope.interface.verify import verifyObject
 from broker.errors import BrokerError, Closed, FrameTooLarge, NotConnected
 from broker.transport.socket.contract import ISocketChannel, ISocketReceiver
 
-#: More than any operating system keeps in its buffers for two loopback sockets.
-A_LOT = 40 * 1024 * 1024
+#: More bytes than the operating system buffers for two loopback sockets.
+MORE_THAN_SOCKET_BUFFERS = 40 * 1024 * 1024
 
 
 @implementer(ISocketReceiver)
-class NotingReceiver:
-    """A receiver that writes down what it is told, and calls `changed` each time."""
+class RecordingReceiver:
+    """A receiver that records its calls, and calls `changed` after each one."""
 
     def __init__(self, channel: ISocketChannel, changed: Callable[[], None] = lambda: None) -> None:
         self.channel = channel
@@ -35,24 +35,20 @@ class NotingReceiver:
         channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        """Packets have come."""
         self.packets += packets
         self.batches.append(len(packets))
         self.changed()
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        """The channel is no more."""
         self.losses.append(error)
         self.changed()
 
     def writable_changed(self, writable: bool) -> None:
-        """The channel is full, or not any more."""
         self.writable.append(writable)
         self.changed()
 
     @property
     def received_bytes(self) -> int:
-        """All that has come."""
         return sum(map(len, self.packets))
 
 
@@ -63,41 +59,40 @@ else:
 
 
 class SocketChannelContract(_Base):
-    """The suite. Each test has a connection of its own."""
+    """The tests. Each one has a connection of its own."""
 
-    #: Greatest packet that the channels of `make_pair` accept.
+    #: Largest packet that the channels of `make_pair` accept.
     max_frame = 1024 * 1024
 
     def make_pair(self) -> Awaitable[tuple[ISocketChannel, ISocketChannel]]:
-        """Two connected channels without receivers, closed when the test is over."""
+        """Return two connected channels without receivers, closed after the test."""
         raise NotImplementedError
 
     def until(self, condition: Callable[[], bool]) -> Awaitable[None]:
-        """Wait for what the network does, until `condition` holds; fail if it never will."""
+        """Wait until `condition` holds; fail if it never will."""
         raise NotImplementedError
 
     def changed(self) -> None:
-        """A receiver has been told something: time for `until` to look again."""
+        """Called after each recorded call, so that `until` can check again."""
 
-    def noting(self, channel: ISocketChannel) -> NotingReceiver:
-        """A receiver of `channel`."""
-        return NotingReceiver(channel, self.changed)
+    def attach_receiver(self, channel: ISocketChannel) -> RecordingReceiver:
+        """Attach a new receiver to `channel`."""
+        return RecordingReceiver(channel, self.changed)
 
-    async def ends(self) -> tuple[NotingReceiver, NotingReceiver]:
-        """Two connected channels with receivers."""
+    async def make_ends(self) -> tuple[RecordingReceiver, RecordingReceiver]:
+        """Return two connected channels with receivers."""
         here, there = await self.make_pair()
-        return self.noting(here), self.noting(there)
+        return self.attach_receiver(here), self.attach_receiver(there)
 
-    async def test_it_has_all_that_a_channel_has(self) -> None:
-        """The interface is complete."""
+    async def test_the_channel_implements_its_interface(self) -> None:
         for channel in await self.make_pair():
             assert verifyObject(ISocketChannel, channel)
             assert channel.peer_description
             assert channel.max_frame == self.max_frame
 
     async def test_packets_arrive_whole_and_in_order_both_ways(self) -> None:
-        """Small ones and large ones, in batches and alone."""
-        here, there = await self.ends()
+        """Small and large packets, in batches and alone."""
+        here, there = await self.make_ends()
         sent = [b"%d" % number for number in range(500)] + [bytes(300_000), b"last"]
         here.channel.send(sent)
         for packet in sent:
@@ -109,28 +104,27 @@ class SocketChannelContract(_Base):
 
     async def test_packets_that_arrive_together_are_one_batch(self) -> None:
         """A write of a few packets is read as one list."""
-        here, there = await self.ends()
+        here, there = await self.make_ends()
         here.channel.send([b"a", b"b", b"c"])
         await self.until(lambda: len(there.packets) == 3)
         assert there.batches == [3]
 
     async def test_sending_nothing_sends_nothing(self) -> None:
-        """An empty list is no packet."""
-        here, there = await self.ends()
+        here, there = await self.make_ends()
         here.channel.send([])
         here.channel.send([b"a"])
         await self.until(lambda: bool(there.packets))
         assert there.packets == [b"a"]
 
-    async def test_an_empty_packet_is_our_mistake(self) -> None:
-        """It could not be told from nothing."""
-        here, _ = await self.ends()
+    async def test_sending_an_empty_packet_raises_value_error(self) -> None:
+        """The receiver could not distinguish it from no packet."""
+        here, _ = await self.make_ends()
         with self.assertRaises(ValueError):
             here.channel.send([b"a", b""])
 
-    async def test_closing_delivers_what_was_sent_and_tells_both_once(self) -> None:
-        """An orderly end is no error."""
-        here, there = await self.ends()
+    async def test_closing_delivers_sent_packets_and_reports_one_loss_to_each_end(self) -> None:
+        """An orderly end is not an error."""
+        here, there = await self.make_ends()
         here.channel.send([bytes(500_000)] * 4)
         here.channel.close()
         here.channel.close()
@@ -140,24 +134,24 @@ class SocketChannelContract(_Base):
         assert here.losses == there.losses == [None]
 
     async def test_both_may_close_at_once(self) -> None:
-        """Neither waits for the other."""
-        here, there = await self.ends()
+        """Neither end waits for the other."""
+        here, there = await self.make_ends()
         here.channel.close()
         there.channel.close()
         await self.until(lambda: bool(here.losses and there.losses))
         assert len(here.losses) == len(there.losses) == 1
 
     async def test_nothing_is_delivered_after_closing(self) -> None:
-        """Whoever closes has heard enough."""
-        here, there = await self.ends()
+        """Packets that arrive after `close` are dropped."""
+        here, there = await self.make_ends()
         there.channel.send([b"late"])
         here.channel.close()
         await self.until(lambda: bool(here.losses and there.losses))
         assert here.packets == []
 
-    async def test_aborting_tells_the_error_here_and_a_loss_there(self) -> None:
-        """And not before the call has returned."""
-        here, there = await self.ends()
+    async def test_aborting_reports_the_error_here_and_a_loss_there(self) -> None:
+        """Not before the call has returned."""
+        here, there = await self.make_ends()
         error = Closed("enough")
         here.channel.abort(error)
         here.channel.abort(Closed("again"))
@@ -168,18 +162,18 @@ class SocketChannelContract(_Base):
 
     async def test_aborting_cuts_short_a_close_that_can_not_flush(self) -> None:
         """The other end reads nothing."""
-        here, there = await self.ends()
+        here, there = await self.make_ends()
         there.channel.pause()
-        here.channel.send([bytes(500_000)] * (A_LOT // 500_000))
+        here.channel.send([bytes(500_000)] * (MORE_THAN_SOCKET_BUFFERS // 500_000))
         here.channel.close()
         error = Closed("enough")
         here.channel.abort(error)
         await self.until(lambda: bool(here.losses))
         assert here.losses == [error]
 
-    async def test_a_lost_channel_takes_everything_and_does_nothing(self) -> None:
-        """Whoever did not know yet need not care."""
-        here, there = await self.ends()
+    async def test_a_lost_channel_ignores_all_calls(self) -> None:
+        """Callers need not check whether the channel is lost."""
+        here, there = await self.make_ends()
         there.channel.abort(Closed("enough"))
         await self.until(lambda: bool(here.losses and there.losses))
         here.channel.send([b"a"])
@@ -190,39 +184,38 @@ class SocketChannelContract(_Base):
         assert isinstance(here.losses[0], NotConnected) or here.losses == [None]
         assert len(here.losses) == 1
 
-    async def test_a_receiver_that_comes_too_late_learns_of_the_loss(self) -> None:
-        """At once, and once."""
+    async def test_a_receiver_set_after_the_loss_gets_the_loss_once(self) -> None:
         here, there = await self.make_pair()
-        noting = self.noting(there)
+        noting = self.attach_receiver(there)
         here.abort(Closed("enough"))
         await self.until(lambda: bool(noting.losses))
-        late = self.noting(here)
+        late = self.attach_receiver(here)
         assert len(late.losses) == 1
-        assert self.noting(here).losses == []
+        assert self.attach_receiver(here).losses == []
 
     async def test_nothing_is_lost_while_there_is_no_receiver(self) -> None:
-        """Reading begins with the receiver."""
+        """Reading starts with the receiver."""
         here, there = await self.make_pair()
-        self.noting(here)
+        self.attach_receiver(here)
         here.send([b"a", b"b"])
-        noting = self.noting(there)
+        noting = self.attach_receiver(there)
         await self.until(lambda: len(noting.packets) == 2)
 
     async def test_a_receiver_can_be_replaced(self) -> None:
-        """The new one hears what comes from then on."""
-        here, there = await self.ends()
+        """The new one gets later packets only."""
+        here, there = await self.make_ends()
         here.channel.send([b"a"])
         await self.until(lambda: bool(there.packets))
-        heir = self.noting(there.channel)
+        heir = self.attach_receiver(there.channel)
         here.channel.send([b"b"])
         await self.until(lambda: bool(heir.packets))
         assert (there.packets, heir.packets) == ([b"a"], [b"b"])
 
     async def test_a_reader_that_pauses_blocks_the_writer_until_it_resumes(self) -> None:
         """With bounded memory in between, and without loss."""
-        here, there = await self.ends()
+        here, there = await self.make_ends()
         there.channel.pause()
-        for _ in range(A_LOT // 500_000):
+        for _ in range(MORE_THAN_SOCKET_BUFFERS // 500_000):
             here.channel.send([bytes(500_000)])
             if here.writable:
                 break
@@ -235,8 +228,8 @@ class SocketChannelContract(_Base):
         assert there.received_bytes > before
 
     async def test_a_packet_that_is_too_large_is_refused_by_its_reader(self) -> None:
-        """The limit can be set on the way."""
-        here, there = await self.ends()
+        """The limit can change while connected."""
+        here, there = await self.make_ends()
         there.channel.max_frame = 10
         here.channel.send([b"0123456789"])
         await self.until(lambda: bool(there.packets))

@@ -1,7 +1,7 @@
-"""What every protocol stack must do: the suite to run on each implementation of IProtocolStack.
+"""Contract tests for every implementation of IProtocolStack.
 
-Mix it into a `unittest.TestCase` and set `stack`, and `options` where the defaults will not do. It
-runs two ends in virtual time. What a stack does not claim to provide is not asked of it.
+Mix the class into a `unittest.TestCase` and set `stack`, and `options` where the defaults do not
+fit. It runs two ends in virtual time. Properties that a stack does not provide are not tested.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from broker.errors import BrokerError, ConfigurationError, Overloaded
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import StackDriver
 from broker.transport.layer import ILayer, ILayerCore, Property
 from broker.transport.receiver import IStackReceiver
@@ -24,8 +24,8 @@ from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build
 from broker.transport.view import View
 
-#: What a stack may hold for a peer that takes nothing, before it stops its user.
-MOST_BUFFERED = 256 * 1024 * 1024
+#: Bytes that a stack may hold for a peer that reads nothing, before it stops its user.
+MAX_BUFFERED = 256 * 1024 * 1024
 #: A step of virtual time, in seconds.
 TICK = 0.01
 
@@ -37,7 +37,7 @@ else:
 
 @implementer(IStackReceiver)
 class StackEnd:
-    """One end of a link, with a user who writes down what comes and consumes it, or does not."""
+    """One end of a link, with a user that records messages and optionally consumes them."""
 
     def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
         self.driver = driver
@@ -48,21 +48,19 @@ class StackEnd:
         driver.receiver = self
 
     def messages_received(self, messages: Sequence[bytes]) -> None:
-        """Messages have come."""
         self.messages += messages
         if self.consumes:
             self.driver.consumed(len(messages))
 
     def view_changed(self, view: View) -> None:
-        """The link is in another state."""
         self.views.append(view)
 
     def writable_changed(self, writable: bool) -> None:
-        """It can be read from the driver."""
+        """Do nothing: tests read the driver's state."""
 
 
 class StackLink:
-    """Two ends, and the network between them."""
+    """Two ends and the network between them."""
 
     def __init__(self, stack: IProtocolStack, options: Mapping[str, object], seed: int = 0) -> None:
         self.clock = Clock()
@@ -81,7 +79,7 @@ class StackLink:
         return StackEnd(driver, errors)
 
     def connect(self) -> None:
-        """A new connection; the former one is lost by that, if it was there."""
+        """Connect anew; this replaces an existing connection."""
         self.network.connect("other").addCallback(self.one.driver.attach)
         self.run(0.1)
 
@@ -92,7 +90,7 @@ class StackLink:
 
 
 class StackContract(_Base):
-    """The suite. Stacks are run over TCP's properties, and must take that transport."""
+    """The tests. They run over TCP's properties, and the stack must support that transport."""
 
     stack: ClassVar[IProtocolStack]
     options: ClassVar[Mapping[str, object]] = {}
@@ -104,8 +102,7 @@ class StackContract(_Base):
     def _link(self, seed: int = 0) -> StackLink:
         return StackLink(self.stack, self.options, seed)
 
-    def test_stack_layers_and_cores_have_all_that_their_interfaces_name(self) -> None:
-        """The descriptions are whole."""
+    def test_stack_layers_and_cores_implement_their_interfaces(self) -> None:
         self.assertTrue(verifyObject(IProtocolStack, self.stack))
         self.assertIn(Transport.TCP, self.stack.transports)
         settings = StackSettings(incarnation=1, options=self.options)
@@ -113,8 +110,8 @@ class StackContract(_Base):
             self.assertTrue(verifyObject(ILayer, layer))
             self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
 
-    def test_an_option_that_it_does_not_know_is_refused(self) -> None:
-        """By `check`, so when a node starts."""
+    def test_an_unknown_option_is_rejected(self) -> None:
+        """`check` rejects it, when a node starts."""
         options = {**self.options, "no such option": 1}
         with self.assertRaises(ConfigurationError):
             self.stack.check(StackSettings(incarnation=1, options=options))
@@ -132,9 +129,9 @@ class StackContract(_Base):
         self.assertEqual(link.one.errors + link.other.errors, [])
 
     def test_nothing_is_lost_or_doubled_by_connections_that_break(self) -> None:
-        """Of a stack that says it can resume."""
+        """Only for stacks that provide resumption."""
         if not self._provides(Property.RESUMABLE):
-            self.skipTest("the stack does not claim it")
+            self.skipTest("the stack does not provide it")
         for seed in range(20):
             random = Random(seed)
             link = self._link(seed)
@@ -152,13 +149,13 @@ class StackContract(_Base):
     def test_a_peer_that_takes_nothing_stops_the_sender(self) -> None:
         """In bounded memory, and the peers stay connected."""
         if not self._provides(Property.BACKPRESSURE):
-            self.skipTest("the stack does not claim it")
+            self.skipTest("the stack does not provide it")
         link = self._link()
         link.other.consumes = False
         message = bytes(64 * 1024)
         taken = 0
         with self.assertRaises(Overloaded):
-            while taken < MOST_BUFFERED:
+            while taken < MAX_BUFFERED:
                 link.one.driver.send([message] * 16)
                 taken += 16 * len(message)
                 link.run(TICK)
@@ -170,8 +167,8 @@ class StackContract(_Base):
         link.run(5.0)
         self.assertTrue(link.one.driver.writable)
 
-    def test_bytes_that_are_not_its_own_end_a_connection_and_not_the_stack(self) -> None:
-        """Whatever a stranger sends, the next connection serves."""
+    def test_foreign_bytes_end_a_connection_but_not_the_stack(self) -> None:
+        """The next connection works after any foreign bytes."""
         random = Random(1)
         link = self._link()
         for length in (1, 2, 5, 13, 46, 200, 5000):
@@ -190,7 +187,7 @@ class StackContract(_Base):
         self.assertEqual(link.other.messages, [b"after"])
 
     def test_no_timer_is_left_when_both_ends_have_closed(self) -> None:
-        """A stack that nobody uses costs nothing."""
+        """An unused stack costs nothing."""
         link = self._link()
         link.one.driver.send([b"a"])
         link.run(0.1)

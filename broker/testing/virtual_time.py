@@ -1,4 +1,4 @@
-"""Time that passes as quickly as it can: what is due happens, one thing after the other."""
+"""Virtual time: due calls run in order, without waiting."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-#: Where the wall clock of a simulation stands at its start, in ms since 1970.
+#: Wall clock at the start of a simulation, in ms since 1970.
 BEGINNING = 1_700_000_000_000
 
 
 class SortedClock(Clock):
-    """A `Clock` that keeps its calls sorted, instead of sorting all of them for each one.
+    """A `Clock` that inserts each call in order, instead of sorting all calls for each one.
 
-    A network has hundreds of calls pending: sorting took half the time of a simulation.
+    A network has hundreds of pending calls: sorting took half the time of a simulation.
     """
 
     def callLater(
@@ -33,16 +33,16 @@ class SortedClock(Clock):
         return call
 
     def _move(self, call: DelayedCall) -> None:
-        """The time of a call has changed."""
+        """Restore the order after a call's time has changed."""
         self.calls.remove(call)
         insort(self.calls, call, key=DelayedCall.getTime)
 
     def _sortCalls(self) -> None:
-        """They are sorted."""
+        """Do nothing: the calls are sorted."""
 
 
 class VirtualTime:
-    """The time of a simulation in which all that happens follows from a seed."""
+    """Clock and random generator of a simulation, from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -50,15 +50,15 @@ class VirtualTime:
         self.clock = SortedClock()
 
     def wall_clock(self) -> int:
-        """ms since 1970, in this world."""
+        """Return ms since 1970 in the simulation."""
         return BEGINNING + int(self.clock.seconds() * 1000)
 
     def run(self, seconds: float) -> None:
-        """Let time pass: whatever is due happens at its own time."""
+        """Let time pass: each due call runs at its own time."""
         clock = self.clock
         end = clock.seconds() + seconds
         while clock.calls and clock.calls[0].getTime() <= end:
-            # Set, not added: a sum may fall short of it by a last digit, and for ever.
+            # Set, not added: a sum may stay below the call's time by rounding, for ever.
             clock.rightNow = max(clock.rightNow, clock.calls[0].getTime())
             clock.advance(0.0)
         clock.rightNow = max(clock.rightNow, end)
@@ -71,7 +71,7 @@ class VirtualTime:
             self.run(0.05)
 
     def wait(self, awaitable: Any, limit: float = 60.0) -> Any:
-        """The result of a Deferred, with as much time as it takes; its error is raised."""
+        """Return the result of a Deferred, letting time pass; raise its error."""
         results: list[Any] = []
         awaitable.addBoth(results.append)
         self.run_until(lambda: bool(results), limit)

@@ -15,7 +15,7 @@ from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.deduplication import Deduplication, Freshness
-from broker.matching.explaining.explanation import Explanation, OnEvent
+from broker.matching.explain.explanation import Explanation, EventExplanation
 from broker.matching.query.query import Query, parse_query
 from broker.sessions.session import Session
 from broker.subscriptions.durables import Durable, Durables
@@ -88,7 +88,7 @@ class Deliverability:
             "left_out": left_out,
         }
 
-    def _accepted(self, event: OnEvent | None) -> bool | None:
+    def _accepted(self, event: EventExplanation | None) -> bool | None:
         """Whether the node has logged such an event; None if it can not tell."""
         if event is None or event.refused is not None:
             return None
@@ -100,7 +100,7 @@ class Deliverability:
         self,
         client_id: str,
         sessions: Iterable[Session],
-        event: OnEvent | None,
+        event: EventExplanation | None,
         explain: Callable[[Query], Explanation],
         place: Place | None,
     ) -> Iterator[Callable[[], dict[str, Any]]]:
@@ -116,7 +116,7 @@ class Deliverability:
         self,
         session: Session,
         feed: Feed,
-        event: OnEvent | None,
+        event: EventExplanation | None,
         explain: Callable[[Query], Explanation],
         place: Place | None,
     ) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Deliverability:
         self,
         client_id: str,
         name: str,
-        event: OnEvent | None,
+        event: EventExplanation | None,
         explain: Callable[[Query], Explanation],
         place: Place | None,
     ) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Deliverability:
         return {**told, **_told(pattern, query, fate, explanation)}
 
 
-def _unfit(pattern: StreamPattern, event: OnEvent | None) -> Fate | None:
+def _unfit(pattern: StreamPattern, event: EventExplanation | None) -> Fate | None:
     """Why the event is not for a subscription with this pattern; None if it is."""
     if event is None:
         return None
@@ -176,7 +176,7 @@ def _unfit(pattern: StreamPattern, event: OnEvent | None) -> Fate | None:
     return None
 
 
-def _not_cleared(identity: Identity, event: OnEvent) -> Fate | None:
+def _not_cleared(identity: Identity, event: EventExplanation) -> Fate | None:
     level, cleared = SecurityLevel(event.security_level), identity.clearance
     if identity.is_cleared(level):
         return None

@@ -13,11 +13,11 @@ import attrs
 import msgpack
 
 from broker.event.envelope import SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
-from broker.matching.explaining.explanation import OnEvent
+from broker.matching.explain.explanation import EventExplanation
 from broker.tracing.tracing import TRACE, NodeTrace, TraceQuestion, event_place
 from broker.wire import fields
 
@@ -49,13 +49,13 @@ class Gathered(Protocol):
 
 
 class Others(Protocol):
-    """All other nodes of the network: see `broker.cluster.questions.Questions`."""
+    """All other nodes of the network: see `broker.cluster.network_question.NetworkQuestions`."""
 
     @property
-    def own(self) -> str:
+    def own_address(self) -> str:
         """The address of this node; empty in no cluster."""
 
-    async def ask_others(self, what: str, content: bytes, rank: int = 0) -> Gathered:
+    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> Gathered:
         """Ask them all. `rank` is what links must be cleared for."""
 
 
@@ -68,9 +68,9 @@ class _Nothing:
 class Nobody:
     """The other nodes where there is no network."""
 
-    own = ""
+    own_address = ""
 
-    async def ask_others(self, what: str, content: bytes, rank: int = 0) -> Gathered:
+    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> Gathered:
         """There is nobody."""
         return _Nothing()
 
@@ -85,7 +85,7 @@ class EventFate:
         self._name = name
 
     async def of(
-        self, identity: Identity, event: OnEvent, document: bytes, client: str, *, here: bool
+        self, identity: Identity, event: EventExplanation, document: bytes, client: str, *, here: bool
     ) -> dict[str, Any] | None:
         """Plain content: `known`, `place`, and `nodes` with their verdicts; `silent` ones, and
         those that searched their log `partly`. With `here` no other node is asked.
@@ -95,7 +95,7 @@ class EventFate:
         if event.refused is not None:
             return None
         level = SecurityLevel(event.security_level)
-        own = self._others.own or self._name
+        own = self._others.own_address or self._name
         told: dict[str, Any] = {"known": None, "place": None, "here": own, "nodes": []}
         told |= {"silent": [], "partly": []}
         if not _may_read(identity, event.stream, level):
@@ -104,7 +104,7 @@ class EventFate:
         numbers = event.timestamp, event.sequence_number, event.incarnation
         first = TraceQuestion.of(EventId(event.client_id, *numbers), document, client)
         found = {own: await self._trace.look(first)}
-        gathered = await others.ask_others(TRACE, first.encode())
+        gathered = await others.ask_all_nodes(TRACE, first.encode())
         found |= _decoded(gathered.answers)
         place = next((each["place"] for each in found.values() if each.get("place")), None)
         told |= {"known": place is not None, "silent": sorted(gathered.silent)}
@@ -113,7 +113,7 @@ class EventFate:
             return told
         second = first.with_document(document, place)
         wants = {own: await self._trace.look(second)}
-        gathered = await others.ask_others(TRACE, second.encode(), level.rank)
+        gathered = await others.ask_all_nodes(TRACE, second.encode(), level.rank)
         wants |= _decoded(gathered.answers)
         both = {node: _both(each, wants.get(node, {})) for node, each in sorted(found.items())}
         origin, epoch, offset = place

@@ -16,7 +16,7 @@ import attrs
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadQuery, BrokerError, Overloaded
@@ -25,7 +25,7 @@ from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.ingest.outcomes import hide_denied
 from broker.matching.contract import DtdNeeded, IMatcher
-from broker.matching.explaining.explanation import Explanation, OnEvent
+from broker.matching.explain.explanation import Explanation, EventExplanation
 from broker.matching.query.query import Query, parse_query
 from broker.tracing.deliverability import Deliverability
 from broker.tracing.event_fate import HAS_IT, EventFate
@@ -137,7 +137,7 @@ class Explaining:
     def _wanted(self, identity: Identity, ask: Ask) -> Wanted:
         said = ask.arguments
         client, streams, text = said.get("client", ""), said.get("streams", ""), said.get("query")
-        if client and not identity.owns(client):
+        if client and not identity.owns_client_id(client):
             identity.check_administer()
         if text is None and not client:
             raise BadQuery("there is no query to explain")
@@ -172,7 +172,7 @@ class Explaining:
                     refusal = error
 
     def _told(self, wanted: Wanted, identity: Identity, event: _Event) -> _Answer:
-        on_event: OnEvent | None = None
+        on_event: EventExplanation | None = None
         content: dict[str, Any] = {
             "explanation": None,
             "warnings": [],
@@ -187,7 +187,7 @@ class Explaining:
             ) or identity.administer
             explanation = self._explain(wanted.query, event, shapes=reads_all)
             on_event = explanation.event
-            content["explanation"] = explanation.plain()
+            content["explanation"] = explanation.as_dict()
             content["warnings"] = list(self._advise(wanted.query, False))
             if wanted.pattern is not None:
                 content["subscription"] = _as_subscribed(identity, wanted.pattern, explanation)
@@ -205,11 +205,11 @@ class Explaining:
             )
             return explanation
         explanation = self._matcher.explain(query, None, shapes=shapes)
-        return attrs.evolve(explanation, event=OnEvent(refused=event.refusal.to_wire()))
+        return attrs.evolve(explanation, event=EventExplanation(refused=event.refusal.to_wire()))
 
 
 #: The content of an answer, and what the event is, if there is one.
-_Answer: TypeAlias = tuple[dict[str, Any], OnEvent | None]
+_Answer: TypeAlias = tuple[dict[str, Any], EventExplanation | None]
 
 
 @attrs.frozen

@@ -17,16 +17,16 @@ import attrs
 import msgpack
 from twisted.internet.defer import DeferredLock
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.errors import BrokerError
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent
 from broker.matching.contract import Accepted, DtdNeeded, IMatcher, TypeMissing
-from broker.matching.explaining.explanation import Explanation
+from broker.matching.explain.explanation import Explanation
 from broker.matching.query.query import Query
 from broker.tracing.deliverability import Deliverability
 from broker.wire import fields

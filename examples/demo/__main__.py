@@ -1,7 +1,7 @@
-"""The main job: publish real events, filter them by content, kill the node halfway, lose nothing;
-and then lose the node for good: who was away gets from the archive what it missed.
+"""Publish real events, filter them by content, kill the node halfway, and lose nothing.
 
-Run it with `./dev demo`; `--help` shows what can be changed.
+Then the node is lost for good, and a client that was away gets the missed events from the archive.
+Run it with `./dev demo`; `--help` lists the options.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 import attrs
-from away import Away, second_part
-from feed import Feed, choose
+from away_client import AwayClient, lose_first_node
+from feed import Feed, load_feed
 from node_process import NodeProcess
 from rich.console import Console
 from rich.markup import escape
@@ -28,18 +28,18 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 
-#: Publications under way at once.
+#: Concurrent publications.
 WINDOW = 2_000
-#: Seconds without an event after which a subscriber that waits for more is given up.
+#: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
 
 
 @attrs.define
 class Subscriber:
-    """One durable subscription, and what it got."""
+    """One durable subscription, and its received events."""
 
     query: str
     client: AsyncioClient
@@ -48,21 +48,21 @@ class Subscriber:
     got: Counter[EventId] = attrs.field(factory=Counter)
 
     async def read(self) -> None:
-        """Take events until cancelled."""
+        """Receive events until cancelled."""
         async for event in self.subscription:
             self.got[event.event_id] += 1
 
-    def has_passed(self, place: Place) -> bool:
-        """Whether everything up to `place` was looked at for it, matching or not.
+    def has_processed(self, place: Place) -> bool:
+        """True if all events up to `place` were processed, matching or not.
 
-        So what would come twice, or should not come at all, is seen too.
+        So duplicates and wrong deliveries are seen too.
         """
-        return self.subscription.position.after(place)
+        return self.subscription.position.covers(place)
 
 
 @attrs.define
 class Publications:
-    """What became of everything that was published, by the item's index."""
+    """Results of all publications, by the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     refused: dict[int, BrokerError] = attrs.field(factory=dict)
@@ -71,7 +71,7 @@ class Publications:
 async def publish(
     client: AsyncioClient, feed: Feed, node: NodeProcess, done: Publications, console: Console
 ) -> None:
-    """Publish everything; kill the node halfway, and start it again."""
+    """Publish all items; kill the node halfway, and restart it."""
     room = asyncio.Semaphore(WINDOW)
 
     async def one(index: int) -> None:
@@ -91,17 +91,17 @@ async def publish(
                 node.kill()
                 console.print(
                     f"[bold red]kill -9[/] with {len(done.receipts)} events acknowledged and "
-                    f"{client.unacknowledged} under way; starting the node again"
+                    f"{client.unacknowledged} pending; restarting the node"
                 )
                 node.start()
 
 
-async def all_delivered(done: Publications, subscribers: list[Subscriber]) -> None:
-    """Wait until every subscription has passed the last event, or none has moved for long."""
+async def wait_for_delivery(done: Publications, subscribers: list[Subscriber]) -> None:
+    """Wait until every subscription has passed the last event, or none makes progress."""
     places = [receipt.place for receipt in done.receipts.values() if receipt.place]
     last = max(places, key=lambda place: place.mark)
     moved, positions = time.monotonic(), [s.subscription.position for s in subscribers]
-    while not all(s.has_passed(last) for s in subscribers):
+    while not all(s.has_processed(last) for s in subscribers):
         await asyncio.sleep(0.05)
         now = [s.subscription.position for s in subscribers]
         if now != positions:
@@ -110,14 +110,13 @@ async def all_delivered(done: Publications, subscribers: list[Subscriber]) -> No
             return
 
 
-async def watch(
+async def update_progress(
     progress: Progress,
     task: TaskID,
     done: Publications,
     bars: list[TaskID],
     subscribers: list[Subscriber],
 ) -> None:
-    """Keep the progress display up to date."""
     while True:
         progress.update(task, completed=len(done.receipts) + len(done.refused))
         for bar, subscriber in zip(bars, subscribers, strict=True):
@@ -125,10 +124,10 @@ async def watch(
         await asyncio.sleep(0.1)
 
 
-async def demonstrate(
-    feed: Feed, node: NodeProcess, done: Publications, away: Away, console: Console
+async def run_demo(
+    feed: Feed, node: NodeProcess, done: Publications, away: AwayClient, console: Console
 ) -> int:
-    """Run the main job; the number of things that went wrong."""
+    """Run the demonstration; return the number of errors."""
     expected = feed.expected()
     node.start()
     async with contextlib.AsyncExitStack() as stack:
@@ -150,17 +149,17 @@ async def demonstrate(
                 transient=True,
             )
         )
-        leaving = await away.begin(node)
+        leaving = await away.subscribe_part(node)
         readers = [asyncio.create_task(s.read()) for s in subscribers]
         bars = [progress.add_task(escape(s.query), total=len(s.expected)) for s in subscribers]
         task = progress.add_task("published and durable", total=len(feed.items))
-        watching = asyncio.create_task(watch(progress, task, done, bars, subscribers))
+        watching = asyncio.create_task(update_progress(progress, task, done, bars, subscribers))
         begin = time.monotonic()
         await publish(publisher, feed, node, done, progress.console)
-        # What was refused can not be delivered: it is not waited for.
+        # Rejected events can not be delivered.
         for subscriber in subscribers:
             subscriber.expected = [i for i in subscriber.expected if i in done.receipts]
-        await all_delivered(done, subscribers)
+        await wait_for_delivery(done, subscribers)
         seconds = time.monotonic() - begin
         async with asyncio.timeout(PATIENCE):
             await leaving
@@ -176,7 +175,7 @@ def report(
     seconds: float,
     console: Console,
 ) -> int:
-    """Print what happened against what lxml says; the number of events lost or duplicated."""
+    """Print the results against lxml's matches; return the number of errors."""
     table = Table(title=f"{len(feed.items)} events of {feed.name}, node killed halfway")
     for heading in ("subscriber's query", "lxml says", "delivered", "lost", "duplicated", "wrong"):
         table.add_column(heading, justify="left" if heading.startswith("sub") else "right")
@@ -206,20 +205,20 @@ def report(
     deliveries = sum(s.got.total() for s in subscribers)
     console.print(
         f"{len(feed.items) / seconds:,.0f} events/s in, {deliveries / seconds:,.0f} deliveries/s "
-        f"out, {seconds:.1f} s with the kill, the restart and the reconnections"
+        f"out, {seconds:.1f} s including kill, restart and reconnections"
     )
     return wrong
 
 
 def main() -> int:
-    """The command line of the demonstration."""
+    """Run the command line of the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=int, help="publish only so many events")
+    parser.add_argument("--limit", type=int, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the node's data and log in this folder")
     arguments = parser.parse_args()
     console = Console()
     with console.status("reading the events"):
-        feed = choose(arguments.limit)
+        feed = load_feed(arguments.limit)
     with contextlib.ExitStack() as stack:
         if arguments.keep is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlbroker-")))
@@ -228,11 +227,11 @@ def main() -> int:
         node = NodeProcess(folder / "first", folder / "archive")
         second = NodeProcess(folder / "second", folder / "archive")
         done = Publications()
-        away = Away(folder / "client", max(1, len(feed.items) // 4))
+        away = AwayClient(folder / "client", max(1, len(feed.items) // 4))
         try:
-            wrong = asyncio.run(demonstrate(feed, node, done, away, console))
+            wrong = asyncio.run(run_demo(feed, node, done, away, console))
             published = {receipt.event_id for receipt in done.receipts.values()}
-            wrong += second_part(away, node, second, published, console)
+            wrong += lose_first_node(away, node, second, published, console)
         except KeyboardInterrupt:
             console.print("interrupted; the nodes are being stopped")
             wrong = 130

@@ -1,4 +1,4 @@
-"""What the demonstration publishes, and what lxml says each subscriber should get of it."""
+"""Events of the demonstration, and lxml's matches for each subscriber."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from lxml import etree
 
 from broker.event.envelope import EventType
-from broker.event.writing import payload_element
+from broker.event.writer import extract_payload_element
 from broker.testing.events import air_traffic
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "voevent"
@@ -29,16 +29,16 @@ class Item:
 
 @attrs.frozen
 class Feed:
-    """Events and the queries of four subscribers; the last takes everything."""
+    """Events and the queries of four subscribers; the last one matches everything."""
 
     name: str
     items: list[Item]
     queries: tuple[str, ...]
     default_role: bool
-    """Whether the DTD gives a root without a role one (VOEvent)."""
+    """True if the DTD gives a root without a role one (VOEvent)."""
 
     def expected(self) -> list[list[int]]:
-        """For each query the indices of the items that lxml, asked one by one, finds to match."""
+        """Return, for each query, the indices of the items that match according to lxml."""
         compiled = [etree.XPath(query, regexp=False) for query in self.queries]
         found: list[list[int]] = [[] for _ in self.queries]
         for index, item in enumerate(self.items):
@@ -52,8 +52,8 @@ class Feed:
         return found
 
 
-def voevents() -> Feed:
-    """Every packet of the archive, in the order of arrival, and the filters that come with it."""
+def read_voevents() -> Feed:
+    """Return every packet of the VOEvent archive, in order of arrival, with its filters."""
     filters = (SHARED / "xpath-filters-comet-docs.txt").read_text().splitlines()
     queries = [line for line in filters if line and not line.startswith("#")]
     return Feed("the VOEvent archive", list(_packets()), (*queries, "true()"), True)
@@ -66,14 +66,14 @@ def _packets() -> Iterator[Item]:
                 file = tar.extractfile(member)
                 if file is None:
                     continue
-                payload = payload_element(file.read())
+                payload = extract_payload_element(file.read())
                 version = "1.1" if b"VOEvent/v1.1" in payload[:400] else "2.0"
                 stream = "voevent." + member.name.split("/")[0].replace(".", "-")
                 yield Item(stream, EventType("VOEvent", version), payload)
 
 
-def generated(count: int) -> Feed:
-    """An air-traffic feed of our own making, for where there is no archive."""
+def generate_feed(count: int) -> Feed:
+    """Return a generated air-traffic feed, for machines without the archive."""
     items = [
         Item(event.stream, event.event_type, event.payload) for event in air_traffic(count, seed=2)
     ]
@@ -86,7 +86,7 @@ def generated(count: int) -> Feed:
     return Feed("a generated air-traffic feed", items, queries, False)
 
 
-def choose(limit: int | None) -> Feed:
-    """The archive when it is there, else the generated feed; at most `limit` events of it."""
-    feed = voevents() if SHARED.is_dir() else generated(18_164)
+def load_feed(limit: int | None) -> Feed:
+    """Return the archive's feed if it is there, else a generated one; at most `limit` events."""
+    feed = read_voevents() if SHARED.is_dir() else generate_feed(18_164)
     return feed if limit is None else attrs.evolve(feed, items=feed.items[:limit])

@@ -1,4 +1,4 @@
-"""A node as a process of its own, that can be killed and started again."""
+"""A node as a child process that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NodeProcess:
     """`twistd xmlbroker` on a free loopback port, with its data in `folder`."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
-        """`archive` is what it leaves, and finds, of all events."""
+        """`archive` is the location of its archive."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -31,7 +31,7 @@ class NodeProcess:
         )
 
     def start(self) -> None:
-        """Start the node. Clients may try to connect at once: they keep trying."""
+        """Start the node. Clients may connect at once: they retry."""
         with open(self._folder / "node.log", "ab") as log:
             self._process = subprocess.Popen(
                 [_TWISTD, "--nodaemon", "--pidfile=", "xmlbroker", "--config", str(self._config)],
@@ -42,18 +42,18 @@ class NodeProcess:
             )
 
     def kill(self) -> None:
-        """`kill -9`: no warning, no clean end."""
+        """Kill the process by `kill -9`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def lose(self) -> None:
-        """It ends, and nothing is left of its data."""
+    def lose_disk(self) -> None:
+        """Stop the node and delete its data."""
         self.stop()
         shutil.rmtree(self._folder / "data")
 
     def stop(self) -> float:
-        """Stop in good order; seconds that it took."""
+        """Stop in good order; return the seconds that it took."""
         if self._process is None or self._process.poll() is not None:
             return 0.0
         begin = time.monotonic()
@@ -62,7 +62,7 @@ class NodeProcess:
         return time.monotonic() - begin
 
     def log(self) -> str:
-        """What the node logged."""
+        """Return the node's log messages."""
         path = self._folder / "node.log"
         return path.read_text(errors="replace") if path.exists() else ""
 

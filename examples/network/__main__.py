@@ -1,6 +1,6 @@
-"""Nine nodes in three clusters: events cross them all, and a gateway is killed on the way.
+"""Nine nodes in three clusters: events cross all of them, and a gateway is killed meanwhile.
 
-Run it with `./dev network` or `python -m examples.network`; `--help` shows what can be changed.
+Run it with `./dev network` or `python -m examples.network`; `--help` lists the options.
 """
 
 from __future__ import annotations
@@ -24,61 +24,61 @@ from rich.table import Table
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.errors import BrokerError
-from broker.event.identity import EventId
-from examples.demo.feed import Feed, choose
+from broker.event.event_id import EventId
+from examples.demo.feed import Feed, load_feed
 from examples.network.nodes import CLUSTERS, Nodes, cluster_of
 from examples.network.subscribers import START, Subscriber
 
-#: Where events are published, and where the subscribers are: the last one is durable.
+#: Nodes of the publisher and of the subscribers; the last subscriber is durable.
 PUBLISHER = "a1"
 SUBSCRIBERS = ("c1", "p2", "c3", "p3")
-#: Events that are published together, and how many in a second.
+#: Events published together, and events a second.
 WAVE = 10
 RATE = 200
-#: Seconds without any progress after which what is still missing is given up.
+#: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
-#: Seconds between two looks at something of which nobody tells.
+#: Seconds between two checks.
 LOOK = 0.1
 
 
 @attrs.define
 class Publications:
-    """What was published: by its index, and when."""
+    """Results and times of all publications, by the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     sent: dict[int, float] = attrs.field(factory=dict)
     refused: dict[int, BrokerError] = attrs.field(factory=dict)
 
     def times(self) -> dict[EventId, float]:
-        """When each durable event was published."""
+        """Return the publication time of each durable event."""
         return {each.event_id: self.sent[index] for index, each in self.receipts.items()}
 
 
 @attrs.define
-class Story:
-    """What happened when, in seconds of the loop."""
+class Timeline:
+    """Times of the demonstration, in seconds of the loop."""
 
     killed: str = ""
     killed_at: float = 0.0
     ended_at: float = 0.0
 
 
-async def network_of(client: AsyncioClient) -> dict[str, Any]:
-    """What a node says of its network."""
+async def read_network(client: AsyncioClient) -> dict[str, Any]:
+    """Return the network part of a node's status."""
     status = await client.ask("status")
     network: dict[str, Any] = status["network"]
     return network
 
 
-async def organised(nodes: Nodes, stack: contextlib.AsyncExitStack) -> None:
-    """Wait until every node knows its cluster, and a way to all others."""
+async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> None:
+    """Wait until every node knows its cluster, and a path to all others."""
     for cluster, names in CLUSTERS.items():
         others = CLUSTERS.keys() - {cluster}
         for name in names:
             client = await stack.enter_async_context(connect(nodes[name].endpoint))
             await client.when_connected(START)
             while True:
-                said = await network_of(client)
+                said = await read_network(client)
                 members = {each["node"] for each in said.get("members", ()) if each["reachable"]}
                 units = {each["unit"] for each in said.get("units", ()) if each["wants_known"]}
                 if members == set(names) and units == others:
@@ -89,7 +89,7 @@ async def organised(nodes: Nodes, stack: contextlib.AsyncExitStack) -> None:
 async def publish(
     client: AsyncioClient, feed: Feed, done: Publications, at: dict[int, Callable[[], Any]]
 ) -> None:
-    """Publish everything at `RATE`; before the items with the indices in `at` something happens."""
+    """Publish all items at `RATE`; run the calls of `at` before the items of their indices."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
 
@@ -110,51 +110,51 @@ async def publish(
                 await asyncio.sleep(max(0.0, begin + (index + 1) / RATE - loop.time()))
 
 
-async def all_arrived(done: Publications, subscribers: list[Subscriber]) -> None:
-    """Wait until all have passed the last event, or nothing has come for long."""
+async def wait_for_arrival(done: Publications, subscribers: list[Subscriber]) -> None:
+    """Wait until all subscribers have passed the last event, or none makes progress."""
     loop = asyncio.get_running_loop()
     places = [receipt.place for receipt in done.receipts.values() if receipt.place]
     last = max(places, key=lambda place: place.mark)
-    moved, before = loop.time(), [each.stands_at() for each in subscribers]
-    while not all(each.has_passed(last) for each in subscribers):
+    moved, before = loop.time(), [each.progress() for each in subscribers]
+    while not all(each.has_processed(last) for each in subscribers):
         await asyncio.sleep(LOOK)
-        now = [each.stands_at() for each in subscribers]
+        now = [each.progress() for each in subscribers]
         if now != before:
             moved, before = loop.time(), now
         elif loop.time() - moved > PATIENCE:
             return
 
 
-async def demonstrate(feed: Feed, nodes: Nodes, console: Console) -> int:
-    """Everything; the number of things that went wrong."""
+async def run_demo(feed: Feed, nodes: Nodes, console: Console) -> int:
+    """Run the demonstration; return the number of errors."""
     expected = feed.expected()
     subscribers = [
         Subscriber(node, query, indices, durable="example" if node == SUBSCRIBERS[-1] else "")
         for node, query, indices in zip(SUBSCRIBERS, feed.queries, expected, strict=True)
     ]
     durable = subscribers[-1]
-    done, story = Publications(), Story()
+    done, timeline = Publications(), Timeline()
     loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as stack:
         with console.status("nine nodes start, and find each other"):
             async with asyncio.timeout(START):
-                await organised(nodes, stack)
+                await wait_until_linked(nodes, stack)
         publisher = await stack.enter_async_context(
             connect(nodes[PUBLISHER].endpoint, client_id="feed")
         )
         for each in subscribers:
             async with asyncio.timeout(START):
-                await each.come(nodes[each.node].endpoint)
+                await each.connect_and_subscribe(nodes[each.node].endpoint)
             stack.push_async_callback(each.leave)
-            console.print(f"{cluster_of(each.node)}/{each.node} wants {escape(each.query)}")
+            console.print(f"{cluster_of(each.node)}/{each.node} subscribes to {escape(each.query)}")
 
         async def kill() -> None:
-            story.killed = await way_out(publisher)
-            story.killed_at = loop.time()
-            nodes[story.killed].kill()
+            timeline.killed = await find_exit_gateway(publisher)
+            timeline.killed_at = loop.time()
+            nodes[timeline.killed].kill()
             console.print(
-                f"[bold red]kill -9[/] of {story.killed}, by which events left "
-                f"{cluster_of(story.killed)}, with {len(done.receipts)} events durable"
+                f"[bold red]kill -9[/] of {timeline.killed}, by which events left "
+                f"{cluster_of(timeline.killed)}, with {len(done.receipts)} events durable"
             )
 
         async def leave() -> None:
@@ -164,28 +164,34 @@ async def demonstrate(feed: Feed, nodes: Nodes, console: Console) -> int:
 
         async def come_back() -> None:
             console.print(f"the durable subscriber at {durable.node} comes back")
-            await durable.come(nodes[durable.node].endpoint)
+            await durable.connect_and_subscribe(nodes[durable.node].endpoint)
 
         count = len(feed.items)
         with console.status(f"{count} events are published at {PUBLISHER}"):
             happens = {count // 4: leave, count // 2: kill, 3 * count // 4: come_back}
             await publish(publisher, feed, done, happens)
-            story.ended_at = loop.time()
-            await all_arrived(done, subscribers)
-        console.print(f"events leave {cluster_of(PUBLISHER)} by {await way_out(publisher)} now")
-    return report(feed, done, subscribers, story, console)
+            timeline.ended_at = loop.time()
+            await wait_for_arrival(done, subscribers)
+        console.print(
+            f"events leave {cluster_of(PUBLISHER)} by {await find_exit_gateway(publisher)} now"
+        )
+    return report(feed, done, subscribers, timeline, console)
 
 
-async def way_out(client: AsyncioClient) -> str:
-    """The gateway by which events leave the cluster of the node that this client is at."""
-    units = (await network_of(client))["units"]
+async def find_exit_gateway(client: AsyncioClient) -> str:
+    """Return the gateway by which events leave the cluster of the client's node."""
+    units = (await read_network(client))["units"]
     return str(units[0]["next_hop"])
 
 
 def report(
-    feed: Feed, done: Publications, subscribers: list[Subscriber], story: Story, console: Console
+    feed: Feed,
+    done: Publications,
+    subscribers: list[Subscriber],
+    timeline: Timeline,
+    console: Console,
 ) -> int:
-    """What happened, against what lxml says; the number of things that went wrong."""
+    """Print the results against lxml's matches; return the number of errors."""
     table = Table(
         title=f"{len(done.receipts)} events of {feed.name}, published at {PUBLISHER}",
         box=box.SIMPLE,
@@ -201,7 +207,7 @@ def report(
     wrong = 0
     sent = done.times()
     for each in subscribers:
-        # What was refused can not arrive.
+        # Rejected events can not arrive.
         wanted = [done.receipts[i].event_id for i in each.expected if i in done.receipts]
         arrived = each.arrivals
         bad = (
@@ -213,7 +219,7 @@ def report(
         if not each.away:
             slowest = f"{arrived.slowest(sent):.2f}"
             if 2 * len(wanted) > len(sent):
-                silence = f"{arrived.longest_silence(story.killed_at, story.ended_at):.2f}"
+                silence = f"{arrived.longest_silence(timeline.killed_at, timeline.ended_at):.2f}"
         table.add_row(
             f"{cluster_of(each.node)}/{each.node}" + ("*" if each.away else ""),
             *map(str, (len(wanted), len(arrived.events), *bad)),
@@ -221,7 +227,7 @@ def report(
         )
     console.print(table)
     console.print(
-        f"silent: the longest time (s) without an event after {story.killed} was killed, where "
+        f"silent: the longest time (s) without an event after {timeline.killed} was killed, where "
         "most match; slowest: from publication to arrival; *: durable, away for half of the time"
     )
     for error in list(done.refused.values())[:3]:
@@ -230,13 +236,13 @@ def report(
 
 
 def main() -> int:
-    """The command line of the example."""
+    """Run the command line of the example."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=int, default=2_000, help="publish so many events")
+    parser.add_argument("--limit", type=int, default=2_000, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")
     arguments = parser.parse_args()
     console = Console()
-    # Whoever ends the example ends its nodes.
+    # SIGTERM must end the nodes too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         if arguments.keep is None:
@@ -247,13 +253,13 @@ def main() -> int:
         try:
             with nodes:
                 with console.status("reading the events"):
-                    feed = spread(choose(None), arguments.limit)
-                wrong = asyncio.run(demonstrate(feed, nodes, console))
+                    feed = sample_feed(load_feed(None), arguments.limit)
+                wrong = asyncio.run(run_demo(feed, nodes, console))
         except KeyboardInterrupt:
             console.print("interrupted; the nodes are stopped")
             return 130
         except (BrokerError, OSError, TimeoutError) as error:
-            text = str(error) or f"nothing came of it in {START:g} s"
+            text = str(error) or f"no result within {START:g} s"
             console.print(f"[bold red]{escape(text)}[/]; --keep FOLDER keeps the nodes' logs")
             wrong = 1
     if wrong == 0:
@@ -261,8 +267,8 @@ def main() -> int:
     return min(wrong, 1)
 
 
-def spread(feed: Feed, limit: int) -> Feed:
-    """At most so many items, from all of the feed."""
+def sample_feed(feed: Feed, limit: int) -> Feed:
+    """Return the feed with at most `limit` items, spread evenly."""
     step = max(1, len(feed.items) // limit)
     return attrs.evolve(feed, items=feed.items[::step][:limit])
 

@@ -1,4 +1,4 @@
-"""Nine nodes in three clusters, each a process of its own on this machine."""
+"""Nine nodes in three clusters, each a child process on this machine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from examples.free_ports import free_ports
 
-#: A cluster's first node founds it; the others ask it to be let in.
+#: A cluster's first node founds it; the others ask it for admission.
 CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "alps": ("a1", "a2", "a3"),
     "coast": ("c1", "c2", "c3"),
     "plain": ("p1", "p2", "p3"),
 }
-#: Two links between neighbouring clusters: if one end of one is lost, the other carries everything.
+#: Two links between neighbouring clusters: if a node of one is lost, the other carries all events.
 GATEWAYS: Mapping[str, str] = {"c1": "a2", "c2": "a3", "p1": "c2", "p2": "c3"}
-#: Seconds for all nodes to stop in good order; who needs longer is killed.
-GOODBYE = 10.0
+#: Seconds for all nodes to stop in good order, before they are killed.
+STOP_TIMEOUT = 10.0
 
 _RUN = "from twisted.scripts.twistd import run; run()"
 
@@ -30,7 +30,7 @@ class NodeProcess:
     """`twistd xmlbroker` with its files in `folder`."""
 
     def __init__(self, name: str, folder: Path, port: int, settings: str) -> None:
-        """`port` is where clients come, as `settings` say, in TOML."""
+        """`port` is the port for clients in `settings` (TOML)."""
         self.name = name
         self.endpoint = f"tcp:127.0.0.1:{port}"
         self._folder = folder
@@ -39,7 +39,7 @@ class NodeProcess:
         (folder / "node.toml").write_text(settings)
 
     def start(self) -> None:
-        """Start it. Clients and other nodes may try at once: they keep trying."""
+        """Start it. Clients and other nodes may connect at once: they retry."""
         with open(self._folder / "node.log", "ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -51,30 +51,29 @@ class NodeProcess:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                # Ctrl-C is for the example: it stops the nodes in good order.
+                # Ctrl-C must reach the example only, which stops the nodes in good order.
                 start_new_session=True,
             )
 
     def kill(self) -> None:
-        """`kill -9`: no warning, no clean end."""
+        """Kill the process by `kill -9`."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def kill_machine(self) -> None:
-        """`kill -9` to the node and to the processes beside it, as when its machine is lost."""
+        """Kill the node and its child processes, as if its machine were lost."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def terminate(self) -> None:
-        """Ask it to stop."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
-    def ended(self, seconds: float) -> bool:
-        """Wait for its end; whether that came in time."""
+    def wait_for_exit(self, seconds: float) -> bool:
+        """Wait for its exit; true if it exits in time."""
         if self._process is None:
             return True
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -82,13 +81,13 @@ class NodeProcess:
         return self._process.poll() is not None
 
     def log(self) -> str:
-        """What the node logged."""
+        """Return the node's log messages."""
         path = self._folder / "node.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
 
 class Nodes:
-    """All of them. As a context manager they are started, and stopped at the end in any case."""
+    """All nodes. The context manager starts them, and always stops them."""
 
     def __init__(self, folder: Path) -> None:
         names = [name for cluster in CLUSTERS.values() for name in cluster]
@@ -120,19 +119,19 @@ class Nodes:
         self.stop()
 
     def stop(self) -> None:
-        """Stop all in good order, and kill those that do not."""
+        """Stop all in good order, and kill the remaining ones."""
         try:
             for node in self._nodes.values():
                 node.terminate()
             for node in self._nodes.values():
-                node.ended(GOODBYE)
+                node.wait_for_exit(STOP_TIMEOUT)
         finally:
             for node in self._nodes.values():
                 node.kill()
 
 
 def cluster_of(name: str) -> str:
-    """The cluster that a node is in."""
+    """Return the cluster of a node."""
     return next(cluster for cluster, names in CLUSTERS.items() if name in names)
 
 
@@ -152,6 +151,6 @@ def _settings(name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> 
         f'[listen]\nendpoints = ["tcp:port={clients}:interface=127.0.0.1"]\n'
         f'[network]\nname = "example"\n{place}\n'
         f'listen = ["tcp:port={others}:interface=127.0.0.1"]\n{gateways}'
-        # Nobody comes back later than the logs remember; see examples/roaming for that.
+        # No client is away for longer than the logs cover; see examples/roaming for that.
         "[archive]\nenabled = false\n"
     )

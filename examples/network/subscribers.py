@@ -1,4 +1,4 @@
-"""Who wants which events at which node, and what came to them when."""
+"""Subscribers at several nodes, and their received events."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ import attrs
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ReceivedEvent
 from broker.client.subscription import Subscription
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 
-#: Seconds for a node that has just been started on a busy machine.
+#: Seconds for a node to start on a busy machine.
 START = 60.0
 
 
 @attrs.define(eq=False)
 class Arrivals:
-    """What came to a subscriber, and when."""
+    """Received events and their times."""
 
     events: list[EventId] = attrs.field(factory=list)
     times: list[float] = attrs.field(factory=list)
 
     def add(self, event_id: EventId, when: float) -> None:
-        """An event has come."""
         self.events.append(event_id)
         self.times.append(when)
 
     @property
     def duplicates(self) -> int:
-        """How many came once more."""
+        """Number of repeated events."""
         return len(self.events) - len(set(self.events))
 
     @property
     def out_of_order(self) -> int:
-        """How many came after a later one of the publisher."""
+        """Number of events after a later one of the publisher."""
         newest, count = 0, 0
         for event_id in self.events:
             count += event_id.sequence_number < newest
@@ -46,22 +45,22 @@ class Arrivals:
         return count
 
     def missing(self, wanted: Iterable[EventId]) -> int:
-        """How many of these did not come."""
+        """Return the number of these events that did not arrive."""
         return len(set(wanted) - set(self.events))
 
     def unwanted(self, wanted: Iterable[EventId]) -> int:
-        """How many different ones came that are none of these."""
+        """Return the number of distinct other events that arrived."""
         return len(set(self.events) - set(wanted))
 
     def longest_silence(self, since: float, until: float) -> float:
-        """Seconds between two events, or an event and `until`: the longest that ended behind
+        """Return the longest time between two events, or an event and `until`, that ends after
         `since`."""
         early = max((time for time in self.times if time <= since), default=since)
         times = [early, *(time for time in self.times if since < time < until), until]
         return max(late - early for early, late in pairwise(times))
 
     def slowest(self, sent: Mapping[EventId, float]) -> float:
-        """Seconds between publication and arrival, of the event for which it took longest."""
+        """Return the longest delay in seconds from publication to arrival."""
         delays = [time - sent[each] for each, time in zip(self.events, self.times, strict=True)]
         return max(delays, default=0.0)
 
@@ -73,18 +72,18 @@ class Subscriber:
     node: str
     query: str
     expected: Sequence[int]
-    """Indices of the items that lxml finds to match."""
+    """Indices of the items that match according to lxml."""
     durable: str = ""
     arrivals: Arrivals = attrs.field(factory=Arrivals)
     away: bool = False
-    """Whether it was not there for a while."""
+    """True if it was absent for a while."""
     _client: AsyncioClient | None = None
     _subscription: Subscription | None = None
     _reader: asyncio.Task[None] | None = None
     _newest: ReceivedEvent | None = None
 
-    async def come(self, endpoint: str) -> None:
-        """Connect and subscribe; at the end nothing that is published from then on is missed."""
+    async def connect_and_subscribe(self, endpoint: str) -> None:
+        """Connect and subscribe; events published afterwards are not missed."""
         client = self._client = connect(endpoint, client_id=f"subscriber-at-{self.node}")
         await client.when_connected(START)
         subscription = await client.subscribe(self.query, durable=self.durable)
@@ -93,7 +92,7 @@ class Subscriber:
         await subscription.flowing
 
     async def leave(self) -> None:
-        """Go, as a process ends in good order."""
+        """Close the client in good order."""
         if self._reader is not None:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -103,12 +102,12 @@ class Subscriber:
         if self._client is not None:
             await self._client.close()
 
-    def has_passed(self, place: Place) -> bool:
-        """Whether all up to `place` was looked at for it: what would come twice has come."""
-        return self._subscription is not None and self._subscription.position.after(place)
+    def has_processed(self, place: Place) -> bool:
+        """True if all events up to `place` were processed: duplicates have arrived by then."""
+        return self._subscription is not None and self._subscription.position.covers(place)
 
-    def stands_at(self) -> tuple[object, ...]:
-        """Something that changes while anything comes."""
+    def progress(self) -> tuple[object, ...]:
+        """Return a value that changes with any progress."""
         assert self._subscription is not None
         return (self._subscription.position, len(self.arrivals.events))
 

@@ -1,8 +1,8 @@
-"""A client takes half of a feed; its node and that disk are lost; it gets the rest at another node.
+"""A client receives half of a feed, its node is lost, and it gets the rest at another node.
 
-Three nodes share an archive. What the client missed comes from the logs of nodes that are left, and
-from the archive, by Spark where Java is. Run it with `./dev roaming` or `python -m
-examples.roaming`; `--help` shows what can be changed.
+Three nodes share an archive. The missed events come from the logs of other nodes, and from the
+archive, by Spark if Java is installed. Run it with `./dev roaming` or `python -m examples.roaming`;
+`--help` lists the options.
 """
 
 from __future__ import annotations
@@ -27,90 +27,90 @@ from broker.archive.archive import Archive
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.errors import BrokerError
 from broker.event.place import Place
-from examples.demo.feed import Feed, choose
-from examples.network.__main__ import Publications, network_of, spread
+from examples.demo.feed import Feed, load_feed
+from examples.network.__main__ import Publications, read_network, sample_feed
 from examples.network.subscribers import START
-from examples.roaming.nodes import RoamingNode, running, three_nodes
-from examples.roaming.rover import Rover
+from examples.roaming.nodes import RoamingNode, create_nodes, run_nodes
+from examples.roaming.roaming_client import RoamingClient
 
-#: Parts of the feed, of twenty: what is published before the client leaves, before its node is
-#: lost, and before it comes back. The rest comes to it live.
+#: Twentieths of the feed published before the client leaves, before its node is lost, and before it
+#: returns. The rest arrives live.
 LEAVES, LOST, BACK, ALL = 10, 14, 19, 20
-#: A log keeps about such a part of the feed, and not less than the smallest log.
+#: A log holds about this part of the feed, but not less than the smallest log.
 LOG_PART = 6
 LEAST_LOG = 1 << 20
-#: Bytes that a log needs for an event besides its payload: the envelope, and the event's place.
+#: Bytes that a log needs for an event in addition to its payload: envelope and place.
 ENVELOPE = 1000
-#: Parts of a log that are published before the archive is waited for: or retention, in this haste,
-#: takes what is not yet archived. Copies at a neighbour have half of a log.
+#: Parts of a log that are published between waits for the archive. Otherwise retention, at this
+#: rate, would remove events before they are archived; replicas have half of a log.
 WAVES = 4
-#: Seconds without any progress after which what is still missing is given up.
+#: Seconds without progress after which missing events are given up.
 PATIENCE = 150.0
-#: Seconds between two looks at something of which nobody tells.
+#: Seconds between two checks.
 LOOK = 0.1
 
 
-class Story:
-    """The nodes, the client that roams, the one that publishes, and the progress of it all."""
+class RoamingDemo:
+    """The nodes, the roaming client, the publisher and their progress."""
 
     def __init__(self, feed: Feed, nodes: list[RoamingNode], folder: Path, console: Console):
         self.feed = feed
         self.nodes = nodes
         self.console = console
         self.done = Publications()
-        self.rover = Rover(folder / "client")
+        self.roaming = RoamingClient(folder / "client")
         self.archive = Archive.open(str(folder / "archive"))
         self.last: dict[str, Place] = {}
-        """By origin the last place in which something was published."""
+        """Last published place of each origin."""
         self.recovery: dict[str, Any] = {}
-        """What the node where the client came back says of its recoveries."""
+        """Recovery status of the node to which the client returned."""
 
-    async def happens(self) -> None:
-        """All of it."""
+    async def run(self) -> None:
+        """Run the whole demonstration."""
         north, south, west = self.nodes
         say = self.console.print
         async with contextlib.AsyncExitStack() as stack:
             with self.console.status("three nodes start, and find each other"):
                 async with asyncio.timeout(START):
-                    await self._organised()
-            # It goes on at the second node when the first one is lost.
+                    await self._wait_for_cluster()
+            # The publisher continues at the second node when the first one is lost.
             publisher = await stack.enter_async_context(
                 connect(north.endpoint, south.endpoint, client_id="feed")
             )
             await publisher.when_connected(START)
-            stack.push_async_callback(self.rover.leave)
+            stack.push_async_callback(self.roaming.leave)
             progress = stack.enter_context(self._progress())
-            await self.rover.come(north.endpoint)
+            await self.roaming.connect_and_subscribe(north.endpoint)
             await self._publish(publisher, 0, LEAVES)
-            await self._all_came()
-            await self.rover.leave()
-            say(f"the client leaves {north.name} with {len(self.rover.arrivals.events)} events")
+            await self._wait_for_client()
+            await self.roaming.leave()
+            say(f"the client leaves {north.name} with {len(self.roaming.arrivals.events)} events")
             await self._publish(publisher, LEAVES, LOST)
-            losing = asyncio.create_task(self._lose(north))
+            losing = asyncio.create_task(self._lose_node(north))
             await self._publish(publisher, LOST, BACK)
             await losing
             say(f"the client comes back at {west.name}, as another process")
-            await self.rover.come(west.endpoint)
-            await self._all_came()
+            await self.roaming.connect_and_subscribe(west.endpoint)
+            await self._wait_for_client()
             await self._publish(publisher, BACK, ALL)
-            await self._all_came()
-            assert self.rover.client is not None
+            await self._wait_for_client()
+            assert self.roaming.client is not None
             async with asyncio.timeout(START):
-                self.recovery = await recoveries(self.rover.client)
+                self.recovery = await read_recoveries(self.roaming.client)
             progress.stop()
 
-    async def _organised(self) -> None:
+    async def _wait_for_cluster(self) -> None:
         for node in self.nodes:
             async with connect(node.endpoint) as client:
                 await client.when_connected(START)
                 while True:
-                    members = (await network_of(client)).get("members", ())
+                    members = (await read_network(client)).get("members", ())
                     if sum(each["reachable"] for each in members) == len(self.nodes):
                         break
                     await asyncio.sleep(LOOK)
 
     async def _publish(self, publisher: AsyncioClient, begin: int, end: int) -> None:
-        """Publish some parts of the feed, no faster than the archive takes it."""
+        """Publish some parts of the feed, no faster than the archive stores it."""
         count = len(self.feed.items)
         wave = max(1, count // (LOG_PART * WAVES))
         stop = count * end // ALL
@@ -118,16 +118,16 @@ class Story:
             async with asyncio.TaskGroup() as tasks:
                 for index in range(first, min(first + wave, stop)):
                     tasks.create_task(self._publish_one(publisher, index))
-            await self._archived()
+            await self._wait_for_archive()
 
-    async def _archived(self) -> None:
-        """Wait until all is in the archive: what a lost node had its neighbour brings there."""
+    async def _wait_for_archive(self) -> None:
+        """Wait until all events are archived; a lost node's neighbour archives its replica."""
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE
         while loop.time() < until:
             state = await asyncio.to_thread(self.archive.state)
-            # Nobody tells: it is looked at.
-            if all(state.upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
+            # No notification exists, so the state is polled.
+            if all(state.covered_upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
                 return
             await asyncio.sleep(LOOK)
         raise TimeoutError(f"the archive does not have all events after {PATIENCE:g} s")
@@ -144,24 +144,26 @@ class Story:
             known = self.last.get(receipt.place.origin, receipt.place)
             self.last[receipt.place.origin] = max(known, receipt.place, key=lambda p: p.mark)
 
-    async def _lose(self, node: RoamingNode) -> None:
-        """In the middle of what is being published."""
+    async def _lose_node(self, node: RoamingNode) -> None:
+        """Lose a node while events are being published."""
         safe = len(self.done.receipts)
         while len(self.done.receipts) == safe:
             await asyncio.sleep(0)
-        node.lose()
+        node.lose_machine()
         self.console.print(
             f"[bold red]{node.name} is lost[/] for good, with its disk, when "
             f"{len(self.done.receipts)} events were safe"
         )
 
-    async def _all_came(self) -> None:
-        """Wait until all that was published has come, or nothing has for long."""
+    async def _wait_for_client(self) -> None:
+        """Wait until all published events have arrived, or no progress is made."""
         loop = asyncio.get_running_loop()
         moved, before = loop.time(), -1
         while loop.time() - moved < PATIENCE:
-            came = len(self.rover.arrivals.events)
-            if came >= len(self.done.receipts) and self.rover.has_passed([*self.last.values()]):
+            came = len(self.roaming.arrivals.events)
+            if came >= len(self.done.receipts) and self.roaming.has_processed(
+                [*self.last.values()]
+            ):
                 return
             if came != before:
                 moved, before = loop.time(), came
@@ -180,7 +182,7 @@ class Story:
         count = len(self.feed.items)
         bars = {
             progress.add_task("published, safe at two nodes", total=count): self.done.receipts,
-            progress.add_task("received", total=count): self.rover.arrivals.events,
+            progress.add_task("received", total=count): self.roaming.arrivals.events,
         }
 
         async def watch() -> None:
@@ -197,8 +199,8 @@ class Story:
                 watching.cancel()
 
 
-async def recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """What a node says of its recoveries, and which engine replayed, if one did."""
+async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
+    """Return a node's recovery status, with the replay engine if one ran."""
     while True:
         said: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not said["replays"]["processes"] or "engine" in said["replays"]:
@@ -206,57 +208,57 @@ async def recoveries(client: AsyncioClient) -> dict[str, Any]:
         await asyncio.sleep(LOOK)
 
 
-def report(story: Story) -> int:
-    """What came, against what was published; the number of things that went wrong."""
-    rover, done = story.rover, story.done
+def report(demo: RoamingDemo) -> int:
+    """Print received against published events; return the number of errors."""
+    roaming, done = demo.roaming, demo.done
     wanted = [receipt.event_id for receipt in done.receipts.values()]
-    arrivals = rover.arrivals
-    found = story.recovery["recoveries"]["events"]
+    arrivals = roaming.arrivals
+    found = demo.recovery["recoveries"]["events"]
     bad = (
         *(arrivals.missing(wanted), arrivals.duplicates),
         *(arrivals.unwanted(wanted), arrivals.out_of_order),
     )
     table = Table(
-        title=f"{len(wanted)} events of {story.feed.name}",
+        title=f"{len(wanted)} events of {demo.feed.name}",
         box=box.SIMPLE,
         pad_edge=False,
     )
-    table.add_column("published, received, and how")
+    table.add_column("events")
     table.add_column("events", justify="right")
-    replays = story.recovery["replays"]
+    replays = demo.recovery["replays"]
     engine = f" ({replays['engine']})" if "engine" in replays else ""
     for what, count in (
         ("published", len(wanted)),
-        ("received live", len(rover.live)),
+        ("received live", len(roaming.live)),
         ("recovered from logs", found["log"] + found["former"] + found["logs"]),
         (f"recovered from the archive{engine}", found["archive"]),
         *zip(("missing", "twice", "wrong", "out of order"), bad, strict=True),
     ):
         table.add_row(what, str(count))
-    story.console.print(table)
+    demo.console.print(table)
     for notice in replays["notices"]:
-        story.console.print(f"the replay process says: {notice}", markup=False)
-    for gap in rover.gaps[:3]:
-        story.console.print(f"a gap was told: {gap}", markup=False)
+        demo.console.print(f"the replay process says: {notice}", markup=False)
+    for gap in roaming.gaps[:3]:
+        demo.console.print(f"reported gap: {gap}", markup=False)
     for error in list(done.refused.values())[:3]:
-        story.console.print(f"refused {len(done.refused)}, for example: {error}", markup=False)
-    return sum(bad) + len(done.refused) + len(rover.gaps)
+        demo.console.print(f"refused {len(done.refused)}, for example: {error}", markup=False)
+    return sum(bad) + len(done.refused) + len(roaming.gaps)
 
 
 def log_bytes(feed: Feed) -> int:
-    """How much the nodes' logs keep."""
+    """Return the size of the nodes' logs."""
     whole = sum(len(item.payload) + ENVELOPE for item in feed.items)
     return max(LEAST_LOG, whole // LOG_PART)
 
 
 def main() -> int:
-    """The command line of the example."""
+    """Run the command line of the example."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=int, help="publish only so many events")
+    parser.add_argument("--limit", type=int, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")
     arguments = parser.parse_args()
     console = Console()
-    # Whoever ends the example ends its nodes.
+    # SIGTERM must end the nodes too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         if arguments.keep is None:
@@ -264,14 +266,14 @@ def main() -> int:
         else:
             folder = arguments.keep.resolve()
         with console.status("reading the events"):
-            feed = choose(None)
-            feed = spread(feed, arguments.limit or len(feed.items))
+            feed = load_feed(None)
+            feed = sample_feed(feed, arguments.limit or len(feed.items))
         try:
-            nodes = three_nodes(folder, log_bytes(feed))
-            with running(nodes):
-                story = Story(feed, nodes, folder, console)
-                asyncio.run(story.happens())
-                wrong = report(story)
+            nodes = create_nodes(folder, log_bytes(feed))
+            with run_nodes(nodes):
+                demo = RoamingDemo(feed, nodes, folder, console)
+                asyncio.run(demo.run())
+                wrong = report(demo)
         except KeyboardInterrupt:
             console.print("interrupted; the nodes are stopped")
             return 130

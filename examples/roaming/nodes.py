@@ -1,4 +1,4 @@
-"""Three nodes of one cluster, each a process of its own, that share an archive."""
+"""Three nodes of one cluster that share an archive, each a child process."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from examples.free_ports import free_ports
-from examples.network.nodes import GOODBYE, NodeProcess
+from examples.network.nodes import STOP_TIMEOUT, NodeProcess
 
-#: The first is where the client is at first; the last is where it comes back.
+#: The client starts at the first one and returns at the last one.
 NAMES = ("north", "south", "west")
 
 
 class RoamingNode(NodeProcess):
-    """One of them, whose machine can be lost."""
+    """A node whose machine can be lost."""
 
     def __init__(self, name: str, folder: Path, port: int, settings: str) -> None:
         super().__init__(name, folder, port, settings)
         self._disk = folder / "data"
 
-    def lose(self) -> None:
-        """Nothing of it is left but its log for people."""
+    def lose_machine(self) -> None:
+        """Kill the node and delete its data; its log messages remain."""
         self.kill_machine()
         shutil.rmtree(self._disk)
 
 
-def three_nodes(folder: Path, log_bytes: int) -> list[RoamingNode]:
-    """Not started. Their logs keep so many bytes: what is older is in the archive alone."""
+def create_nodes(folder: Path, log_bytes: int) -> list[RoamingNode]:
+    """Create nodes without starting them. Older events than `log_bytes` are only in the archive."""
     free = iter(free_ports(2 * len(NAMES)))
     ports = {name: (next(free), next(free)) for name in NAMES}
     return [
@@ -50,15 +50,15 @@ def _settings(name: str, folder: Path, ports: tuple[int, int], log_bytes: int) -
         f'[listen]\nendpoints = ["tcp:port={clients}:interface=127.0.0.1"]\n'
         f'[log]\nmax_bytes = "{log_bytes}B"\n'
         f'[archive]\nlocation = "{folder / "archive"}"\nevery = "200ms"\n'
-        # A publisher is answered when two nodes have its event.
+        # A publisher gets its receipt when two nodes have the event.
         '[streams.">"]\nacknowledge = "neighbour"\n'
         f'[network]\nname = "example"\nlisten = ["tcp:port={others}:interface=127.0.0.1"]\n'
     )
 
 
 @contextlib.contextmanager
-def running(nodes: Sequence[NodeProcess]) -> Iterator[None]:
-    """Start all; at the end stop them in good order, and kill those that do not."""
+def run_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
+    """Start all; at the end stop them in good order, and kill the remaining ones."""
     try:
         for node in nodes:
             node.start()
@@ -68,7 +68,7 @@ def running(nodes: Sequence[NodeProcess]) -> Iterator[None]:
             for node in nodes:
                 node.terminate()
             for node in nodes:
-                node.ended(GOODBYE)
+                node.wait_for_exit(STOP_TIMEOUT)
         finally:
             for node in nodes:
                 node.kill()

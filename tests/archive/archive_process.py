@@ -1,8 +1,8 @@
 """Processes on one archive: `python -m tests.archive.archive_process FOLDER PART`.
 
-PART is the name of an origin, whose events are written from where the archive covers it until
-`EVENTS` of them are there; or `care`, which merges and deletes until its stdin has ended. A line
-is printed after each flush or round.
+PART is an origin: its events are written from the end of its coverage until there are `EVENTS`. Or
+it is `care`: files are merged and deleted until stdin ends. The process prints a line after each
+flush or round.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import select
 import sys
 
-from broker.archive.archive import Archive, guest_name
+from broker.archive.archive import Archive, new_temporary_writer_name
 from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.expiry import Expiry, ExpiryRules
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.writer import ArchiveWriter
 from broker.log.records import LoggedEvent
 from broker.transport.clock import wall_clock_ms
@@ -23,18 +23,17 @@ EVENTS = 900
 FLUSH = 15
 
 
-def made_by(origin: str) -> list[LoggedEvent]:
-    """All events of an origin."""
+def events_of(origin: str) -> list[LoggedEvent]:
     return events(range(1, EVENTS + 1), origin=origin)
 
 
 def write(folder: str, origin: str) -> None:
-    """Write all that is not covered yet."""
+    """Write all events that are not covered yet."""
     archive = Archive.open(folder)
     writer = ArchiveWriter(archive, origin, wall_clock_ms)
-    made = made_by(origin)
+    made = events_of(origin)
     while True:
-        _, done = archive.state().upto(origin, (1, 0))
+        _, done = archive.state().covered_upto(origin, (1, 0))
         print(done, flush=True)
         if done == EVENTS:
             return
@@ -42,14 +41,14 @@ def write(folder: str, origin: str) -> None:
         writer.write(covering(flush), flush, {})
 
 
-def care(folder: str) -> None:
-    """Merge, and delete what has had its grace, until stdin ends; then once more, over all."""
+def run_maintenance(folder: str) -> None:
+    """Merge and expire until stdin ends, then once more."""
     ended = False
     while not ended:
         ended = bool(select.select([sys.stdin], [], [], 0)[0])
         archive = Archive.open(folder)
-        ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
-        rules = CompactionRules(many=4, target_rows=200)
+        ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
+        rules = CompactionRules(min_files_in_open_hour=4, target_rows=200)
         Compaction(archive, ledger, rules).run()
         expired = Expiry(archive, ledger, ExpiryRules()).run()
         print(len(expired.deleted), flush=True)
@@ -58,6 +57,6 @@ def care(folder: str) -> None:
 if __name__ == "__main__":
     _, where, part = sys.argv
     if part == "care":
-        care(where)
+        run_maintenance(where)
     else:
         write(where, part)

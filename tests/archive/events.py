@@ -1,4 +1,4 @@
-"""Events for the archive's tests: small, each one distinct."""
+"""Small, distinct events for tests of the archive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from broker.archive.archive import Archive
 from broker.archive.table import batch_to_events
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent, encode_header
 
@@ -26,7 +26,6 @@ def event(
     arrival: int | None = None,
     document: bytes | None = None,
 ) -> LoggedEvent:
-    """The event at an offset."""
     header = Header(
         EventId("client", MORNING + number, number, 1),
         stream,
@@ -48,20 +47,20 @@ def event(
 
 
 def events(numbers: Iterable[int], *, origin: str = "aa", epoch: int = 1) -> list[LoggedEvent]:
-    """Events at these offsets, in three streams in turn."""
+    """Make events at these offsets, alternating between three streams."""
     return [
         event(number, origin=origin, epoch=epoch, stream=f"s{number % 3}") for number in numbers
     ]
 
 
 def covering(made: Sequence[LoggedEvent]) -> list[tuple[str, Mark, Mark]]:
-    """What a writer says of events that have no hole between them."""
+    """Return the covered range of events without missing places."""
     first, last = made[0], made[-1]
     return [(first.origin, (first.epoch, first.offset - 1), last.mark)]
 
 
 def everything_in(archive: Archive) -> list[LoggedEvent]:
-    """All events of all files, sorted by place; those that are there twice are there twice."""
+    """Read all events of all files, sorted by place, with repeated places."""
     files = archive.state().files.values()
     found = [
         each
@@ -73,12 +72,12 @@ def everything_in(archive: Archive) -> list[LoggedEvent]:
 
 
 def same(some: Sequence[LoggedEvent], others: Sequence[LoggedEvent]) -> bool:
-    """Whether they are the same, byte for byte; serials do not count."""
+    """Compare events byte for byte, without serials."""
     return list(map(_content, some)) == list(map(_content, others))
 
 
 def once(found: Sequence[LoggedEvent]) -> list[LoggedEvent]:
-    """Each place once; AssertionError if one place has two contents."""
+    """Keep each place once; AssertionError if one place has two contents."""
     by_place: dict[object, LoggedEvent] = {}
     for each in found:
         known = by_place.setdefault(each.place, each)
@@ -91,11 +90,10 @@ def _content(each: LoggedEvent) -> tuple[object, ...]:
 
 
 class Wall:
-    """A wall clock that is moved by hand."""
+    """A settable wall clock."""
 
     def __init__(self, now: int = MORNING) -> None:
         self.now = now
 
     def __call__(self) -> int:
-        """Ms since 1970."""
         return self.now

@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same events."""
+"""Compaction reduces files and keeps all events."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from broker.archive import merging, parquet
+from broker.archive import parquet
+
+from broker.archive import sorted_merge
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules, plan_merges
-from broker.archive.listed import ArchivedFile
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.writer import ArchiveWriter
 from broker.errors import ArchiveUnavailable
 from broker.testing.fragile_disk import FragileDisk
@@ -30,12 +32,10 @@ from tests.archive.events import (
 )
 from tests.seeds import seeds
 
-RULES = CompactionRules(many=4)
+RULES = CompactionRules(min_files_in_open_hour=4)
 
 
 class Place:
-    """An archive in memory, with a writer and a compactor."""
-
     def __init__(self) -> None:
         self.wall = Wall()
         self.disk = FragileDisk(self.wall)
@@ -47,7 +47,7 @@ class Place:
 
     def compaction(self, rules: CompactionRules = RULES, name: str = "compactor") -> Compaction:
         archive = self.opened()
-        return Compaction(archive, Ledger(archive.manifests, name, self.wall), rules)
+        return Compaction(archive, ManifestWriter(archive.manifests, name, self.wall), rules)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_files_of_a_settled_hour_become_one(place: Place) -> None:
     assert place.compaction().plan() == []
 
 
-def test_a_place_that_two_wrote_stands_once(place: Place) -> None:
+def test_a_place_written_twice_occurs_once_after_compaction(place: Place) -> None:
     made = events(range(1, 31))
     neighbour = ArchiveWriter(place.opened(), "neighbour", place.wall)
     place.writer.write(covering(made[:20]), made[:20], {})
@@ -83,7 +83,7 @@ def test_a_place_that_two_wrote_stands_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(10, 30))
-def test_whatever_was_written_is_the_same_after_it(
+def test_compaction_keeps_all_events(
     seed: int, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 60)
@@ -113,7 +113,7 @@ def test_whatever_was_written_is_the_same_after_it(
     assert same(once(found), written)
 
 
-def test_files_of_a_running_hour_are_merged_when_they_are_many(place: Place) -> None:
+def test_many_files_of_an_open_hour_are_merged(place: Place) -> None:
     for number in range(1, 4):
         place.writer.write([], [event(number)], {})
     assert place.compaction().plan() == []
@@ -121,8 +121,8 @@ def test_files_of_a_running_hour_are_merged_when_they_are_many(place: Place) -> 
     assert place.compaction().run().files_before == 4
 
 
-def test_a_byte_is_merged_seldom(place: Place) -> None:
-    """Every file that comes is small; what they became is left alone until there is as much."""
+def test_each_byte_is_merged_seldom(place: Place) -> None:
+    """Merged files wait until new files have as many bytes."""
     merged = 0
     for number in range(1, 101):
         document = b"%d" % number * 400
@@ -132,7 +132,7 @@ def test_a_byte_is_merged_seldom(place: Place) -> None:
     assert len(place.archive.state().files) < 20
 
 
-def test_a_large_stream_leaves_those_that_share_a_partition(place: Place) -> None:
+def test_a_large_stream_moves_out_of_a_shared_partition(place: Place) -> None:
     chance = Random(1)
     made = [
         event(n, stream=f"feed.s{n % 40 if n % 2 else 0}", document=chance.randbytes(2000))
@@ -151,7 +151,9 @@ def test_a_large_stream_leaves_those_that_share_a_partition(place: Place) -> Non
 def test_a_damaged_file_is_set_aside_and_the_rest_is_merged(place: Place) -> None:
     made = [event(n) for n in range(1, 13)]
     paths = [place.writer.write(covering([e]), [e], {}).files[0] for e in made]
-    place.disk.change(place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9))  # type: ignore[attr-defined]
+    place.disk.damage_file(
+        place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9)
+    )  # type: ignore[attr-defined]
     place.wall.now += 2 * HOUR
     first = place.compaction().run()
     assert (first.damaged, first.passed_over) == ([paths[4]], 1)
@@ -163,23 +165,23 @@ def test_a_damaged_file_is_set_aside_and_the_rest_is_merged(place: Place) -> Non
     assert state.covers("aa", (1, 5), (1, 12))
 
 
-def test_a_file_that_lies_about_its_order_is_damaged(place: Place) -> None:
+def test_a_file_out_of_order_is_damaged(place: Place) -> None:
     written = place.writer.write([], [event(1), event(2)], {})
     [file] = place.archive.state().files.values()
     other = attrs.evolve(file, spans={"aa": ((1, 2), (1, 2))})
-    with pytest.raises(merging.Damaged, match="does not begin"):
-        list(merging.merged_rows([other], place.archive.read))
+    with pytest.raises(sorted_merge.DamagedFileError, match="its first place is not"):
+        list(sorted_merge.merge_rows([other], place.archive.read))
     [batch] = place.archive.read(file)
 
     def backwards(_: ArchivedFile) -> list[pa.RecordBatch]:
         return [batch.slice(0, 1), batch.slice(0, 1)]
 
-    with pytest.raises(merging.Damaged, match="do not rise"):
-        list(merging.merged_rows([file], lambda each: iter(backwards(each))))
+    with pytest.raises(sorted_merge.DamagedFileError, match="do not ascend"):
+        list(sorted_merge.merge_rows([file], lambda each: iter(backwards(each))))
     assert written.rows == 2
 
 
-def test_a_missing_file_is_set_aside_to_heal(place: Place) -> None:
+def test_a_missing_file_is_set_aside_for_repair(place: Place) -> None:
     for number in (1, 2):
         place.writer.write([], [event(number)], {})
     place.wall.now += 2 * HOUR
@@ -191,7 +193,7 @@ def test_a_missing_file_is_set_aside_to_heal(place: Place) -> None:
     assert missing not in place.archive.state().files
 
 
-def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None:
+def test_consecutive_files_are_not_open_at_once(place: Place) -> None:
     for number in range(1, 9):
         place.writer.write([], [event(number)], {})
     alive: list[int] = []
@@ -203,13 +205,13 @@ def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None
 
     files = list(place.archive.state().files.values())
     most = 0
-    for _ in merging.merged_rows(files, read):  # type: ignore[arg-type]
+    for _ in sorted_merge.merge_rows(files, read):  # type: ignore[arg-type]
         gc.collect()
         most = max(most, len(alive))
     assert most == 1
 
 
-def test_a_full_disk_leaves_everything_as_it_was() -> None:
+def test_a_full_disk_leaves_the_archive_unchanged() -> None:
     made = [event(n) for n in range(1, 13)]
     for room in range(0, 9_000, 907):
         place = Place()
@@ -217,19 +219,19 @@ def test_a_full_disk_leaves_everything_as_it_was() -> None:
             place.writer.write(covering([each]), [each], {})
         place.wall.now += 2 * HOUR
         before = set(place.archive.state().files)
-        place.disk.room = room
+        place.disk.free_bytes = room
         try:
             place.compaction(name=f"c{room}").run()
         except ArchiveUnavailable as error:
             assert "No space left" in error.text
             assert set(place.opened().state().files) == before
-        place.disk.room = None
+        place.disk.free_bytes = None
         place.compaction().run()
         assert len(place.archive.state().files) == 1
         assert same(everything_in(place.archive), made)
 
 
-def test_a_large_file_is_left_alone() -> None:
+def test_a_large_file_is_not_merged() -> None:
     def file(number: int, size: int) -> ArchivedFile:
         return ArchivedFile(
             *(f"{number}", "s", "2026-11-20T07", 10, size, ""),

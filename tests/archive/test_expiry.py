@@ -1,4 +1,4 @@
-"""Deleting: never what somebody may be reading, never what only seems to be nobody's."""
+"""Expiry never deletes files that a reader may use, or whose manifest is damaged."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.archive import paging
-from broker.archive.archive import Archive, guest_name
+from broker.archive import journal_writer
+from broker.archive.archive import Archive, new_temporary_writer_name
 from broker.archive.compaction import Compaction, CompactionRules
-from broker.archive.expiry import Expired, Expiry, ExpiryRules
-from broker.archive.leases import LEASE_MS
-from broker.archive.manifests import Ledger
-from broker.archive.retention import Needed, Retention
+from broker.archive.expiry import Expiry, ExpiryResult, ExpiryRules
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.reader_lease import LEASE_MS
+from broker.archive.retention import DurableNeed, Retention
 from broker.archive.writer import ArchiveWriter
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
@@ -25,7 +25,7 @@ DEFAULT = ExpiryRules()
 
 
 class Place:
-    """An archive in memory with two files of one hour that became one."""
+    """An archive in memory with two files of one hour."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -43,17 +43,21 @@ class Place:
 
     def compact(self, name: str = "compactor") -> None:
         archive = self.opened()
-        Compaction(archive, Ledger(archive.manifests, name, self.wall), CompactionRules()).run()
+        Compaction(
+            archive, ManifestWriter(archive.manifests, name, self.wall), CompactionRules()
+        ).run()
 
-    def expiry(self, rules: ExpiryRules = DEFAULT, *needs: Needed, name: str = "expirer") -> Expiry:
+    def expiry(
+        self, rules: ExpiryRules = DEFAULT, *needs: DurableNeed, name: str = "expirer"
+    ) -> Expiry:
         archive = self.opened()
-        return Expiry(archive, Ledger(archive.manifests, name, self.wall), rules, needs)
+        return Expiry(archive, ManifestWriter(archive.manifests, name, self.wall), rules, needs)
 
-    def expire(self, rules: ExpiryRules = DEFAULT, *needs: Needed) -> Expired:
+    def expire(self, rules: ExpiryRules = DEFAULT, *needs: DurableNeed) -> ExpiryResult:
         return self.expiry(rules, *needs).run()
 
     def stored(self, folder: str = "events") -> set[str]:
-        return {each.path for each in self.archive.objects.below(folder)}
+        return {each.path for each in self.archive.objects.list_objects(folder)}
 
 
 @pytest.fixture
@@ -61,7 +65,7 @@ def place() -> Place:
     return Place()
 
 
-def test_removed_files_go_after_the_grace(place: Place) -> None:
+def test_removed_files_are_deleted_after_the_grace_period(place: Place) -> None:
     place.compact()
     place.wall.now += HOUR - 1
     assert place.expire().deleted == []
@@ -73,21 +77,21 @@ def test_removed_files_go_after_the_grace(place: Place) -> None:
     assert same(everything_in(place.archive), place.made)
 
 
-def test_nothing_goes_that_a_reader_may_see(place: Place) -> None:
-    with place.opened().reading() as lease:
+def test_files_visible_to_a_reader_are_not_deleted(place: Place) -> None:
+    with place.opened().open_reader_lease() as lease:
         place.compact()
         for _ in range(20):
             place.wall.now += LEASE_MS // 2
-            lease.refresh()
+            lease.renew()
             assert place.expire().deleted == []
         assert place.small < place.stored()
-    with place.opened().reading():
-        # One that began after the removal does not hold it.
+    with place.opened().open_reader_lease():
+        # A later lease does not protect it.
         assert set(place.expire().deleted) >= place.small
 
 
-def test_a_reader_that_says_nothing_any_more_holds_nothing(place: Place) -> None:
-    lease = place.opened().reading()
+def test_a_reader_that_does_not_renew_its_lease_protects_nothing(place: Place) -> None:
+    lease = place.opened().open_reader_lease()
     lease.__enter__()
     place.compact()
     place.wall.now += DAY
@@ -95,7 +99,7 @@ def test_a_reader_that_says_nothing_any_more_holds_nothing(place: Place) -> None
     assert place.stored("readers") == set()
 
 
-def test_a_dry_run_does_nothing(place: Place) -> None:
+def test_a_dry_run_changes_nothing(place: Place) -> None:
     place.compact()
     place.wall.now += DAY
     before = place.stored("")
@@ -105,7 +109,7 @@ def test_a_dry_run_does_nothing(place: Place) -> None:
     assert place.expire() == planned
 
 
-def test_what_nobody_lists_goes_when_it_is_old(place: Place) -> None:
+def test_old_unlisted_files_are_deleted(place: Place) -> None:
     place.archive.objects.put([("events/s/2026-11-20T07/aa-1-1-1-ff.parquet", b"half a flush")])
     assert place.expire().deleted == []
     place.wall.now += HOUR + 1
@@ -114,24 +118,24 @@ def test_what_nobody_lists_goes_when_it_is_old(place: Place) -> None:
     assert same(everything_in(place.archive), place.made)
 
 
-def test_nothing_is_called_nobodys_while_a_manifest_is_damaged(place: Place) -> None:
+def test_unlisted_files_stay_while_a_manifest_is_damaged(place: Place) -> None:
     manifest = ROOT / "manifests/aa/000000000001.json"
-    place.disk.change(manifest, lambda data: data.replace(b'"rows":5', b'"rows":6'))
+    place.disk.damage_file(manifest, lambda data: data.replace(b'"rows":5', b'"rows":6'))
     place.wall.now += 30 * DAY
     expired = place.expire()
     assert (expired.kept_orphans, expired.deleted) == (0, [])
     assert place.small == place.stored()
     assert str(manifest)[len(str(ROOT)) + 1 :] in place.opened().state().unreadable
-    # What it listed is listed again.
+    # Its files are listed again.
     assert same(everything_in(place.opened()), place.made)
 
 
-def test_a_writer_makes_no_snapshot_over_a_damaged_page(
+def test_a_writer_makes_no_snapshot_while_a_page_is_damaged(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind it the page would be forgotten, and what only that one lists would be deleted."""
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 2)
-    place.disk.change(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
+    """A snapshot would hide the page, and the files that only it lists would be deleted."""
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
+    place.disk.damage_file(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
     writer = ArchiveWriter(place.opened(), "aa", place.wall)
     for number in range(11, 20):
         some = [event(number, arrival=place.wall.now)]
@@ -142,7 +146,7 @@ def test_a_writer_makes_no_snapshot_over_a_damaged_page(
     assert place.small < place.stored()
 
 
-def test_retention_is_told_as_coverage_that_ends(place: Place) -> None:
+def test_retention_removes_coverage(place: Place) -> None:
     later = [event(n, arrival=place.wall.now + n) for n in range(11, 13)]
     place.writer.write(covering(later), later, {})
     place.wall.now += 3 * HOUR
@@ -156,12 +160,12 @@ def test_retention_is_told_as_coverage_that_ends(place: Place) -> None:
     assert set(place.expire(rules).deleted) == place.small
 
 
-def test_what_a_durable_subscription_needs_is_kept(place: Place) -> None:
+def test_files_needed_by_a_durable_subscription_are_kept(place: Place) -> None:
     rules = ExpiryRules(Retention(age_ms=1))
-    needed = Needed(StreamPattern.parse("s"), Position({"aa": (1, 9)}))
+    needed = DurableNeed(StreamPattern.parse("s"), Position({"aa": (1, 9)}))
     expired = place.expire(rules, needed)
     assert (expired.removed, expired.held) == ([], "2026-11-20T07")
-    passed = Needed(StreamPattern.parse("s"), Position({"aa": (1, 10)}))
+    passed = DurableNeed(StreamPattern.parse("s"), Position({"aa": (1, 10)}))
     assert set(place.expire(rules, passed).removed) == place.small
 
 
@@ -174,23 +178,23 @@ def test_damaged_files_stay_for_a_week(place: Place) -> None:
     place.wall.now += 2 * DAY
     place.expire()
     assert path not in place.stored()
-    # What is lost is lost as long as nobody writes it again.
-    assert len(place.archive.state().lost["aa"]) == 1
+    # Places stay lost until they are written again.
+    assert len(place.archive.state().lost_ranges["aa"]) == 1
 
 
-def test_what_was_lost_can_be_written_again(place: Place) -> None:
+def test_lost_events_can_be_written_again(place: Place) -> None:
     place.archive.set_aside(next(iter(place.archive.state().files.values())), "for the test")
     assert not place.archive.state().covers("aa", (1, 0), (1, 10))
     place.writer.write(covering(place.made), place.made, {})
     state = place.archive.state()
     assert state.covers("aa", (1, 0), (1, 10))
-    assert state.lost == {}
+    assert state.lost_ranges == {}
     place.expire()
     assert place.archive.state().aside == {}
     assert place.archive.state().covers("aa", (1, 0), (1, 10))
 
 
-def test_one_that_was_silent_for_long_comes_back_as_another_guest(place: Place) -> None:
+def test_a_long_idle_reader_uses_a_new_temporary_name(place: Place) -> None:
     reader = place.opened()
     first, second = reader.state().files.values()
     reader.set_aside(first, "for the test")
@@ -203,8 +207,8 @@ def test_one_that_was_silent_for_long_comes_back_as_another_guest(place: Place) 
     assert set(state.aside) == {first.path, second.path}
 
 
-def test_journals_do_not_grow_for_ever(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 4)
+def test_journals_do_not_grow_without_bound(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 4)
     for number in range(11, 61):
         some = [event(number, arrival=place.wall.now)]
         place.writer.write(covering(some), some, {})
@@ -216,22 +220,22 @@ def test_journals_do_not_grow_for_ever(place: Place, monkeypatch: pytest.MonkeyP
         assert 0 < len(place.stored(folder)) < 16, folder
     largest = max(len(place.archive.objects.get(path)) for path in place.stored("manifests"))
     assert largest < 30_000
-    assert len(place.archive.state().everything.adds) < 50
+    assert len(place.archive.state().manifest.adds) < 50
     assert len(everything_in(place.archive)) == 60
-    assert place.archive.durables()[("desk", "alarms")][1] == b"60"
+    assert place.archive.read_durables()[("desk", "alarms")][1] == b"60"
     assert place.archive.state().problems == {}
     assert place.archive.state().covers("aa", (1, 0), (1, 60))
 
 
-def test_writers_that_never_come_back_are_absorbed(place: Place) -> None:
+def test_temporary_writers_are_absorbed(place: Place) -> None:
     for number in range(11, 31, 2):
         some = [event(n, arrival=place.wall.now) for n in (number, number + 1)]
         place.writer.write(covering(some), some, {})
-        place.compact(guest_name())
+        place.compact(new_temporary_writer_name())
         place.wall.now += 8 * HOUR
-        place.expiry(name=guest_name()).run()
+        place.expiry(name=new_temporary_writer_name()).run()
     assert len({path.split("/")[1] for path in place.stored("manifests")}) < 12
-    assert any(place.archive.state().everything.absorbed)
+    assert any(place.archive.state().manifest.absorbed)
     found = everything_in(place.archive)
     assert [each.offset for each in found] == list(range(1, 31))
     place.wall.now += 3 * DAY

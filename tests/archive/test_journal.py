@@ -1,4 +1,4 @@
-"""Numbered pages: read once, whole or told; snapshots in their place."""
+"""Journal pages are read once; damage is reported; snapshots replace pages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.archive import paging
-from broker.archive.durables import Durables, DurablesWriter
+from broker.archive import journal_writer
+from broker.archive.durable_journal import DurableJournal, DurableJournalWriter
 from broker.archive.journal import Journal, Page
-from broker.archive.objects import LocalObjects, Objects
-from broker.archive.paging import JournalWriter
+from broker.archive.journal_writer import JournalWriter
+from broker.archive.object_store import LocalObjectStore, ObjectStore
 from broker.errors import ArchiveCorrupt
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import MORNING, Wall
@@ -26,11 +26,11 @@ _JSON = st.recursive(
 )
 
 
-def objects() -> Objects:
-    return LocalObjects(Path("/archive"), FragileDisk(lambda: MORNING))
+def objects() -> ObjectStore:
+    return LocalObjectStore(Path("/archive"), FragileDisk(lambda: MORNING))
 
 
-def numbers(store: Objects) -> dict[str, list[Any]]:
+def numbers(store: ObjectStore) -> dict[str, list[Any]]:
     journals = Journal(store, "manifests").read()
     return {writer: [page.body["n"] for page in pages.pages] for writer, pages in journals.items()}
 
@@ -42,7 +42,7 @@ def test_a_page_is_read_as_it_was_written(number: int, snapshot: bool, body: Any
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_damaged_page_is_refused(seed: int) -> None:
+def test_a_damaged_page_is_rejected(seed: int) -> None:
     random = Random(seed)
     data = bytearray(Page(3, False, {"adds": ["events/s/x.parquet"], "at": 123}).encode())
     at = random.randrange(len(data) - 1)
@@ -54,7 +54,7 @@ def test_a_damaged_page_is_refused(seed: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"null", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"number":1}']
 )
-def test_what_is_no_page_is_refused(data: bytes) -> None:
+def test_invalid_bytes_are_rejected(data: bytes) -> None:
     with pytest.raises(ArchiveCorrupt):
         Page.decode(data)
 
@@ -62,33 +62,33 @@ def test_what_is_no_page_is_refused(data: bytes) -> None:
 def test_pages_are_read_once() -> None:
     store = objects()
     writer, journal = JournalWriter(store, "manifests", "aa"), Journal(store, "manifests")
-    writer.put({"n": 1}, dict)
+    writer.put_page({"n": 1}, dict)
     before = journal.read()
     assert journal.read()["aa"] is before["aa"]
-    writer.put({"n": 2}, dict)
+    writer.put_page({"n": 2}, dict)
     pages = journal.read()["aa"].pages
     assert pages[0] is before["aa"].pages[0]
     assert [page.number for page in pages] == [1, 2]
 
 
-def test_a_snapshot_stands_for_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 3)
+def test_a_snapshot_replaces_all_pages_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 3)
     store = objects()
     writer, reader = JournalWriter(store, "manifests", "aa"), Journal(store, "manifests")
     for n in range(1, 6):
-        writer.put({"n": n}, lambda: {"n": "all"})
+        writer.put_page({"n": n}, lambda: {"n": "all"})
         assert reader.read() == Journal(store, "manifests").read()
     assert numbers(store) == {"aa": ["all", 4, 5]}
 
 
-def test_snapshots_take_no_more_room_than_what_they_repeat() -> None:
+def test_snapshots_take_at_most_twice_the_space_of_what_they_repeat() -> None:
     store = objects()
     writer, said = JournalWriter(store, "manifests", "aa"), list[str]()
     for n in range(1500):
         said.append(f"a file of some length, number {n}")
-        writer.put({"n": said[-1]}, lambda: {"n": said})
+        writer.put_page({"n": said[-1]}, lambda: {"n": said})
     sizes: dict[bool, int] = {False: 0, True: 0}
-    for each in store.below("manifests"):
+    for each in store.list_objects("manifests"):
         sizes[Page.decode(store.get(each.path)).snapshot] += each.bytes
     assert 0 < sizes[True] < 2 * sizes[False]
     [pages] = Journal(store, "manifests").read().values()
@@ -96,23 +96,23 @@ def test_snapshots_take_no_more_room_than_what_they_repeat() -> None:
     assert [*pages.pages[0].body["n"], *(page.body["n"] for page in pages.pages[1:])] == said
 
 
-def test_a_writer_that_comes_back_goes_on_behind_its_last_page() -> None:
+def test_a_restarted_writer_continues_after_its_last_page() -> None:
     store = objects()
     for n in range(3):
-        JournalWriter(store, "manifests", "aa").put({"n": n}, dict)
+        JournalWriter(store, "manifests", "aa").put_page({"n": n}, dict)
     assert numbers(store) == {"aa": [0, 1, 2]}
 
 
-def test_the_snapshot_before_serves_if_one_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 2)
+def test_the_previous_snapshot_is_used_if_one_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
     disk = FragileDisk(lambda: MORNING)
-    store = LocalObjects(Path("/archive"), disk)
+    store = LocalObjectStore(Path("/archive"), disk)
     writer = JournalWriter(store, "manifests", "aa")
     for n in range(1, 6):
-        writer.put({"n": n}, lambda: {"n": "all"})
+        writer.put_page({"n": n}, lambda: {"n": "all"})
     newest = Journal(store, "manifests").read()["aa"]
     path = Path("/archive/manifests/aa") / f"{newest.pages[0].number:012}.json"
-    disk.change(path, lambda data: data[:-10])
+    disk.damage_file(path, lambda data: data[:-10])
     assert numbers(store) == {"aa": ["all", 3, 4, 5]}
     assert list(Journal(store, "manifests").read()["aa"].problems) == [
         path.relative_to("/archive").as_posix()
@@ -121,40 +121,40 @@ def test_the_snapshot_before_serves_if_one_is_damaged(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("which", [1, 2, 3])
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_page_that_is_lost_after_it_was_read_is_told(which: int, cut: bool) -> None:
+def test_a_page_lost_after_reading_is_reported(which: int, cut: bool) -> None:
     disk = FragileDisk(lambda: MORNING)
-    store = LocalObjects(Path("/archive"), disk)
+    store = LocalObjectStore(Path("/archive"), disk)
     writer, journal = JournalWriter(store, "manifests", "aa"), Journal(store, "manifests")
     for n in range(1, 4):
-        writer.put({"n": n}, dict)
+        writer.put_page({"n": n}, dict)
     journal.read()
     path = f"manifests/aa/{which:012}.json"
     if cut:
-        disk.change(Path("/archive") / path, lambda data: data[:-10])
+        disk.damage_file(Path("/archive") / path, lambda data: data[:-10])
     else:
         store.delete([path])
     for _ in range(2):
         pages = journal.read()["aa"]
         assert [page.number for page in pages.pages] == [n for n in (1, 2, 3) if n != which]
         assert list(pages.problems) == [path]
-        assert journal.damaged("aa")
+        assert journal.is_damaged("aa")
     assert pages is journal.read()["aa"]
 
 
-def test_a_number_that_is_used_again_is_read_again() -> None:
+def test_a_page_written_again_is_read_again() -> None:
     store = objects()
     journal = Journal(store, "manifests")
     for n in range(1, 3):
-        JournalWriter(store, "manifests", "aa").put({"n": n}, dict)
+        JournalWriter(store, "manifests", "aa").put_page({"n": n}, dict)
     journal.read()
     store.delete(["manifests/aa/000000000002.json"])
-    JournalWriter(store, "manifests", "aa").put({"n": "another"}, dict)
+    JournalWriter(store, "manifests", "aa").put_page({"n": "another"}, dict)
     assert [page.body["n"] for page in journal.read()["aa"].pages] == [1, "another"]
 
 
-def test_what_else_lies_there_is_not_read() -> None:
+def test_other_objects_in_the_folder_are_ignored() -> None:
     store = objects()
-    JournalWriter(store, "manifests", "aa").put({"n": 1}, dict)
+    JournalWriter(store, "manifests", "aa").put_page({"n": 1}, dict)
     store.put([("manifests/aa/note.txt", b"x"), ("manifests/000000000001.json", b"x")])
     assert numbers(store) == {"aa": [1]}
 
@@ -163,21 +163,21 @@ def test_what_else_lies_there_is_not_read() -> None:
 
 
 class Nodes:
-    """Writers of durable subscriptions on one archive."""
-
     def __init__(self) -> None:
         self.wall = Wall()
         self.store = objects()
 
     def put(self, writer: str, stored: bytes | None) -> None:
         self.wall.now += 1
-        DurablesWriter(self.store, writer, self.wall).put([("desk", "alarms", stored)])
+        DurableJournalWriter(self.store, writer, self.wall).put_changes(
+            [("desk", "alarms", stored)]
+        )
 
     def stored(self) -> Any:
-        return Durables(self.store).all().get(("desk", "alarms"), ("", None, 0))[:2]
+        return DurableJournal(self.store).read_newest().get(("desk", "alarms"), ("", None, 0))[:2]
 
 
-def test_the_newest_of_several_writers_is_right() -> None:
+def test_the_newest_of_several_writers_wins() -> None:
     nodes = Nodes()
     nodes.put("aa", b"1")
     nodes.put("bb", b"2")
@@ -186,7 +186,7 @@ def test_the_newest_of_several_writers_is_right() -> None:
     assert nodes.stored() == ("aa", b"3")
 
 
-def test_a_node_that_lets_it_go_takes_nothing_from_the_one_that_took_it() -> None:
+def test_removal_at_the_old_node_does_not_affect_the_new_node() -> None:
     nodes = Nodes()
     nodes.put("aa", b"1")
     nodes.put("bb", b"2")
@@ -194,7 +194,7 @@ def test_a_node_that_lets_it_go_takes_nothing_from_the_one_that_took_it() -> Non
     assert nodes.stored() == ("bb", b"2")
 
 
-def test_what_was_removed_does_not_come_back_from_where_it_was_before() -> None:
+def test_a_removed_subscription_does_not_return_from_an_earlier_node() -> None:
     nodes = Nodes()
     nodes.put("aa", b"1")
     nodes.put("bb", b"2")
@@ -204,15 +204,15 @@ def test_what_was_removed_does_not_come_back_from_where_it_was_before() -> None:
     assert nodes.stored() == ("aa", b"3")
 
 
-def test_snapshots_keep_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 3)
+def test_snapshots_keep_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 3)
     wall, store = Wall(), objects()
-    writer = DurablesWriter(store, "aa", wall)
+    writer = DurableJournalWriter(store, "aa", wall)
     random, expected = Random(1), {}
     for n in range(60):
         wall.now += 1
         name, stored = f"n{random.randrange(5)}", random.choice([None, b"%d" % n])
-        writer.put([("desk", name, stored)])
+        writer.put_changes([("desk", name, stored)])
         expected[name] = stored
-        found = {key[1]: each[1] for key, each in Durables(store).all().items()}
+        found = {key[1]: each[1] for key, each in DurableJournal(store).read_newest().items()}
         assert found == {key: each for key, each in expected.items() if each is not None}

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archive.layout import (
-    MOST_PARTITIONS,
-    check_writer,
+    MAX_PARTITIONS,
+    assign_partitions,
+    check_writer_name,
     events_path,
-    hour_ends,
+    hour_end,
     hour_of,
-    hour_starts,
-    partition_holds,
-    partition_meets,
-    partitions_of,
+    hour_start,
+    partition_contains,
+    partition_may_match,
 )
 from broker.errors import BadName
 from broker.event.stream import StreamPattern
@@ -28,55 +28,53 @@ _PATTERN = st.tuples(
 
 
 @given(st.sets(_STREAM, max_size=60), st.integers(1, 16))
-def test_streams_share_as_few_partitions_as_are_allowed(streams: set[str], most: int) -> None:
-    partitions = partitions_of(streams, most)
+def test_streams_share_at_most_the_allowed_partitions(streams: set[str], most: int) -> None:
+    partitions = assign_partitions(streams, most)
     assert partitions.keys() == streams
     assert len(set(partitions.values())) <= most
     for stream, partition in partitions.items():
-        assert partition_holds(partition, stream)
+        assert partition_contains(partition, stream)
         assert len(partition) <= 200
 
 
 def test_few_streams_have_partitions_of_their_own() -> None:
-    streams = {f"asdi.zbw.{number}" for number in range(MOST_PARTITIONS)}
-    assert partitions_of(streams) == {stream: stream for stream in streams}
+    streams = {f"asdi.zbw.{number}" for number in range(MAX_PARTITIONS)}
+    assert assign_partitions(streams) == {stream: stream for stream in streams}
     many = streams | {"asdi.zbw.more", "voevent"}
-    assert set(partitions_of(many).values()) == {"asdi.zbw.+", "voevent"}
+    assert set(assign_partitions(many).values()) == {"asdi.zbw.+", "voevent"}
 
 
 @given(_PATTERN, st.lists(st.sampled_from("abc"), min_size=1, max_size=5), st.integers(0, 4))
-def test_no_partition_is_passed_over_that_holds_a_match(
-    text: str, tokens: list[str], depth: int
-) -> None:
+def test_no_partition_with_a_match_is_skipped(text: str, tokens: list[str], depth: int) -> None:
     pattern, stream = StreamPattern.parse(text), ".".join(tokens)
     partition = ".".join([*tokens[:depth], "+"]) if depth < len(tokens) else stream
     if pattern.matches(stream):
-        assert partition_meets(partition, pattern)
+        assert partition_may_match(partition, pattern)
 
 
-def test_a_partition_that_can_hold_no_match_is_passed_over() -> None:
+def test_a_partition_without_a_match_is_skipped() -> None:
     pattern = StreamPattern.parse("asdi.*.tz")
-    assert not partition_meets("voevent", pattern)
-    assert not partition_meets("voevent.+", pattern)
-    assert not partition_meets("asdi.zbw.tz.+", pattern)
-    assert partition_meets("asdi.zbw.+", pattern)
-    assert partition_meets("+", pattern)
+    assert not partition_may_match("voevent", pattern)
+    assert not partition_may_match("voevent.+", pattern)
+    assert not partition_may_match("asdi.zbw.tz.+", pattern)
+    assert partition_may_match("asdi.zbw.+", pattern)
+    assert partition_may_match("+", pattern)
 
 
 @given(st.integers(0, 4_000_000_000_000))
-def test_an_hour_holds_its_arrivals(arrival: int) -> None:
+def test_an_hour_contains_its_arrivals(arrival: int) -> None:
     hour = hour_of(arrival)
-    assert hour_starts(hour) <= arrival < hour_ends(hour)
+    assert hour_start(hour) <= arrival < hour_end(hour)
 
 
 @given(st.text(max_size=20))
-def test_no_origin_climbs_out_of_its_folder(origin: str) -> None:
+def test_no_origin_escapes_from_its_folder(origin: str) -> None:
     path = events_path("s", "2026-11-20T07", origin, (1, 2), 3, "ff")
     assert path.count("/") == 3
     assert ".." not in path.split("/")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 101, "a\n"])
-def test_a_writer_is_one_folder(name: str) -> None:
+def test_an_invalid_writer_name_is_rejected(name: str) -> None:
     with pytest.raises(BadName):
-        check_writer(name)
+        check_writer_name(name)

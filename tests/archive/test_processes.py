@@ -1,4 +1,4 @@
-"""Real processes on a real disk: killed at any moment, and several of them at once."""
+"""Real processes on a real disk, killed at any moment or running together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from broker.archive.archive import Archive
 from broker.archive.table import batch_to_events
 from broker.archive.verification import Verification
-from tests.archive.archive_process import EVENTS, made_by
+from tests.archive.archive_process import EVENTS, events_of
 from tests.archive.events import everything_in, once, same
 
 pytestmark = pytest.mark.system
@@ -38,24 +38,24 @@ def line_of(process: subprocess.Popen[str]) -> str:
 def check(folder: Path, *origins: str) -> None:
     archive = Archive.open(str(folder))
     assert Verification(archive).run().faults == []
-    expected = [each for origin in origins for each in made_by(origin)]
+    expected = [each for origin in origins for each in events_of(origin)]
     assert same(once(everything_in(archive)), expected)
     whole = dict.fromkeys(origins, (((1, 0), (1, EVENTS)),))
     assert archive.state().covered == whole
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_writer_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, seed: int) -> None:
-    random, told, kills = Random(seed), 0, 0
-    while told < EVENTS:
+def test_a_writer_that_is_killed_repeatedly_loses_nothing(tmp_path: Path, seed: int) -> None:
+    random, reported, kills = Random(seed), 0, 0
+    while reported < EVENTS:
         with started(tmp_path, "aa") as writer:
             for _ in range(random.randrange(2, 25)):
                 line = line_of(writer)
                 if not line:
                     break
-                # What was told as covered is covered for ever.
-                assert int(line) >= told
-                told = int(line)
+                # Coverage never shrinks.
+                assert int(line) >= reported
+                reported = int(line)
             writer.kill()
             kills += 1
     assert kills > 2
@@ -63,8 +63,8 @@ def test_a_writer_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, s
 
 
 def read_what_is_covered(archive: Archive) -> dict[str, int]:
-    """How far each origin is covered; AssertionError unless all of that can be read."""
-    with archive.reading():
+    """Return the coverage of each origin; AssertionError unless all of it is readable."""
+    with archive.open_reader_lease():
         state = archive.state()
         places = {
             each.place
@@ -72,9 +72,9 @@ def read_what_is_covered(archive: Archive) -> dict[str, int]:
             for batch in archive.read(file, checked=True)
             for each in batch_to_events(batch)
         }
-        upto = {origin: state.upto(origin, (1, 0))[1] for origin in state.covered}
+        upto = {origin: state.covered_upto(origin, (1, 0))[1] for origin in state.covered}
     for origin, done in upto.items():
-        assert {each.place for each in made_by(origin)[:done]} <= places
+        assert {each.place for each in events_of(origin)[:done]} <= places
     return upto
 
 

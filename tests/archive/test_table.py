@@ -1,4 +1,4 @@
-"""Events as columns and back."""
+"""Conversion of events to columns and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker.archive.table import SCHEMA, batch_to_events, digest_of, events_to_batch
 from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.log.records import LoggedEvent, encode_header
 from tests.archive.events import events, same
 
@@ -34,7 +34,7 @@ def logged(draw: st.DrawFn) -> LoggedEvent:
 
 @settings(deadline=None)
 @given(st.lists(logged(), max_size=6))
-def test_what_goes_in_comes_out_byte_for_byte(made: list[LoggedEvent]) -> None:
+def test_events_are_restored_byte_for_byte(made: list[LoggedEvent]) -> None:
     batch = events_to_batch(made)
     batch.validate(full=True)
     assert batch.schema == SCHEMA
@@ -42,13 +42,13 @@ def test_what_goes_in_comes_out_byte_for_byte(made: list[LoggedEvent]) -> None:
     assert batch.column("digest").to_pylist() == [digest_of(each.document) for each in made]
 
 
-def test_a_slice_of_a_batch_is_read_as_that_slice() -> None:
+def test_a_slice_of_a_batch_is_decoded() -> None:
     made = events(range(1, 10))
     assert same(batch_to_events(events_to_batch(made).slice(2, 3)), made[2:5])
 
 
 @pytest.mark.parametrize("record", [b"", b"\x01", b"\x93\x01\x02\x03", encode_header.__doc__])
-def test_a_record_that_is_no_header_is_refused(record: bytes | str) -> None:
+def test_an_invalid_record_is_rejected(record: bytes | str) -> None:
     made = events([1, 2])
     made[1].record = record if isinstance(record, bytes) else record.encode()
     with pytest.raises((ValueError, TypeError)):
@@ -56,7 +56,7 @@ def test_a_record_that_is_no_header_is_refused(record: bytes | str) -> None:
 
 
 @pytest.mark.parametrize(("column", "value"), [("level", 3), ("liveness", 2), ("level", -4)])
-def test_a_row_that_is_no_event_is_told_as_damage(column: str, value: int) -> None:
+def test_an_invalid_row_raises_archive_corrupt(column: str, value: int) -> None:
     batch = events_to_batch(events([1]))
     index = SCHEMA.get_field_index(column)
     damaged = batch.set_column(index, SCHEMA.field(index), pa.array([value], pa.int8()))

@@ -1,4 +1,4 @@
-"""Damage is found, set aside, told; and the rest is read."""
+"""Damage is found, set aside and reported; other files stay readable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.listed import ArchivedFile
+from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.table import batch_to_events
 from broker.archive.verification import Verification, check_file
 from broker.archive.writer import ArchiveWriter
@@ -26,7 +26,7 @@ def clock() -> int:
 
 
 class Place:
-    """An archive of five files of four events."""
+    """An archive with five files of four events."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,11 +55,11 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_a_sound_archive_has_no_fault(place: Place) -> None:
-    told: list[tuple[int, int]] = []
-    done = Verification(place.opened()).run(lambda done, of: told.append((done, of)))
+    progress: list[tuple[int, int]] = []
+    done = Verification(place.opened()).run(lambda done, of: progress.append((done, of)))
     assert done.faults == []
     assert (done.files, done.rows, done.dtds) == (5, 20, 1)
-    assert told[-1] == (done.bytes, done.bytes)
+    assert progress[-1] == (done.bytes, done.bytes)
 
 
 def flipped(data: bytes) -> bytes:
@@ -89,14 +89,14 @@ def test_a_damaged_file_is_found_and_the_rest_is_read(
     archive = place.opened()
     assert list(archive.state().aside) == [place.paths[2]]
     assert same(everything_in(archive), place.made[:8] + place.made[12:])
-    assert archive.state().upto("aa", (1, 0)) == (1, 8)
-    assert archive.state().lost == {"aa": (((1, 8), (1, 12)),)}
-    # It stays known, and so does the hole that it left.
+    assert archive.state().covered_upto("aa", (1, 0)) == (1, 8)
+    assert archive.state().lost_ranges == {"aa": (((1, 8), (1, 12)),)}
+    # The file stays set aside, and its range missing.
     again = Verification(place.opened()).run()
     assert [each.kind for each in again.faults] == ["aside", "hole"]
 
 
-def test_a_missing_file_is_told(place: Place) -> None:
+def test_a_missing_file_is_reported(place: Place) -> None:
     (place.folder / place.paths[0]).unlink()
     with pytest.raises(ArchiveObjectMissing):
         list(place.opened().read(place.file(0)))
@@ -121,8 +121,8 @@ def test_a_bit_anywhere_in_a_file_is_found(place: Place) -> None:
     check_file(archive, file)
 
 
-def test_unchecked_reading_of_damage_is_typed_or_right(place: Place) -> None:
-    """Without the hash a flipped bit may pass as another value, never as another error."""
+def test_unchecked_reading_of_damage_raises_only_archive_corrupt(place: Place) -> None:
+    """Without the hash, a flipped bit may change a value."""
     file, archive = place.file(1), place.opened()
     path = place.folder / file.path
     whole = path.read_bytes()
@@ -143,20 +143,20 @@ def test_unchecked_reading_of_damage_is_typed_or_right(place: Place) -> None:
 @pytest.mark.parametrize(
     ("lie", "reason"),
     [
-        ({"rows": 5}, "not those of which"),
-        ({"spans": {"aa": ((1, 1), (1, 5))}}, "not those of which"),
-        ({"levels": (0,)}, "not those of which"),
-        ({"arrivals": (MORNING, MORNING + 1)}, "not those of which"),
-        ({"partition": "t"}, "belongs into another"),
-        ({"hour": "2026-11-20T08"}, "not those of which"),
+        ({"rows": 5}, "do not match its manifest"),
+        ({"spans": {"aa": ((1, 1), (1, 5))}}, "do not match its manifest"),
+        ({"levels": (0,)}, "do not match its manifest"),
+        ({"arrivals": (MORNING, MORNING + 1)}, "do not match its manifest"),
+        ({"partition": "t"}, "belongs to another"),
+        ({"hour": "2026-11-20T08"}, "do not match its manifest"),
     ],
 )
-def test_a_manifest_that_lies_is_found(place: Place, lie: dict[str, object], reason: str) -> None:
+def test_a_wrong_manifest_entry_is_found(place: Place, lie: dict[str, object], reason: str) -> None:
     with pytest.raises(ArchiveCorrupt, match=reason):
         check_file(place.opened(), attrs.evolve(place.file(0), **lie))  # type: ignore[arg-type]
 
 
-def test_a_damaged_dtd_is_told_and_not_given(place: Place) -> None:
+def test_a_damaged_dtd_is_reported_and_not_returned(place: Place) -> None:
     [path] = (place.folder / "dtds").rglob("*.dtd")
     path.write_bytes(b"<!ELEMENT e EMPTY>")
     with pytest.raises(ArchiveCorrupt):
@@ -166,7 +166,7 @@ def test_a_damaged_dtd_is_told_and_not_given(place: Place) -> None:
     assert [each.kind for each in Verification(place.opened()).run().faults] == ["dtd"]
 
 
-def test_a_damaged_or_missing_manifest_is_told_and_the_others_count(place: Place) -> None:
+def test_a_damaged_or_missing_manifest_is_reported_and_the_others_are_used(place: Place) -> None:
     manifests = sorted((place.folder / "manifests/aa").iterdir())
     manifests[1].write_bytes(b"{}")
     manifests[3].unlink()

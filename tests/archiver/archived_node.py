@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker.archive.archive import Archive
-from broker.archiver.archiving import Archiving
+from broker.archiver.log_archiver import LogArchiver
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.commit import Commit, Keeping, Retention
 from broker.log.histories import EPOCHS_SINCE_MS
 from broker.log.log_file import LogFile
 from broker.log.records import LoggedEvent
-from broker.testing.archive import ShownLog
 from broker.testing.fragile_disk import FragileDisk
+from broker.testing.simulated_archive import LogView
 from tests.archive.events import MORNING, Wall, event, everything_in, once
 
 REFERENCE = DtdReference("event", "1.0")
@@ -38,7 +38,7 @@ class Site:
         # By this clock the log's epochs begin with 1.
         retention = Retention(max_bytes, unarchived_bytes=unarchived_bytes)
         self.log = LogFile(folder, retention, sync=False, wall_clock=lambda: EPOCHS_SINCE_MS)
-        self.shown = ShownLog(self.log)
+        self.shown = LogView(self.log)
         self.origin = self.log.origin
         self.made: list[LoggedEvent] = []
         """All that were ever in the log, of its own."""
@@ -63,11 +63,11 @@ class Site:
         """The archive, as one more process sees it."""
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
-    def archiver(self) -> Archiving:
+    def archiver(self) -> LogArchiver:
         """One more process."""
-        return Archiving(self.shown, self.open(), self._ask, self.wall)
+        return LogArchiver(self.shown, self.open(), self._ask, self.wall)
 
-    def carry(self, archiver: Archiving | None = None, dead: Sequence[str] = ()) -> Archiving:
+    def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
         """All that is there now goes into the archive; by whom."""
         archiver = archiver or self.archiver()
         while archiver.flush(dead):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker.archive.compaction import Compaction, CompactionRules
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.verification import Verification
-from broker.archiver import archiving
+from broker.archiver import log_archiver as archiving
 from broker.errors import ArchiveCorrupt, ArchiveUnavailable
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import HOUR, same
@@ -37,16 +37,16 @@ def test_what_is_damaged_is_written_again(
         site.carry(archiver)
     damaged(site, 5)
     assert site.covered() == (((0, 0), (1, 3)), ((1, 6), (1, 12)))
-    assert site.open().state().healing(site.wall.now) == {site.origin}
+    assert site.open().state().healing_origins(site.wall.now) == {site.origin}
     monkeypatch.setattr(archiving, "FLUSH_EVENTS", portion)
     archiver = site.carry(None if restarted else archiver)
     assert site.offsets() == list(range(1, 13))
     assert site.covered() == (((0, 0), (1, 12)),)
-    assert site.open().state().healing(site.wall.now) == frozenset()
+    assert site.open().state().healing_origins(site.wall.now) == frozenset()
     assert Verification(site.open()).run().faults == []
-    before = site.disk.steps
+    before = site.disk.step_count
     site.carry(archiver)
-    assert site.disk.steps == before
+    assert site.disk.step_count == before
 
 
 def test_of_a_file_of_several_origins_each_writes_its_own_again(site: Site, keeper: Site) -> None:
@@ -56,18 +56,18 @@ def test_of_a_file_of_several_origins_each_writes_its_own_again(site: Site, keep
             each.log_more(2)
             each.carry()
     archive = site.open()
-    ledger = Ledger(archive.manifests, "compactor-1", site.wall)
+    ledger = ManifestWriter(archive.manifests, "compactor-1", site.wall)
     site.wall.now += 2 * HOUR
-    assert Compaction(archive, ledger, CompactionRules(many=2)).run().merges
+    assert Compaction(archive, ledger, CompactionRules(min_files_in_open_hour=2)).run().merges
     (file,) = archive.state().files.values()
     assert set(file.spans) == {site.origin, keeper.origin}
     archive.set_aside(file, "for the test")
     site.carry()
     state = site.open().state()
-    assert set(state.lost) == {keeper.origin}
+    assert set(state.lost_ranges) == {keeper.origin}
     assert site.covered() == (((0, 0), (1, 4)),)
     keeper.carry()
-    assert site.open().state().lost == {}
+    assert site.open().state().lost_ranges == {}
     everything = sorted(site.made + keeper.made, key=lambda event: (event.origin, event.mark))
     assert same(sorted(site.archived(), key=lambda event: (event.origin, event.mark)), everything)
 
@@ -84,7 +84,7 @@ def test_of_what_is_damaged_only_what_the_log_still_has_is_written_again(tmp_pat
     assert 0 < since[1] < 20
     site.carry(archiver)
     assert site.covered()[-1] == (since, (1, 30))
-    assert site.open().state().lost == {site.origin: (((1, 0), since),)}
+    assert site.open().state().lost_ranges == {site.origin: (((1, 0), since),)}
     assert site.offsets() == list(range(since[1] + 1, 31))
     site.close()
 
@@ -103,7 +103,9 @@ def test_what_is_damaged_of_a_dead_origin_its_keeper_writes_again(site: Site, ke
 
 def pages(site: Site) -> list[str]:
     """Paths of the manifests of a site's archiver."""
-    return sorted(each.path for each in site.open().objects.below(f"manifests/{site.origin}"))
+    return sorted(
+        each.path for each in site.open().objects.list_objects(f"manifests/{site.origin}")
+    )
 
 
 def lose(site: Site, path: str, keep: int | None) -> None:
@@ -112,7 +114,7 @@ def lose(site: Site, path: str, keep: int | None) -> None:
     if keep is None:
         site.disk.remove(place)
     else:
-        site.disk.change(place, lambda data: data[:keep])
+        site.disk.damage_file(place, lambda data: data[:keep])
 
 
 @pytest.mark.parametrize("keep", [None, 0, 40])
@@ -161,8 +163,8 @@ def test_a_file_that_is_missing_is_written_again_once_compaction_meets_it(site: 
     archive = site.open()
     lost, _ = archive.state().files
     archive.objects.delete([lost])
-    ledger = Ledger(archive.manifests, "compactor-1", site.wall)
-    done = Compaction(archive, ledger, CompactionRules(many=2)).run()
+    ledger = ManifestWriter(archive.manifests, "compactor-1", site.wall)
+    done = Compaction(archive, ledger, CompactionRules(min_files_in_open_hour=2)).run()
     assert done.damaged == [lost]
     site.carry(archiver)
     assert site.covered() == (((0, 0), (1, 4)),)
@@ -197,7 +199,7 @@ def test_clones_that_archive_under_one_name_lose_nothing(
     assert marks >= {(epoch, offset) for epoch in clones for offset in range(4, 12)}
     state = site.open().state()
     for epoch in clones:
-        assert state.upto(site.origin, (epoch, 3)) >= (epoch, 11)
+        assert state.covered_upto(site.origin, (epoch, 3)) >= (epoch, 11)
     assert state.problems == {}
     twin.close()
 
@@ -209,21 +211,21 @@ def test_a_dtd_that_is_lost_is_put_again_by_whoever_knows_it(
     site.log_more(2)
     site.carry()
     archiver = keeper.carry()
-    [text] = site.open().state().everything.dtds
+    [text] = site.open().state().manifest.dtds
     lose(site, text.path, keep)
     keeper.texts.clear()
-    site.wall.now += archiving.ASK_AGAIN
+    site.wall.now += archiving.RETRY_MS
     keeper.carry(archiver)
     with pytest.raises(ArchiveCorrupt):
         site.open().read_dtd(REFERENCE)
     keeper.texts[REFERENCE] = TEXT
-    site.wall.now += archiving.ASK_AGAIN
+    site.wall.now += archiving.RETRY_MS
     keeper.carry(archiver)
     assert site.open().read_dtd(REFERENCE) == TEXT
-    steps = site.disk.steps
-    site.wall.now += archiving.ASK_AGAIN
+    steps = site.disk.step_count
+    site.wall.now += archiving.RETRY_MS
     keeper.carry(archiver)
-    assert site.disk.steps == steps
+    assert site.disk.step_count == steps
 
 
 def test_the_end_of_a_dead_origin_is_not_lost_in_silence(site: Site, keeper: Site) -> None:

@@ -14,12 +14,12 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
-from broker.archiver import lines, supervisor
-from broker.archiver.care_rules import CareRules
-from broker.archiver.supervisor import FIRST_REST, LAST_FLUSH, ArchiverSupervisor
+from broker.archiver import protocol, supervisor
+from broker.archiver.maintenance_rules import MaintenanceRules
+from broker.archiver.supervisor import MIN_RESTART_DELAY, STOP_TIMEOUT, ArchiverSupervisor
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchivedDurable, Covered
+from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import LASTED
 
 REFERENCE = DtdReference("flight", "1.0")
@@ -44,10 +44,10 @@ class Process:
         if self.over:
             raise ProcessExitedAlready
 
-    def told(self) -> list[lines.Said]:
+    def told(self) -> list[protocol.NodeMessage]:
         """Since this was asked last."""
         told, self._told = self._told, b""
-        return [lines.decode(line) for line in told.splitlines()]
+        return [protocol.decode_node_message(line) for line in told.splitlines()]
 
     def say(self, data: bytes) -> None:
         self._protocol.outReceived(data)
@@ -99,7 +99,7 @@ def answers(deferred: Deferred[Any]) -> list[Any]:
 
 
 def report(problem: str = "", **figures: int) -> bytes:
-    return lines.report(lines.Report({"aa": (1, 2)}, (), problem, figures))
+    return protocol.encode_report(protocol.Report({"aa": (1, 2)}, (), problem, figures))
 
 
 # ---------------------------------------------------------------- its life
@@ -115,8 +115,10 @@ def test_each_report_says_at_once_what_is_archived(
 
 
 def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> None:
-    care = CareRules(True, 5, 7, 9)
-    ArchiverSupervisor(reactor, log_folder=tmp_path, uri="s3://a", every=2.5, care=care).start()
+    care = MaintenanceRules(True, 5, 7, 9)
+    ArchiverSupervisor(
+        reactor, log_folder=tmp_path, uri="s3://a", every=2.5, maintenance=care
+    ).start()
     told = " ".join(reactor.newest.arguments)
     assert f"--log {tmp_path} --archive s3://a --every 2.5" in told
     [said] = [json.loads(each) for each in reactor.newest.arguments if each.startswith("{")]
@@ -126,7 +128,7 @@ def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> N
 def test_one_that_dies_is_started_again_later_and_later(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
-    rest = FIRST_REST
+    rest = MIN_RESTART_DELAY
     for count in range(1, 10):
         reactor.newest.end()
         assert "the archiver has ended" in archiver.problem
@@ -134,21 +136,21 @@ def test_one_that_dies_is_started_again_later_and_later(
         assert len(reactor.processes) == count
         reactor.advance(0.02)
         assert len(reactor.processes) == count + 1
-        rest = min(2 * rest, supervisor.LONGEST_REST)
-    assert rest == supervisor.LONGEST_REST
+        rest = min(2 * rest, supervisor.MAX_RESTART_DELAY)
+    assert rest == supervisor.MAX_RESTART_DELAY
     assert archiver.restarts == 9
     # One that works for a moment only is not: it would be started again each second.
     reactor.newest.say(report(events=1))
     assert archiver.problem == ""
     reactor.newest.end()
-    reactor.advance(FIRST_REST)
+    reactor.advance(MIN_RESTART_DELAY)
     assert len(reactor.processes) == 10
-    reactor.advance(supervisor.LONGEST_REST)
+    reactor.advance(supervisor.MAX_RESTART_DELAY)
     # One that works and lasts is.
     reactor.newest.say(report(events=1))
     reactor.advance(LASTED)
     reactor.newest.end()
-    reactor.advance(FIRST_REST)
+    reactor.advance(MIN_RESTART_DELAY)
     assert len(reactor.processes) == 12
 
 
@@ -157,21 +159,21 @@ def test_one_that_can_not_be_started_is_tried_again(
 ) -> None:
     reactor.full = True
     reactor.newest.end()
-    reactor.advance(FIRST_REST)
+    reactor.advance(MIN_RESTART_DELAY)
     assert "no room" in archiver.problem
-    assert answers(archiver.covered({"aa": (0, 0)})) == [Covered()]
+    assert answers(archiver.get_coverage({"aa": (0, 0)})) == [Coverage()]
     reactor.full = False
-    reactor.advance(2 * FIRST_REST)
+    reactor.advance(2 * MIN_RESTART_DELAY)
     assert len(reactor.processes) == 2
 
 
 def test_a_new_process_is_told_who_is_dead(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
-    archiver.set_dead(["bb", "aa"])
-    archiver.set_dead(["aa", "bb"])
-    assert reactor.newest.told() == [lines.Dead(("aa", "bb"))]
+    archiver.set_dead_origins(["bb", "aa"])
+    archiver.set_dead_origins(["aa", "bb"])
+    assert reactor.newest.told() == [protocol.DeadOrigins(("aa", "bb"))]
     reactor.newest.end()
-    reactor.advance(FIRST_REST)
-    assert reactor.newest.told() == [lines.Dead(("aa", "bb"))]
+    reactor.advance(MIN_RESTART_DELAY)
+    assert reactor.newest.told() == [protocol.DeadOrigins(("aa", "bb"))]
 
 
 def test_what_it_says_of_itself_is_known(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
@@ -179,10 +181,10 @@ def test_what_it_says_of_itself_is_known(reactor: Reactor, archiver: ArchiverSup
     for byte in range(len(line)):
         reactor.newest.say(line[byte : byte + 1])
     assert archiver.reached == {"aa": (1, 2)}
-    assert archiver.figures == {"events": 5}
+    assert archiver.counters == {"events": 5}
     assert archiver.problem == "the disk is full"
     reactor.newest.say(report(events=6) + report(events=7))
-    assert (archiver.problem, archiver.figures) == ("", {"events": 7})
+    assert (archiver.problem, archiver.counters) == ("", {"events": 7})
 
 
 def test_what_care_came_to_is_logged_when_it_has_changed(
@@ -192,9 +194,9 @@ def test_what_care_came_to_is_logged_when_it_has_changed(
         for merged in (0, 40, 40, 50):
             reactor.newest.say(report(events=1, merged=merged))
     texts = [formatEvent(event) for event in events]
-    assert [text for text in texts if text and "cared" in text] == [
-        "the archive is cared for: 40 files merged, 0 too old, 0 deleted so far",
-        "the archive is cared for: 50 files merged, 0 too old, 0 deleted so far",
+    assert [text for text in texts if text and "archive maintenance" in text] == [
+        "archive maintenance so far: 40 files merged, 0 expired, 0 deleted",
+        "archive maintenance so far: 50 files merged, 0 expired, 0 deleted",
     ]
 
 
@@ -203,7 +205,7 @@ def test_what_care_came_to_is_logged_when_it_has_changed(
 
 def test_a_stop_lets_it_flush_and_waits(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     stopped = answers(archiver.stop())
-    assert reactor.newest.told() == [lines.End()]
+    assert reactor.newest.told() == [protocol.End()]
     assert stopped == []
     reactor.newest.end()
     assert stopped == [None]
@@ -215,7 +217,7 @@ def test_a_stop_kills_one_that_takes_too_long(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     stopped = answers(archiver.stop())
-    reactor.advance(LAST_FLUSH - 0.1)
+    reactor.advance(STOP_TIMEOUT - 0.1)
     assert reactor.newest.signals == []
     reactor.advance(0.2)
     assert reactor.newest.signals == ["KILL"]
@@ -228,10 +230,10 @@ def test_a_stop_in_the_middle_of_a_restart_is_the_end(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     reactor.newest.end()
-    reactor.advance(FIRST_REST / 2)
+    reactor.advance(MIN_RESTART_DELAY / 2)
     assert answers(archiver.stop()) == [None]
     assert reactor.getDelayedCalls() == []
-    reactor.advance(10 * FIRST_REST)
+    reactor.advance(10 * MIN_RESTART_DELAY)
     assert len(reactor.processes) == 1
 
 
@@ -240,7 +242,7 @@ def test_one_that_is_over_already_can_be_killed(
 ) -> None:
     stopped = answers(archiver.stop())
     reactor.newest.over = True
-    reactor.advance(LAST_FLUSH + 1)
+    reactor.advance(STOP_TIMEOUT + 1)
     reactor.newest.end()
     assert stopped == [None]
 
@@ -256,16 +258,16 @@ def test_one_that_writes_rubbish_is_killed(
 ) -> None:
     reactor.newest.say(rubbish + report(events=5))
     assert reactor.newest.signals == ["KILL"]
-    assert archiver.figures == {}
+    assert archiver.counters == {}
     reactor.newest.end()
-    reactor.advance(FIRST_REST)
+    reactor.advance(MIN_RESTART_DELAY)
     assert len(reactor.processes) == 2
 
 
 def test_one_that_writes_a_line_without_an_end_is_killed(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
-    for _ in range(supervisor.MOST_LINE // 65_536):
+    for _ in range(supervisor.MAX_LINE_BYTES // 65_536):
         reactor.newest.say(bytes(65_536))
     assert reactor.newest.signals == []
     reactor.newest.say(b"x")
@@ -276,11 +278,11 @@ def test_endless_complaints_take_no_more_room_than_a_line(
     reactor: Reactor, archiver: ArchiverSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
-    monkeypatch.setattr(archiver, "complained", heard.append)
+    monkeypatch.setattr(archiver, "log_error_line", heard.append)
     for _ in range(40):
         reactor.newest.complain(b"y" * 65_536)
     reactor.newest.complain(b"\nwhy\xff\n")
-    assert [len(each) for each in heard] == [supervisor.MOST_LINE - 6, 4]
+    assert [len(each) for each in heard] == [supervisor.MAX_LINE_BYTES - 6, 4]
     assert heard[1] == "why\ufffd"
 
 
@@ -290,53 +292,56 @@ def test_endless_complaints_take_no_more_room_than_a_line(
 def test_all_who_ask_at_once_are_one_question(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
-    asked = [answers(archiver.covered({"aa": (1, n), "zz": (0, 0)})) for n in (0, 5, 9)]
-    assert reactor.newest.told() == [lines.ASK_COVERED]
-    told = Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))], "bb": []}, frozenset({"bb"}))
-    reactor.newest.say(lines.coverage(told))
-    rest = (told.healing, frozenset({"bb"}))
-    assert asked[0] == [Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}, *rest)]
-    assert asked[1] == [Covered({"aa": [((1, 6), (1, 8))]}, *rest)]
-    assert asked[2] == [Covered({"aa": []}, *rest)]
-    archiver.covered({})
-    assert reactor.newest.told() == [lines.ASK_COVERED]
+    asked = [answers(archiver.get_coverage({"aa": (1, n), "zz": (0, 0)})) for n in (0, 5, 9)]
+    assert reactor.newest.told() == [protocol.ASK_COVERAGE]
+    told = Coverage({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))], "bb": []}, frozenset({"bb"}))
+    reactor.newest.say(protocol.encode_coverage(told))
+    rest = (told.repairable, frozenset({"bb"}))
+    assert asked[0] == [Coverage({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}, *rest)]
+    assert asked[1] == [Coverage({"aa": [((1, 6), (1, 8))]}, *rest)]
+    assert asked[2] == [Coverage({"aa": []}, *rest)]
+    archiver.get_coverage({})
+    assert reactor.newest.told() == [protocol.ASK_COVERAGE]
 
 
 def test_each_durable_is_a_question_of_its_own(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
-    one, other = (answers(archiver.durable("c", name)) for name in ("one", "other"))
+    one, other = (answers(archiver.find_durable("c", name)) for name in ("one", "other"))
     first, second = reactor.newest.told()
-    assert isinstance(first, lines.AskDurable) and isinstance(second, lines.AskDurable)
-    reactor.newest.say(lines.found(second.number, "aa", b"stored"))
-    reactor.newest.say(lines.found(second.number, "aa", b"again"))
+    assert isinstance(first, protocol.AskDurable) and isinstance(second, protocol.AskDurable)
+    reactor.newest.say(protocol.encode_durable(second.number, "aa", b"stored"))
+    reactor.newest.say(protocol.encode_durable(second.number, "aa", b"again"))
     assert (one, other) == ([], [ArchivedDurable("aa", b"stored")])
-    reactor.newest.say(lines.found(first.number, "", None))
+    reactor.newest.say(protocol.encode_durable(first.number, "", None))
     assert one == [None]
 
 
 def test_it_gives_dtds_of_the_archive(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
-    asked = [answers(archiver.archived_text(REFERENCE)) for _ in range(3)]
-    numbers = [said.number for said in reactor.newest.told() if isinstance(said, lines.AskText)]
-    reactor.newest.say(lines.found_text(numbers[0], b"<!ELEMENT a EMPTY>"))
+    asked = [answers(archiver.find_dtd(REFERENCE)) for _ in range(3)]
+    numbers = [said.number for said in reactor.newest.told() if isinstance(said, protocol.AskDtd)]
+    reactor.newest.say(protocol.encode_dtd(numbers[0], b"<!ELEMENT a EMPTY>"))
     assert asked == [[b"<!ELEMENT a EMPTY>"], [], []]
     # An archiver that does not answer in time holds nobody up, nor does one that dies.
     reactor.newest.end()
     assert asked[1:] == [[None], [None]]
-    assert answers(archiver.archived_text(REFERENCE)) == [None]
+    assert answers(archiver.find_dtd(REFERENCE)) == [None]
 
 
 @pytest.mark.parametrize("stopping", [False, True])
 def test_questions_are_answered_when_it_dies(
     reactor: Reactor, archiver: ArchiverSupervisor, stopping: bool
 ) -> None:
-    asked = [answers(archiver.covered({"aa": (0, 0)})), answers(archiver.durable("c", "d"))]
+    asked = [
+        answers(archiver.get_coverage({"aa": (0, 0)})),
+        answers(archiver.find_durable("c", "d")),
+    ]
     if stopping:
         archiver.stop()
     reactor.newest.end()
-    assert asked == [[Covered()], [None]]
-    assert answers(archiver.covered({"aa": (0, 0)})) == [Covered()]
-    assert answers(archiver.durable("c", "d")) == [None]
+    assert asked == [[Coverage()], [None]]
+    assert answers(archiver.get_coverage({"aa": (0, 0)})) == [Coverage()]
+    assert answers(archiver.find_durable("c", "d")) == [None]
 
 
 def tell(text: bytes | None) -> Callable[[DtdReference, str], Deferred[bytes | None]]:
@@ -356,13 +361,13 @@ def test_it_is_told_dtds(
     reactor: Reactor, archiver: ArchiverSupervisor, text: Any, told: bytes | None
 ) -> None:
     archiver.dtd_text = text
-    reactor.newest.say(lines.ask_dtds([REFERENCE], "aa"))
-    assert reactor.newest.told() == [lines.TellDtd(REFERENCE, told, "aa")]
+    reactor.newest.say(protocol.encode_dtd_request([REFERENCE], "aa"))
+    assert reactor.newest.told() == [protocol.DtdAnswer(REFERENCE, told, "aa")]
 
 
 def test_each_flush_has_a_number(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     archiver.flush_soon()
     archiver.flush_soon()
-    assert reactor.newest.told() == [lines.Flush(1), lines.Flush(2)]
+    assert reactor.newest.told() == [protocol.Flush(1), protocol.Flush(2)]
     reactor.newest.end()
     archiver.flush_soon()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.archiver import lines
-from broker.archiver.care_rules import NO_CARE
+from broker.archiver import protocol
+from broker.archiver.maintenance_rules import NO_MAINTENANCE
 from broker.log.commit import Retention
 from broker.log.log_file import LogFile
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import Coverage
 
 pytestmark = pytest.mark.system
 
@@ -25,21 +25,21 @@ def test_questions_are_answered_while_the_archive_can_not_be_opened(tmp_path: Pa
     (archive / "archive.json").write_text('{"format": "another"}')
     command = [sys.executable, "-m", "broker.archiver", "--log", str(tmp_path / "log")]
     with subprocess.Popen(
-        [*command, "--archive", str(archive), "--every", "0.1", "--care", NO_CARE.encode()],
+        [*command, "--archive", str(archive), "--every", "0.1", "--care", NO_MAINTENANCE.encode()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        problem = lines.understood(process.stdout.readline())
-        assert isinstance(problem, lines.Report)
-        assert "no archive of the format" in problem.problem
-        for said in (lines.ASK_COVERED, lines.AskDurable(1, "c", "d"), lines.Flush(2)):
-            process.stdin.write(lines.encode(said))
+        problem = protocol.decode_archiver_message(process.stdout.readline())
+        assert isinstance(problem, protocol.Report)
+        assert "not an archive of the format" in problem.problem
+        for said in (protocol.ASK_COVERAGE, protocol.AskDurable(1, "c", "d"), protocol.Flush(2)):
+            process.stdin.write(protocol.encode_node_message(said))
         process.stdin.flush()
-        told = [lines.understood(process.stdout.readline()) for _ in range(5)]
-        process.stdin.write(lines.encode(lines.End()))
-    assert Covered() in told
-    assert lines.FoundDurable(1, "", None) in told
-    assert any(isinstance(each, lines.Report) and each.flushed == (2,) for each in told)
+        told = [protocol.decode_archiver_message(process.stdout.readline()) for _ in range(5)]
+        process.stdin.write(protocol.encode_node_message(protocol.End()))
+    assert Coverage() in told
+    assert protocol.FoundDurable(1, "", None) in told
+    assert any(isinstance(each, protocol.Report) and each.flushed == (2,) for each in told)

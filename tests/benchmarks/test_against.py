@@ -11,13 +11,13 @@ def test_a_work_that_costs_a_tenth_more_misses_the_floor() -> None:
     report = compare("v1", {"line": (then, {"a": [22.0, 22.0, 99.0], "new": [5.0]})})
     (floor,) = report.floors
     assert floor.value == pytest.approx(1.1)
-    assert not floor.held
+    assert not floor.is_met
     assert [row[0] for row in report.sheets[0].rows] == ["line: a"]
 
 
 def test_a_work_that_costs_little_more_holds_it() -> None:
     report = compare("v1", {"archive": ({"a": [10.0]}, {"a": [10.7]})})
-    assert report.floors[0].held
+    assert report.floors[0].is_met
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import attrs
 from benchmarks.content import FULL
 from benchmarks.content_report import bytes_of_a_query, report
 from benchmarks.routing.changes import Changes
-from benchmarks.routing.findings import Findings, OneByOneCost, label_of
+from benchmarks.routing.findings import Findings, OneByOneCost, query_label
 from benchmarks.routing.rounds import BARE, Cost
 
 HELD: dict[str, Any] = {
@@ -28,23 +28,23 @@ def findings(ratio: float = 1.4, many: float = 5.0, alone: float = 900.0) -> Fin
     found = Findings(FULL)
     for workload in ("flights", "VOEvents"):
         found.sizes[workload] = 1000.0
-        compared = cost(workload, label_of(10_000), ratio, 10_000)
+        compared = cost(workload, query_label(10_000), ratio, 10_000)
         found.costs += [
             cost(workload, BARE.label, 1.0),
             compared,
-            cost(workload, label_of(100_000), many, 100_000),
+            cost(workload, query_label(100_000), many, 100_000),
         ]
         found.one_by_one.append(
             OneByOneCost(compared, cost(workload, "one by one", ratio * alone, 10_000))
         )
         figures = [0.2] * 99 + [5.0]
         found.changes.append(Changes(workload, 100_000, figures, *[figures] * 4))
-    found.held = HELD
+    found.memory_report = HELD
     return found
 
 
 def verdicts(found: Findings) -> dict[str, bool]:
-    return {floor.what: floor.held for floor in report(found).floors}
+    return {floor.what: floor.is_met for floor in report(found).floors}
 
 
 def test_there_is_a_floor_for_each_promise_and_all_can_be_held() -> None:
@@ -65,14 +65,14 @@ def test_what_is_dearer_than_promised_is_missed() -> None:
 
 def test_the_memory_of_a_query_is_what_came_since_before_the_first() -> None:
     assert bytes_of_a_query(HELD) == 1900.0
-    heavy = attrs.evolve(findings(), held={**HELD, "after_all_shapes": 3_100_000})
+    heavy = attrs.evolve(findings(), memory_report={**HELD, "after_all_shapes": 3_100_000})
     assert not verdicts(heavy)["VOEvents, memory of one of 1,000 queries"]
 
 
 def test_nitf_is_reported_without_a_bound_and_what_is_missing_is_named() -> None:
     found = findings()
     found.sizes["NITF"] = 3000.0
-    found.costs.append(cost("NITF", label_of(10_000), 90.0, 10_000))
+    found.costs.append(cost("NITF", query_label(10_000), 90.0, 10_000))
     found.missing.append("no data")
     said = report(found)
     assert not any("NITF" in floor.what for floor in said.floors)

@@ -13,7 +13,7 @@ def made(engine: str, ours: float, documents: float, payloads: float) -> Round:
 def test_floors_are_for_the_medians_of_ratios_of_each_engine_to_both_streams() -> None:
     rounds = [made("local", ours, 20, 10) for ours in (10, 19, 90)]
     said = report(1000, [*rounds, made("spark", 21, 20, 10)], "2.9.10", KEPT)
-    assert [(floor.value, floor.held) for floor in said.floors] == [
+    assert [(floor.value, floor.is_met) for floor in said.floors] == [
         *((0.95, True), (1.9, True)),
         *((1.05, True), (2.1, False)),
     ]

@@ -4,7 +4,7 @@ import importlib
 
 from rich.console import Console
 
-from benchmarks.harness.report import Report, show
+from benchmarks.harness.report import Report, print_report
 from benchmarks.line_report import (
     ALONE,
     ALONE_FLAT_OUT,
@@ -56,12 +56,12 @@ def said(*transit: float, ingress: float = 20.0, dropped: int = 0) -> Report:
 def test_transit_is_measured_in_what_ingress_costs_in_the_same_round() -> None:
     told = said(2.0, 12.0, 4.0)
     assert told.figures["transit_to_ingress"] == dict.fromkeys(LINES, 0.2)
-    assert [floor.held for floor in told.floors] == [True, True]
-    assert not said(11.0).floors[0].held
+    assert [floor.is_met for floor in told.floors] == [True, True]
+    assert not said(11.0).floors[0].is_met
 
 
 def test_what_subscribers_lost_misses_a_floor() -> None:
-    assert [floor.held for floor in said(2.0, dropped=1).floors] == [True, False]
+    assert [floor.is_met for floor in said(2.0, dropped=1).floors] == [True, False]
 
 
 def test_the_price_of_a_network_is_that_of_the_same_work_alone() -> None:
@@ -72,16 +72,16 @@ def test_the_price_of_a_network_is_that_of_the_same_work_alone() -> None:
 
 def test_every_work_has_a_row_in_both_tables_and_a_bar() -> None:
     told = said(2.0, 3.0)
-    costs, course = told.sheets
-    assert [row[0] for row in costs.rows] == [row[0] for row in course.rows]
+    costs, runner = told.sheets
+    assert [row[0] for row in costs.rows] == [row[0] for row in runner.rows]
     by_name = {row[0]: row for row in costs.rows}
     assert {name for name, row in by_name.items() if row[-1] == "0.12"} == set(LINES)
     assert by_name[PLAIN][3:6] == ["30.0", "2.5", "40.0"]
     assert by_name[INGRESS][3:] == ["20.0", "", "", ""]
     # Where nobody else wants anything no frame begins.
-    assert {row[0]: row[2] for row in course.rows}[MIDDLE] == ""
+    assert {row[0]: row[2] for row in runner.rows}[MIDDLE] == ""
     need("matplotlib")
     figure = importlib.import_module("matplotlib.figure").Figure()
     told.draw(figure)
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [*"abc"]
-    show(told, Console(quiet=True), quick=False)
+    print_report(told, Console(quiet=True), quick=False)

@@ -23,4 +23,4 @@ def test_the_median_run_counts_and_loss_is_set_against_none() -> None:
     assert rows["udp", "262", "0%"][3:7] == ("40,000", "10,000-50,000", "10.5", "1.00")
     assert rows["multicast", "4096", "20%"][6:] == ("0.50", "4.0", "5.0", "3")
     assert told.floors[0].value == 40_000
-    assert told.floors[0].held
+    assert told.floors[0].is_met

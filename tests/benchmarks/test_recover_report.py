@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from benchmarks.recover_report import Cold, Return, report
+from benchmarks.recover_report import Cold, Recovery, report
 
 
-def came(source: str, clients: int, seconds: float, *, shared: bool = True) -> Return:
-    return Return(source, clients, 1000, shared, 0.1, 0.2, seconds, 7, 1, 0.5, 20.0)
+def came(source: str, clients: int, seconds: float, *, shared: bool = True) -> Recovery:
+    return Recovery(source, clients, 1000, shared, 0.1, 0.2, seconds, 7, 1, 0.5, 20.0)
 
 
 def test_a_thousand_clients_have_a_floor_against_one_for_each_engine() -> None:
@@ -14,7 +14,7 @@ def test_a_thousand_clients_have_a_floor_against_one_for_each_engine() -> None:
         *(came("spark", 1, 2.0), came("spark", 1000, 21.0)),
     ]
     said = report(1000, [Cold("local", 1.0, 2.0, 10)], returns)
-    assert {floor.what: floor.held for floor in said.floors} == {
+    assert {floor.what: floor.is_met for floor in said.floors} == {
         "local: 1,000 clients against one": True,
         "spark: 1,000 clients against one": False,
     }

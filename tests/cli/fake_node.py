@@ -1,4 +1,4 @@
-"""A node as the commands see it: a client that needs no network and remembers what it was asked."""
+"""A fake node for the commands: its client needs no network and records requests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from broker.cli import main
 from broker.client.received import Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, from_wire
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 
 
 @attrs.frozen
 class Published:
-    """One call of `publish`."""
+    """Arguments of one call of `publish`."""
 
     stream: str
     payload: bytes | None
@@ -31,19 +31,19 @@ class Published:
 
 @attrs.define(eq=False)
 class FakeNode:
-    """What the node will say, and what it was told. Give it to `run` as the way to connect."""
+    """Scripted answers and recorded requests of a node. `run` connects to it."""
 
     refuse: Callable[[Published], BrokerError | None] = lambda _: None
-    """What is wrong with a publication; None accepts it."""
+    """Returns the error of a publication; None accepts it."""
     unreachable: BrokerError | None = None
-    """Why nobody can connect."""
+    """Error of every connection."""
     silent: bool = False
-    """Whether receipts never come."""
+    """True if receipts never come."""
     answers: dict[str, Any] = attrs.field(factory=dict)
     stored: list[ReceivedEvent | Gap | TypeChanged] = attrs.field(factory=list)
-    """What a subscription delivers; behind that it waits."""
+    """Items that a subscription delivers; then it blocks."""
     ends: bool = True
-    """Whether a replay ends when everything was delivered."""
+    """True if a replay ends after the last item."""
     bad_query: BrokerError | None = None
     warnings: tuple[str, ...] = ()
     on_publish: Callable[[FakeClient], None] = lambda _: None
@@ -56,9 +56,9 @@ class FakeNode:
     subscriptions: list[dict[str, Any]] = attrs.field(factory=list)
     asked: list[tuple[str, dict[str, str]]] = attrs.field(factory=list)
     asked_about: list[bytes] = attrs.field(factory=list)
-    """The events that the questions were about."""
+    """The documents of the requests."""
     processed: list[Any] = attrs.field(factory=list)
-    """Positions that were reported."""
+    """The reported positions."""
     closed: int = 0
 
     def __call__(
@@ -77,7 +77,7 @@ class FakeNode:
 
 
 class FakeClient:
-    """As much of `broker.client.client.Client` as the commands use."""
+    """The part of `broker.client.client.Client` that the commands use."""
 
     def __init__(self, node: FakeNode) -> None:
         self._node = node
@@ -96,7 +96,7 @@ class FakeClient:
     ) -> Awaitable[Receipt]:
         published = Published(stream, payload, event_type, rest)
         number = len(self._node.published) + 1
-        # As the real one does: what can not be written never leaves.
+        # Like the real client: an invalid event is refused at once.
         write_event(EventId("fake", 0, number, 1), stream, event_type, payload)
         self._node.published.append(published)
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
@@ -137,7 +137,7 @@ class FakeClient:
 
 
 class FakeSubscription:
-    """Delivers what the node has stored, and then nothing."""
+    """Delivers the node's stored items, then blocks."""
 
     def __init__(
         self,
@@ -160,7 +160,6 @@ class FakeSubscription:
         self._node.processed.append(self.position)
 
     def unsubscribe(self) -> None:
-        """Nothing more comes."""
         self._items.clear()
 
     def __aiter__(self) -> FakeSubscription:
@@ -187,7 +186,7 @@ class FakeSubscription:
 def received(
     number: int, payload: bytes | None = b"<flight><id>x</id></flight>", stream: str = "flights"
 ) -> ReceivedEvent:
-    """The event at offset `number`."""
+    """Return the event at offset `number`."""
     event_id = EventId("zbw", 1_795_000_000_000 + number, number, 7)
     kind = EventType("flight", "1.0")
     return ReceivedEvent(
@@ -199,12 +198,12 @@ def received(
 
 
 def gap(first: int, last: int, reason: str = "retention") -> Gap:
-    """A gap between two offsets."""
+    """Return a gap between two offsets."""
     return Gap(Place("origin", 1, first), Place("origin", 1, last), last - first + 1, reason)
 
 
 def change() -> TypeChanged:
-    """Flights have lost their altitude."""
+    """Return a notice: flights lost their altitude."""
     return TypeChanged(
         type="flight",
         old="1.0",
@@ -220,7 +219,7 @@ def change() -> TypeChanged:
 
 
 def run(node: FakeNode, *arguments: str, stdin: bytes | str | None = None, **env: str) -> Result:
-    """What `xmlbroker ARGUMENTS` does with that node."""
+    """Run `xmlbroker ARGUMENTS` with that node."""
     clean = {"XMLBROKER_NODE": None, "XMLBROKER_ACCOUNT": None, "XMLBROKER_SECRET": None}
     return CliRunner(env={**clean, **env}).invoke(main, list(arguments), input=stdin, obj=node)
 

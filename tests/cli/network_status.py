@@ -1,4 +1,4 @@
-"""What a node of a network answers to `status`, as far as the commands look at it."""
+"""Status answers of nodes, as far as the commands read them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def status_of(name: str, *, published: int = 10, sent: int = 100) -> dict[str, Any]:
-    """The answer of a node in the cluster `alps`, with one link."""
+    """Return the status of a node in the cluster `alps`, with one link."""
     return {
         "node": name,
         "published": {"received": published, "accepted": published},
@@ -55,7 +55,7 @@ def status_of(name: str, *, published: int = 10, sent: int = 100) -> dict[str, A
 
 
 def recovery(*, behind: int | None = 12, problem: str = "", replays: bool = True) -> dict[str, Any]:
-    """What a node with an archive says of it and of its recoveries."""
+    """Return the recovery part of a status with an archive."""
     return {
         "archive": {
             "uri": "/a",

@@ -21,7 +21,7 @@ MADE = [event(n) for n in range(1, 9)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Four files of an hour that is long settled, of one stream."""
+    """An archive of one stream: four files of one old hour."""
     where = tmp_path / "archive"
     writer = ArchiveWriter(Archive.open(str(where)), "aa", lambda: MORNING)
     for start in range(0, 8, 2):
@@ -43,7 +43,7 @@ def durable(folder: Path, stored: bytes) -> None:
     writer.put_durables([("desk", "alarms", stored)])
 
 
-def test_partitions_and_what_is_covered_are_listed(folder: Path) -> None:
+def test_partitions_and_covered_ranges_are_listed(folder: Path) -> None:
     result = run("list", folder)
     assert result.exit_code == 0
     [partition, covered] = lines(result)
@@ -52,20 +52,20 @@ def test_partitions_and_what_is_covered_are_listed(folder: Path) -> None:
     assert covered == {"covered": "aa", "after": [1, 0], "upto": [1, 8]}
 
 
-def test_every_file_is_listed_if_that_is_wanted(folder: Path) -> None:
+def test_files_are_listed_on_request(folder: Path) -> None:
     listed = lines(run("list", "--files", folder.as_uri()))[:-1]
     assert [each["events"] for each in listed] == [2, 2, 2, 2]
     assert all((folder / each["file"]).stat().st_size == each["bytes"] for each in listed)
 
 
-def test_a_sound_archive_is_told_as_sound(folder: Path) -> None:
+def test_an_intact_archive_has_no_faults(folder: Path) -> None:
     result = run("verify", folder)
     assert result.exit_code == 0
     [told] = lines(result)
     assert (told["files"], told["rows"], told["faults"]) == (4, 8, 0)
 
 
-def test_a_damaged_file_is_told_and_set_aside_unless_it_is_to_stay(folder: Path) -> None:
+def test_a_damaged_file_is_reported_and_set_aside(folder: Path) -> None:
     path = min(folder.rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-20])
     kept = run("verify", "--keep", folder)
@@ -85,7 +85,7 @@ def test_an_archive_is_copied_and_a_damaged_file_is_named(folder: Path, tmp_path
     assert run("verify", copy).exit_code == 0
     path = min(folder.rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-20])
-    # What is there is not read again.
+    # Existing files are not read again.
     assert run("copy", folder, copy).exit_code == 0
     again = run("copy", folder, tmp_path / "another")
     assert again.exit_code == 1
@@ -115,7 +115,7 @@ def test_old_hours_go_or_are_only_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("offset", "hard", "gone"), [(3, "0", 0), (8, "0", 4), (3, "1h", 4)], ids=str
 )
-def test_what_a_durable_subscription_needs_stays(
+def test_events_that_a_durable_subscription_needs_stay(
     folder: Path, offset: int, hard: str, gone: int
 ) -> None:
     durable(folder, Durable("s", "true()", {}, Position({"aa": (1, offset)}), 0).encode())
@@ -124,11 +124,11 @@ def test_what_a_durable_subscription_needs_stays(
     assert done["held"] == ("" if gone else "2026-11-20T07")
 
 
-def test_a_durable_subscription_that_can_not_be_read_holds_everything(folder: Path) -> None:
+def test_an_unreadable_durable_subscription_holds_everything(folder: Path) -> None:
     durable(folder, b"\xc1")
     result = run("expire", "--age", "1h", "--hard-age", "0", folder)
     assert lines(result)[0]["removed"] == []
-    assert "alarms of desk can not be read" in result.stderr
+    assert "alarms of desk is unreadable" in result.stderr
 
 
 def test_the_oldest_go_beyond_a_size(folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_node_s_configuration_names_its_archive(folder: Path, tmp_path: Path) 
     file = tmp_path / "node.toml"
     file.write_text(f'[archive]\nlocation = "{folder}"\n')
     assert lines(run("list", file))[0]["events"] == 8
-    # By default it is the folder `archive` beside the node's log.
+    # The default is the folder `archive` beside the node's log.
     file.write_text(f'[node]\ndata = "{tmp_path}"\n')
     assert lines(run("list", file))[0]["events"] == 8
     for text in ("[archive]\nenabled = false", "archive = 3", "[archive"):
@@ -158,7 +158,7 @@ def test_a_node_s_configuration_names_its_archive(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("where", ["nowhere", "nonsense://x", "nowhere.toml", ""])
-def test_what_is_no_archive_is_one_line(tmp_path: Path, where: str) -> None:
+def test_an_invalid_archive_is_a_one_line_error(tmp_path: Path, where: str) -> None:
     result = run("list", tmp_path / where if where == "nowhere" else where)
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
@@ -166,5 +166,5 @@ def test_what_is_no_archive_is_one_line(tmp_path: Path, where: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["--age=old", "--size=5 parsecs", "--grace=-1", "--events=-1"])
-def test_a_quantity_that_is_none_is_wrong_usage(folder: Path, bad: str) -> None:
+def test_an_invalid_quantity_is_wrong_usage(folder: Path, bad: str) -> None:
     assert run("expire", bad, folder).exit_code == 2

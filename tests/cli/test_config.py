@@ -6,7 +6,7 @@ import pytest
 
 from broker.config import defaults, explain, load_text
 from broker.config.stored_secret import StoredSecret
-from broker.identity.secret import is_secret
+from broker.identity.secret import matches_secret
 from tests.cli.fake_node import FakeNode, run
 
 
@@ -16,7 +16,7 @@ def test_every_setting_is_explained_and_the_explanation_is_a_configuration() -> 
     assert load_text(text, "explained") == defaults()
 
 
-def test_a_good_file_is_all_right(tmp_path: Path) -> None:
+def test_a_valid_file_passes(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text('[node]\nname = "n1"\n')
     result = run(FakeNode(), "config", "--check", str(file))
@@ -46,7 +46,7 @@ def test_a_secret_from_a_pipe_is_hashed_and_never_shown() -> None:
     result = run(FakeNode(), "config", "--hash-secret", stdin="correct horse\n")
     assert result.exit_code == 0
     assert "horse" not in result.output
-    assert is_secret(b"correct horse", StoredSecret.parse(result.stdout.strip()))
+    assert matches_secret(b"correct horse", StoredSecret.parse(result.stdout.strip()))
 
 
 @pytest.mark.parametrize("secret", ["\n", "x" * 2000])
@@ -56,5 +56,5 @@ def test_no_secret_and_an_endless_one_are_refused(secret: str) -> None:
     assert result.stderr == "xmlbroker: a secret has 1 to 1024 bytes\n"
 
 
-def test_one_thing_at_a_time() -> None:
+def test_only_one_action_is_allowed() -> None:
     assert run(FakeNode(), "config", "--explain", "--hash-secret").exit_code == 2

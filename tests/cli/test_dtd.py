@@ -6,8 +6,8 @@ import pytest
 
 from broker.errors import BadDtd, BrokerError, NotAllowed, TooManyTypes, UnknownType
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.cli.fake_node import FakeNode, run
 
 OWN = """<!ENTITY % Mspaces.content ", alert">
@@ -18,7 +18,7 @@ OWN = """<!ENTITY % Mspaces.content ", alert">
 <!ELEMENT what (#PCDATA)>
 <!ELEMENT where (#PCDATA)>
 """
-#: What a node answers, of its subscriptions those that the account may know.
+#: A node's report, with the subscriptions that the account may see.
 REPORT = {
     "type": "alert",
     "version": "1.2",
@@ -77,13 +77,13 @@ def test_an_unknown_type_is_one_line() -> None:
     assert run(node, "dtd", "show", "x", "1.0").stderr == "xmlbroker: no DTD for x 1.0\n"
     result = run(node, "dtd", "show", "--local", "x", "1.0")
     assert result.exit_code == 1
-    assert "no DTD of x 1.0 comes with us" in result.stderr
+    assert "no DTD of x 1.0 is shipped" in result.stderr
     result = run(node, "dtd", "show", "x", "one")
     assert result.exit_code == 1
-    assert "'one' is no version" in result.stderr
+    assert "'one' is not a version" in result.stderr
 
 
-def test_a_dtd_of_ones_own_is_checked_with_events(own: Path, tmp_path: Path) -> None:
+def test_a_users_own_dtd_is_checked_with_events(own: Path, tmp_path: Path) -> None:
     good = "<alert><what>fire</what>\n<where>here</where></alert>"
     event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), good.encode())
     (tmp_path / "good.xml").write_bytes(b"<?xml version='1.0'?>\n" + good.encode() + event)
@@ -92,7 +92,7 @@ def test_a_dtd_of_ones_own_is_checked_with_events(own: Path, tmp_path: Path) -> 
     assert result.stderr == f"{own}: a DTD for alert 1.2; 2 of 2 events are valid\n"
 
 
-def test_invalid_events_are_told_with_file_and_line(own: Path, tmp_path: Path) -> None:
+def test_invalid_events_are_reported_with_file_and_line(own: Path, tmp_path: Path) -> None:
     file = tmp_path / "bad.xml"
     bare = "<alert>\n<what>a</what>\n<who/>\n</alert>\n"
     file.write_text(f"<?xml version='1.0'?>\n{bare}<alert><what></alert>\n")
@@ -104,7 +104,7 @@ def test_invalid_events_are_told_with_file_and_line(own: Path, tmp_path: Path) -
     assert lines[2].endswith("0 of 2 events are valid")
 
 
-def test_an_invalid_envelope_is_told_at_its_own_line(own: Path, tmp_path: Path) -> None:
+def test_an_invalid_envelope_is_reported_with_its_line(own: Path, tmp_path: Path) -> None:
     event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), b"<alert/>")
     other = write_event(EventId("c", 1, 1, 1), "s", EventType("flight", "1.0"), b"<flight/>")
     broken = event.replace(b"<Mspaces:Incarnation>1</Mspaces:Incarnation>", b"")
@@ -116,7 +116,7 @@ def test_an_invalid_envelope_is_told_at_its_own_line(own: Path, tmp_path: Path) 
     assert lines[2].startswith(f"{file}:7: the event is of type flight 1.0, not alert 1.2")
 
 
-def test_a_bad_dtd_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_bad_dtd_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "alert-1.0.dtd"
     file.write_text(OWN + "<!ELEMENT what EMPTY>\n")
     result = run(FakeNode(), "dtd", "check", str(file))
@@ -124,7 +124,7 @@ def test_a_bad_dtd_is_told_with_its_line(tmp_path: Path) -> None:
     assert result.stderr == f"xmlbroker: {file}:8: element 'what' is declared twice\n"
 
 
-def test_modules_of_ones_own_are_found_by_a_catalogue_beside_the_dtd(tmp_path: Path) -> None:
+def test_own_modules_are_found_by_a_catalogue_beside_the_dtd(tmp_path: Path) -> None:
     (tmp_path / "catalog.xml").write_text(
         '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog">'
         '<public publicId="-//me//MODULE 1//EN" uri="my.mod"/></catalog>'
@@ -144,7 +144,7 @@ def test_a_type_must_be_named_by_the_file_or_the_user(tmp_path: Path) -> None:
     assert run(FakeNode(), "dtd", "check", str(file), "--type", "alert", "2.0").exit_code == 0
 
 
-def test_a_dtd_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_dtd_is_one_line(tmp_path: Path) -> None:
     result = run(FakeNode(), "dtd", "check", str(tmp_path / "x-1.0.dtd"))
     assert result.exit_code == 1
     assert "can not be read: No such file" in result.stderr
@@ -172,16 +172,16 @@ def test_a_dtd_is_registered_with_a_report(own: Path) -> None:
     ]
     assert "alert 1.2 is registered (content " in result.stderr
     assert node.asked == [("dtd-add", {"type": "alert", "version": "1.2", "against": "1.1"})]
-    # The node gets a text that refers to nothing else.
+    # The node receives a self-contained text.
     (sent,) = node.asked_about
     assert b"<!ELEMENT alert" in sent and b"<!ENTITY" not in sent
 
 
-def test_a_dtd_that_the_node_has_is_said_to_be_registered_already(own: Path) -> None:
+def test_a_known_dtd_is_reported_as_registered_already(own: Path) -> None:
     node = FakeNode(answers={"dtd-add": {"against": "", "registered": False}})
     result = run(node, "dtd", "add", str(own), "--type", "warning", "3")
     assert result.exit_code == 0, result.output
-    assert result.stdout == "the node knows no older version to compare with\n"
+    assert result.stdout == "the node has no older version to compare with\n"
     assert "warning 3 was registered already" in result.stderr
     assert node.asked == [("dtd-add", {"type": "warning", "version": "3", "against": ""})]
 
@@ -229,7 +229,7 @@ def test_a_bad_file_is_not_sent_to_the_node(tmp_path: Path, own: Path) -> None:
     assert node.connections == []
 
 
-def test_a_check_against_a_version_tells_what_it_changes_and_registers_nothing(
+def test_a_check_against_a_version_reports_changes_and_registers_nothing(
     own: Path, tmp_path: Path
 ) -> None:
     node = FakeNode(answers={"dtd-check": REPORT})
@@ -237,7 +237,7 @@ def test_a_check_against_a_version_tells_what_it_changes_and_registers_nothing(
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:2] == ["alert 1.2 against 1.1:", "  - /alert/who"]
     assert [what for what, _ in node.asked] == ["dtd-check"]
-    # An invalid event is a failure, and the report is given all the same.
+    # An invalid event is a failure, but the report is still printed.
     (tmp_path / "bad.xml").write_text("<alert/>")
     result = run(node, "dtd", "check", str(own), str(tmp_path / "bad.xml"), "--against", "1.1")
     assert result.exit_code == 1 and "1,200 subscriptions" in result.stdout

@@ -1,4 +1,4 @@
-"""`xmlbroker durable`: what it asks a node, and what it prints."""
+"""Requests and output of `xmlbroker durable`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.cli.overview import overview
-from broker.cli.sampling import Sample
+from broker.cli.node_sample import Sample
+from broker.cli.overview import overview_tables
 from broker.errors import SubscriptionHeld
 from tests.cli.fake_node import FakeNode, run
 from tests.cli.network_status import status_of
@@ -37,7 +37,7 @@ def test_subscriptions_are_listed_a_line_each() -> None:
 
 
 @pytest.mark.parametrize("what", ["show", "pause", "resume"])
-def test_one_is_asked_for_by_name(what: str) -> None:
+def test_a_subscription_is_requested_by_name(what: str) -> None:
     node = FakeNode(answers={f"durable-{what}": ROW})
     mine = run(node, "durable", what, "d", "--account", "desk")
     assert json.loads(mine.stdout) == ROW
@@ -45,7 +45,7 @@ def test_one_is_asked_for_by_name(what: str) -> None:
     assert json.loads(other.stdout) == ROW
     assert [said for _, said in node.asked] == [{"name": "d"}, {"name": "d", "client": "desk-7"}]
     assert {asked for asked, _ in node.asked} == {f"durable-{what}"}
-    # A client id of its own making has none.
+    # A random client id has no subscription.
     assert "--client" in run(node, "durable", what, "d").stderr
 
 
@@ -53,7 +53,7 @@ def test_one_is_asked_for_by_name(what: str) -> None:
     ("to", "sent"),
     [("start", "start"), ("end", "end"), ("1000", "1000"), ("n:1:2", "n:1:2")],
 )
-def test_a_reset_says_what_it_means(to: str, sent: str) -> None:
+def test_a_reset_sends_its_target_and_prints_the_effect(to: str, sent: str) -> None:
     row = {**ROW, "reset": {"skipped": 2, "again": 5}}
     node = FakeNode(answers={"durable-reset": row})
     result = run(node, "durable", "reset", "d", "--to", to, "--client", "desk")
@@ -61,16 +61,14 @@ def test_a_reset_says_what_it_means(to: str, sent: str) -> None:
     assert "2 places are skipped" in result.stderr and "5 places come again" in result.stderr
 
 
-def test_nonsense_is_not_sent() -> None:
+def test_an_invalid_target_is_not_sent() -> None:
     node = FakeNode()
     assert run(node, "durable", "reset", "d", "--to", "soon", "--client", "c").exit_code == 1
     assert node.connections == []
 
 
 @pytest.mark.parametrize(("silent", "status"), [((), 0), (("alps/n2",), 1)])
-def test_a_deletion_that_not_all_nodes_confirm_is_no_success(
-    silent: tuple[str, ...], status: int
-) -> None:
+def test_a_deletion_without_all_answers_has_status_1(silent: tuple[str, ...], status: int) -> None:
     told: dict[str, Any] = {"here": True, "elsewhere": ["alps/n3"], "silent": silent}
     result = run(
         FakeNode(answers={"durable-delete": told}), "durable", "delete", "d", "--client", "c"
@@ -79,13 +77,13 @@ def test_a_deletion_that_not_all_nodes_confirm_is_no_success(
     assert ("alps/n2" in result.stderr) == bool(silent)
 
 
-def test_what_the_node_refuses_is_one_line() -> None:
+def test_a_refusal_of_the_node_is_printed_as_one_line() -> None:
     node = FakeNode(answers={"durable-reset": SubscriptionHeld("'d' is in use")})
     result = run(node, "durable", "reset", "d", "--to", "end", "--client", "c")
     assert (result.exit_code, result.stderr) == (1, "xmlbroker: 'd' is in use\n")
 
 
-def test_one_that_has_moved_has_no_lag_here() -> None:
+def test_a_moved_subscription_has_no_lag_here() -> None:
     from io import StringIO
 
     from rich.console import Console
@@ -108,7 +106,7 @@ def test_top_shows_those_that_are_behind() -> None:
     durable = {"furthest_behind": [ROW, {**ROW, "name": "e", "events": 0}]}
     sample = Sample("tcp:a", 0.0, {**status_of("a1"), "durable": durable})
     screen = Console(file=StringIO(), width=100)
-    for table in overview([sample], [{}]):
+    for table in overview_tables([sample], [{}]):
         screen.print(table)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     rows = [line.split() for line in text.splitlines() if "desk" in line]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from broker.cli.explaining.rendering import tables
+from broker.cli.explanation.tables import explanation_tables
 from broker.errors import BadQuery, NotAllowed
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.cli.fake_node import FakeNode, run
 
 FLIGHT = "<flight><id>UAL1</id><flightleg><altitude>{}</altitude></flightleg></flight>"
@@ -35,7 +35,7 @@ def offline(*arguments: str, stdin: str | None = None) -> tuple[int, Any]:
 def shown(content: Any) -> str:
     screen = Console(width=160, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as capture:
-        for table in tables(content):
+        for table in explanation_tables(content):
             screen.print(table)
     return capture.get()
 
@@ -64,7 +64,7 @@ def test_a_query_alone_is_explained(tmp_path: Path) -> None:
     assert content["explanation"]["alternatives"][0]["literals"] == [[">", "300"]]
 
 
-def test_a_path_that_no_type_has_is_warned_of() -> None:
+def test_a_path_of_no_known_type_is_a_warning() -> None:
     status, content = offline("/flight/flightlegg/altitude > 300")
     assert status == 0
     (warning,) = content["warnings"]
@@ -123,7 +123,7 @@ def test_a_file_that_is_no_single_event_is_status_2(tmp_path: Path, text: str, t
     assert offline(HIGH, str(tmp_path / "none.xml"))[0] == 2
 
 
-def test_a_type_of_ones_own_is_found_in_a_folder(tmp_path: Path) -> None:
+def test_a_users_own_type_is_found_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "catalog.xml").write_text(
         '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog">'
         '<public publicId="-//xmlbroker//DTD alert 1.0//EN" uri="alert-1.0.dtd"/></catalog>'
@@ -186,22 +186,22 @@ def test_the_only_argument_beside_a_client_is_the_event(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [BadQuery("no", line=1, column=3), NotAllowed("no right")])
-def test_what_the_node_does_not_answer_is_status_2(error: Exception) -> None:
+def test_an_error_of_the_node_is_status_2(error: Exception) -> None:
     result = run(FakeNode(answers={"explain": error}), "explain", HIGH)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"xmlbroker: {error}")
 
 
-def test_wrong_usage_is_told() -> None:
+def test_wrong_usage_is_reported() -> None:
     assert run(FakeNode(), "explain").exit_code == 2
     result = run(FakeNode(), "explain", "x", "--client", "c", "--offline")
-    assert "only a node knows its clients" in result.stderr
+    assert "--client needs a node" in result.stderr
 
 
 # ----------------------------------------------------------------------------- for people
 
 
-def test_people_see_how_and_why(tmp_path: Path) -> None:
+def test_tables_show_evaluation_and_match(tmp_path: Path) -> None:
     text = shown(offline(HIGH, file_with(tmp_path, 290), "--streams", "x")[1])
     for part in (
         HIGH,
@@ -211,22 +211,22 @@ def test_people_see_how_and_why(tmp_path: Path) -> None:
         "flight 1.0",
         "by the index",
         "/flight/flightleg/altitude > 300",
-        "it takes the stream",
+        "pattern matches the stream",
         "but none with [altitude > 300]",
         "no /flight/flightleg/altitude is '290'",
     ):
         assert part in text
 
 
-def test_people_see_why_not_by_the_index(tmp_path: Path) -> None:
+def test_tables_show_why_the_index_is_not_used(tmp_path: Path) -> None:
     text = shown(offline("count(//altitude[. > 3]) > 1", file_with(tmp_path, 290))[1])
     assert "by evaluation" in text
-    assert "because which nodes count() takes depends on values" in text
-    assert "it takes everything" in shown(offline("true()")[1])
+    assert "because the argument of count() depends on values" in text
+    assert "it matches every event" in shown(offline("true()")[1])
     assert "no shape is known" in shown(ANSWER)
 
 
-def test_what_an_event_holds_can_not_command_the_terminal(tmp_path: Path) -> None:
+def test_an_events_content_can_not_command_the_terminal(tmp_path: Path) -> None:
     file = tmp_path / "x.xml"
     file.write_text(FLIGHT.format("9\u009b2J"))
     text = shown(offline(HIGH, str(file))[1])

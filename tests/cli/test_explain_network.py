@@ -1,4 +1,4 @@
-"""What `xmlbroker explain` shows of all nodes."""
+"""Output of `xmlbroker explain` for all nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from broker.cli.explaining.rendering import tables
+from broker.cli.explanation.tables import explanation_tables
 from tests.cli.fake_node import FakeNode, run
 from tests.simulation.watching import flight
 
@@ -42,9 +42,9 @@ def test_a_subscription_elsewhere_decides_the_exit_status(
         (None, ("you may not read",)),
     ],
 )
-def test_people_see_the_verdict_of_each_node(known: bool | None, words: tuple[str, ...]) -> None:
+def test_tables_show_the_verdict_of_each_node(known: bool | None, words: tuple[str, ...]) -> None:
     screen = Console(file=StringIO(), width=120)
-    for table in tables(answer("denied", known=known)):
+    for table in explanation_tables(answer("denied", known=known)):
         screen.print(table)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     assert all(word in text for word in words)

@@ -31,7 +31,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The data folder of a node with a log of 200 events in twenty chunks, and a durable one."""
+    """The data folder of a node: 200 events in twenty chunks, and a durable subscription."""
     log = LogFile(tmp_path / "log", Retention(), sync=False)
     for first in range(1, 200, 10):
         events = made(log.origin, first, 10, first)
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sound_log_is_said_to_be_sound(folder: Path) -> None:
+def test_an_intact_log_has_no_findings(folder: Path) -> None:
     result = run(folder)
     assert result.exit_code == 0, result.output
     (total,) = lines(result)
@@ -57,7 +57,7 @@ def test_a_sound_log_is_said_to_be_sound(folder: Path) -> None:
     assert total["format"] == 4 and total["values"] >= 6
 
 
-def test_damage_is_named_exactly(folder: Path) -> None:
+def test_damage_is_reported_exactly(folder: Path) -> None:
     log = folder / "log"
     damage_folder(log, "events", lambda value: flipped(value, len(value) * 8 - 3), 2)
     damage_folder(log, "events", lambda value: flipped(value, 40), 4)
@@ -77,7 +77,7 @@ def test_damage_is_named_exactly(folder: Path) -> None:
     assert (head["first"], head["last"]) == ("1:41", "1:50") and head["origin"]
 
 
-def test_a_repair_heals_values_and_keeps_what_the_node_asks_others_for(folder: Path) -> None:
+def test_a_repair_restores_values_and_keeps_the_places_of_lost_events(folder: Path) -> None:
     log = folder / "log"
     damage_folder(log, "durables", lambda value: flipped(value, 60))
     result = run(folder, "--repair")
@@ -111,16 +111,16 @@ def test_a_cut_file_is_salvaged(folder: Path, part: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_flipped_bits_of_the_file_are_found_or_do_not_count(folder: Path, seed: int) -> None:
-    """Whatever is not reported reads as it was written; whatever can be opened after a repair
-    names the rest."""
+def test_flipped_bits_are_found_or_harmless(folder: Path, seed: int) -> None:
+    """Data without a finding reads as it was written. After a repair, a log that opens reports the
+    rest."""
     random = Random(seed)
     log = folder / "log"
     path = log / FILE
     data = bytearray(path.read_bytes())
     at = random.randrange(len(data))
     if seed % 2:
-        # Where pages and chunks begin.
+        # Bytes at the start of pages and chunks.
         at = at // 4096 * 4096 + random.randrange(120)
     data[at] ^= 1 << random.randrange(8)
     path.write_bytes(data)
@@ -141,9 +141,9 @@ def test_flipped_bits_of_the_file_are_found_or_do_not_count(folder: Path, seed: 
     opened.close()
 
 
-def test_the_log_of_a_node_that_runs_is_read_beside_it(folder: Path) -> None:
+def test_the_log_of_a_running_node_can_be_verified(folder: Path) -> None:
     opened = LogFile(folder / "log", Retention(), sync=False)
-    # A claim holds between processes.
+    # A claim excludes other processes only.
     result = subprocess.run(
         [sys.executable, "-m", "broker.cli", "log", "verify", folder],
         capture_output=True,
@@ -151,6 +151,6 @@ def test_the_log_of_a_node_that_runs_is_read_beside_it(folder: Path) -> None:
         env=dict(os.environ),
     )
     assert result.returncode == 0, result.stderr
-    assert "read beside it" in result.stderr
+    assert "read while the node runs" in result.stderr
     assert json.loads(result.stdout)["events"] == 200
     opened.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.cli.fake_node import FakeNode, run
 
 
-def test_without_options_it_is_the_default_node_and_nobody() -> None:
+def test_without_options_the_default_node_and_no_account_are_used() -> None:
     node = FakeNode(answers={"status": {}})
     run(node, "status")
     assert node.connections == [
@@ -19,7 +19,7 @@ def test_without_options_it_is_the_default_node_and_nobody() -> None:
     ]
 
 
-def test_options_say_which_node_and_who(tmp_path: Path) -> None:
+def test_options_set_the_node_and_the_account(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hush hush\nnot this\n")
     node = FakeNode(answers={"dtd-list": []})
     run(
@@ -39,7 +39,7 @@ def test_options_say_which_node_and_who(tmp_path: Path) -> None:
     ]
 
 
-def test_the_environment_says_it_too() -> None:
+def test_the_environment_sets_the_same_options() -> None:
     node = FakeNode(answers={"dtd-list": []})
     run(
         *(node, "dtd", "list"),

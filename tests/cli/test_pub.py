@@ -36,7 +36,7 @@ def test_a_file_is_published_and_summed_up_in_one_line(tmp_path: Path) -> None:
     assert node.closed == 1
 
 
-def test_options_say_stream_type_and_level(tmp_path: Path) -> None:
+def test_options_set_stream_type_and_level(tmp_path: Path) -> None:
     node = FakeNode()
     file = str(flights(tmp_path, 1))
     options = ("--stream", "a.b", "--type", "mine", "3.1", "--security-level", "high")
@@ -53,7 +53,7 @@ def test_a_pipe_is_published() -> None:
     assert summary(result.stdout)["durable"] == 2
 
 
-def test_what_sub_prints_can_be_published_again() -> None:
+def test_output_of_sub_can_be_published_again() -> None:
     line = {"stream": "s.t", "type": "flight", "version": "1.1", "level": "low", "liveness": "live"}
     lines = [
         json.dumps({**line, "place": "o:1:1", "payload": FLIGHT % 1}),
@@ -67,7 +67,7 @@ def test_what_sub_prints_can_be_published_again() -> None:
     assert node.published[0].event_type.security_level is SecurityLevel.LOW
 
 
-def test_a_refusal_of_ours_is_told_and_ends_in_status_1(tmp_path: Path) -> None:
+def test_a_local_refusal_is_reported_with_status_1(tmp_path: Path) -> None:
     file = tmp_path / "x.xml"
     file.write_text(FLIGHT % 1 + "\n<flight><id></flight>\n<?xml version='1.0'?>" + FLIGHT % 2)
     result = run(FakeNode(), "pub", str(file))
@@ -85,7 +85,7 @@ def test_a_refusal_of_ours_is_told_and_ends_in_status_1(tmp_path: Path) -> None:
     }
 
 
-def test_a_refusal_of_the_node_is_told_and_ends_in_status_1(tmp_path: Path) -> None:
+def test_a_refusal_of_the_node_is_reported_with_status_1(tmp_path: Path) -> None:
     def refuse(published: Published) -> NotValid | None:
         return NotValid("expecting id") if b">1<" in (published.payload or b"") else None
 
@@ -112,7 +112,7 @@ def test_fail_fast_ends_at_the_first_refusal(tmp_path: Path) -> None:
     assert node.published == []
 
 
-def test_a_dry_run_reads_everything_and_asks_nobody(tmp_path: Path) -> None:
+def test_a_dry_run_reads_everything_and_asks_no_node(tmp_path: Path) -> None:
     node = FakeNode()
     result = run(node, "pub", "--dry-run", str(flights(tmp_path, 5)))
     assert result.exit_code == 0
@@ -124,7 +124,7 @@ def test_a_dry_run_reads_everything_and_asks_nobody(tmp_path: Path) -> None:
     assert summary(result.stdout)["refused"] == 1
 
 
-def test_a_pace_waits_as_the_times_say(tmp_path: Path) -> None:
+def test_a_pace_waits_by_the_events_times(tmp_path: Path) -> None:
     file = tmp_path / "x.xml"
     file.write_text(
         "".join(
@@ -143,7 +143,7 @@ def test_a_rate_spreads_the_events(tmp_path: Path) -> None:
     assert summary(result.stdout)["seconds"] >= 0.03
 
 
-def test_an_interrupt_waits_for_receipts_and_says_how_many_are_durable(tmp_path: Path) -> None:
+def test_an_interrupt_waits_for_receipts_and_prints_the_counts(tmp_path: Path) -> None:
     node = FakeNode()
 
     def interrupt(_: FakeClient) -> None:
@@ -166,7 +166,7 @@ def test_an_interrupt_waits_for_receipts_and_says_how_many_are_durable(tmp_path:
         (NotAllowed("no right"), "that right"),
     ],
 )
-def test_a_node_that_can_not_be_had_is_one_line(tmp_path: Path, error: Any, advice: str) -> None:
+def test_an_unreachable_node_is_one_line(tmp_path: Path, error: Any, advice: str) -> None:
     result = run(FakeNode(unreachable=error), "pub", str(flights(tmp_path, 1)))
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -191,7 +191,7 @@ def test_wrong_usage_is_status_2(arguments: tuple[str, ...]) -> None:
     assert node.connections == []
 
 
-def test_a_wrong_stream_is_told_before_anything_is_read() -> None:
+def test_a_wrong_stream_is_reported_before_reading() -> None:
     result = run(FakeNode(), "pub", "-", "--stream", "a/../b")
     assert result.exit_code == 1
     assert "a/../b" in result.stderr

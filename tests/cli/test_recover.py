@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli.recovery_plan import words
+from broker.cli.recovery_plan import plan_lines
 from broker.errors import BadPosition, BadQuery, UnknownSubscription
 from broker.event.place import Position
 from tests.cli.fake_node import FakeNode, gap, received, run
@@ -20,8 +20,8 @@ PLAN: dict[str, Any] = {
     "position": "origin:1:7",
     "moved_to": "",
     "steps": [
-        {"source": "archive", "origins": ["origin"], "why": "it has all that there ever was"},
-        {"source": "logs", "origins": ["b"], "why": "what is not yet in the archive"},
+        {"source": "archive", "origins": ["origin"], "why": "it has all past events"},
+        {"source": "logs", "origins": ["b"], "why": "events that are not archived yet"},
     ],
     "origins": [
         {
@@ -70,11 +70,11 @@ def test_a_replay_is_printed_and_ends_by_itself() -> None:
     assert (asked["query"], asked["streams"]) == ("/flight", "asdi.>")
     assert asked["namespaces"] == {"v": "urn:v"}
     assert node.closed == 1
-    # Nobody sees a bar in a pipe.
+    # A pipe has no bar.
     assert node.asked == []
 
 
-def test_the_ends_and_the_speed_are_what_the_library_is_asked() -> None:
+def test_the_bounds_and_the_speed_are_passed_to_the_client() -> None:
     node = FakeNode()
     at = Position({"origin": (1, 7), "other": (2, 3)})
     place = "origin:1:7,other:2:3"
@@ -87,7 +87,7 @@ def test_the_ends_and_the_speed_are_what_the_library_is_asked() -> None:
     assert (last["last"], last["since_time"], last["until_time"]) == (9, 0, 0)
 
 
-def test_an_interrupted_replay_says_where_to_go_on() -> None:
+def test_an_interrupted_replay_names_the_option_to_continue_with() -> None:
     def interrupt() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -95,12 +95,14 @@ def test_an_interrupted_replay_says_where_to_go_on() -> None:
     result = run(node, "recover", "--since", "1000")
     assert result.exit_code == 130
     assert len(result.stdout.splitlines()) == 2
-    assert result.stderr == "stopped after 2 events; go on with --since origin:1:2 --since 1000\n"
+    assert (
+        result.stderr == "stopped after 2 events; continue with --since origin:1:2 --since 1000\n"
+    )
     result = run(node, "recover", "--last", "2")
-    assert result.stderr == "stopped after 2 events; it begins anew\n"
+    assert result.stderr == "stopped after 2 events; a new run begins anew\n"
 
 
-def test_a_durable_subscription_says_where_to_begin_and_what_is_wanted() -> None:
+def test_a_durable_subscription_sets_the_start_and_the_query() -> None:
     node = FakeNode(answers={"recover-explain": PLAN})
     result = run(node, "recover", "--durable", "mine", "--client-id", "me")
     assert result.exit_code == 0, result.output
@@ -121,37 +123,37 @@ def test_a_pipe_gets_the_plan_as_json() -> None:
     assert node.subscriptions == []
 
 
-def test_people_get_the_plan_in_words() -> None:
-    text = list(words(PLAN))
+def test_a_terminal_gets_the_plan_as_text() -> None:
+    text = list(plan_lines(PLAN))
     assert text[0] == "Durable subscription mine: /flight on streams asdi.>"
-    assert "  1. the archive: it has all that there ever was" in text
-    assert "origin origin (this node): behind 1:7, up to 1:2000, 1,993 places" in text
-    assert "  behind 1:7, up to 1:9, 2 places: the archive" in text
+    assert "  1. the archive: it has all past events" in text
+    assert "origin origin (this node): after 1:7, up to 1:2000, 1,993 places" in text
+    assert "  after 1:7, up to 1:9, 2 places: the archive" in text
     (logs,) = [line for line in text if "of alps/" in line]
-    assert logs.startswith("  behind 1:9, all that there is, nobody knows how many places: logs")
-    assert "  behind 1:3, up to 1:4, 1 place: nobody has it: retention took it" in text
+    assert logs.startswith("  after 1:9, to the end, an unknown number of places: logs")
+    assert "  after 1:3, up to 1:4, 1 place: no source has it: retention took it" in text
     assert "\x1b" not in "".join(text)
-    assert list(words({}))[-1].startswith("Nothing is missing")
+    assert list(plan_lines({}))[-1].startswith("No events are missing")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--since", "yesterday"), "it is none of a time such as"),
+        (("--since", "yesterday"), "give a time such as"),
         (("--until", "7x"), "a time ago such as 90s, 1h30m or 7d"),
         (("--since", "1h", "--since", "2h"), "at most one position and one time"),
-        (("--since", "2h", "--until", "3h"), "--since is not before --until"),
-        (("--since", "2999-01-01"), "--since lies in the future"),
-        (("--since", "1h", "--last", "3"), "--last says where to begin"),
+        (("--since", "2h", "--until", "3h"), "--since must be before --until"),
+        (("--since", "2999-01-01"), "--since is in the future"),
+        (("--since", "1h", "--last", "3"), "--last sets the start"),
         (("--last", "0"), "0 is not in the range x>=1"),
         (("--pace", "0"), "0.0 is not in the range x>0"),
         (("--rate", "1.5"), "'1.5' is not a valid integer"),
         (("--durable", "d"), "--durable needs --client-id or --account"),
-        (("--durable", "d", "--client-id", "me", "--last", "1"), "--durable says where to begin"),
+        (("--durable", "d", "--client-id", "me", "--last", "1"), "--durable sets the start"),
         (("--namespace", "v"), "is not PREFIX=URI"),
     ],
 )
-def test_what_can_not_be_meant_is_told_before_a_node_is_asked(
+def test_invalid_options_are_reported_before_a_node_is_asked(
     arguments: tuple[str, ...], says: str
 ) -> None:
     node = FakeNode()
@@ -164,14 +166,15 @@ def test_what_can_not_be_meant_is_told_before_a_node_is_asked(
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (BadQuery("expected an operand", line=1, column=9), "(line 1, column 9); mend the query"),
+        (
+            BadQuery("expected an operand", line=1, column=9),
+            "(line 1, column 9); correct the query",
+        ),
         (BadPosition("it lies in the future"), "in the future; begin at a time, or at a position"),
-        (UnknownSubscription("none is known"), "none is known; ask the node where that client was"),
+        (UnknownSubscription("none is known"), "none is known; ask the client's last node"),
     ],
 )
-def test_what_the_node_refuses_is_one_line_that_says_what_to_do(
-    error: Exception, says: str
-) -> None:
+def test_a_refusal_of_the_node_is_one_line_with_advice(error: Exception, says: str) -> None:
     node = FakeNode(answers={"recover-explain": error}, bad_query=error)  # type: ignore[arg-type]
     for arguments in (("--explain",), ()):
         result = run(node, "recover", *arguments)
@@ -180,6 +183,6 @@ def test_what_the_node_refuses_is_one_line_that_says_what_to_do(
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_bad_pattern_is_told() -> None:
+def test_a_bad_pattern_is_reported() -> None:
     result = run(FakeNode(), "recover", "--streams", "a..b")
     assert (result.exit_code, "stream pattern 'a..b'" in result.stderr) == (1, True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from broker.cli.status import tables
+from broker.cli.status import status_tables
 from broker.errors import NotAllowed
 from tests.cli.fake_node import FakeNode, run
 from tests.cli.network_status import recovery, status_of
@@ -58,10 +58,10 @@ def test_a_pipe_gets_the_whole_answer_as_json() -> None:
     assert node.asked == [("status", {})]
 
 
-def test_people_get_tables() -> None:
+def test_a_terminal_gets_tables() -> None:
     screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
-        for table in tables(STATUS):
+        for table in status_tables(STATUS):
             screen.print(table)
     text = shown.get()
     for part in ("n1", "64.0 MiB", "12,345", "not-valid 2", "99", "1,234", "d1: pace live"):
@@ -70,27 +70,29 @@ def test_people_get_tables() -> None:
     assert "of a later version" in text
     assert "flight 1.1 (suspended)" in text
     assert "98,765" in text and "1.250" in text
-    assert "(of no known)" in text
+    assert "(unknown)" in text
     assert "\x1b" not in text
 
 
-def test_people_see_the_network_of_a_node() -> None:
+def test_tables_show_the_network_of_a_node() -> None:
     screen = Console(width=200, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
-        for table in tables(status_of("a1")):
+        for table in status_tables(status_of("a1")):
             screen.print(table)
     text = shown.get()
     for part in (
         *("alps/a1", "a1, a2 (draining), a3 (unreachable)", "refused not-valid 1", "not trusted"),
-        "coast by a2, gateways alps/a2 - coast/c1, wants not known",
+        "coast via a2, gateways alps/a2 - coast/c1, interest not known",
     ):
         assert part in text, part
 
 
-def test_people_see_the_archive_and_recoveries() -> None:
+def test_tables_show_the_archive_and_recoveries() -> None:
     screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
-        for table in tables({**STATUS, "recovery": {**recovery(), "replays": None, "later": [1]}}):
+        for table in status_tables(
+            {**STATUS, "recovery": {**recovery(), "replays": None, "later": [1]}}
+        ):
             screen.print(table)
     rows = {tuple(line.split()) for line in shown.get().splitlines()}
     for row in (
@@ -101,12 +103,12 @@ def test_people_see_the_archive_and_recoveries() -> None:
         assert tuple(row.split()) in rows, row
 
 
-def test_an_answer_of_another_version_is_shown_as_far_as_it_goes() -> None:
-    assert len(list(tables({}))) == 5
+def test_an_answer_of_another_version_is_shown() -> None:
+    assert len(list(status_tables({}))) == 5
 
 
-def test_who_may_not_ask_is_told() -> None:
+def test_a_missing_right_is_reported_with_advice() -> None:
     node = FakeNode(answers={"status": NotAllowed("account 'x' may not administer this node")})
     result = run(node, "status")
     assert result.exit_code == 1
-    assert "may not administer this node; ask whoever keeps the node" in result.stderr
+    assert "may not administer this node; ask the node's administrator" in result.stderr

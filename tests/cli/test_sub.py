@@ -43,7 +43,7 @@ def test_a_pipe_gets_lines_of_json() -> None:
     assert node.closed == 1
 
 
-def test_payloads_or_documents_can_be_had_alone() -> None:
+def test_payloads_or_documents_can_be_printed_alone() -> None:
     event = received(1, "<flight><id>é</id></flight>".encode())
     node = FakeNode(stored=[event])
     assert run(node, "sub", "--payload", "--count", "1").stdout == "<flight><id>é</id></flight>\n"
@@ -51,7 +51,7 @@ def test_payloads_or_documents_can_be_had_alone() -> None:
     assert result.stdout_bytes == event.document + b"\n"
 
 
-def test_what_is_wanted_is_what_the_node_is_asked() -> None:
+def test_options_are_passed_to_the_client() -> None:
     node = FakeNode(stored=[received(1)])
     run(
         node,
@@ -82,7 +82,7 @@ def test_what_is_wanted_is_what_the_node_is_asked() -> None:
     }
 
 
-def test_how_to_merge_is_what_the_library_is_asked() -> None:
+def test_merge_options_are_passed_to_the_client() -> None:
     node = FakeNode(stored=[received(1)])
     how = ("--merge", "time within 250ms", "--merge-order", "a.b,bundle:x", "--merge-wait", "3")
     assert run(node, "sub", "--count", "1", *how).exit_code == 0
@@ -117,7 +117,7 @@ def test_it_is_not_idle_while_the_node_catches_up() -> None:
     assert [what for what, _ in node.asked] == ["recoveries"] * 4
 
 
-def test_a_changed_type_is_told_in_its_place() -> None:
+def test_a_changed_type_is_printed_in_order() -> None:
     node = FakeNode(stored=[received(1), change(), received(2)])
     result = run(node, "sub", "--count", "2")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -135,14 +135,14 @@ def test_a_changed_type_is_told_in_its_place() -> None:
         "left_out": 2,
     }
     assert result.stderr.splitlines() == [
-        "type: flight 2.0 has turned up after 1.0: the query can match no event of it "
-        "(the DTD flight 2.0 has no element 'alt'); it reads: /flight/alt; "
+        "type: flight 2.0 is newer than 1.0: the query matches no event of the new version "
+        "(the DTD flight 2.0 has no element 'alt'); query reads: /flight/alt; "
         "went: /flight/alt, /flight/alt/text(); and 2 more",
         "2 events",
     ]
 
 
-def test_gaps_are_told_in_their_place() -> None:
+def test_gaps_are_printed_in_order() -> None:
     node = FakeNode(stored=[received(1), gap(2, 4), gap(5, 6, "slow"), received(7)])
     result = run(node, "sub", "--count", "2")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -163,7 +163,7 @@ def test_gaps_are_told_in_their_place() -> None:
     assert len(result.stdout.splitlines()) == 2
 
 
-def test_an_interrupt_acknowledges_what_was_printed() -> None:
+def test_an_interrupt_acknowledges_the_printed_events() -> None:
     node = FakeNode(stored=[received(1), received(2)], warnings=("that is slow",))
     node.on_wait = lambda: os.kill(os.getpid(), signal.SIGINT)
     result = run(node, "sub", "--durable", "d", "--client-id", "me")
@@ -179,13 +179,13 @@ def test_only_printed_events_are_acknowledged() -> None:
     assert [str(position) for position in node.processed] == ["origin:1:4"]
 
 
-def test_a_bad_query_is_one_line_that_says_where() -> None:
+def test_a_bad_query_is_one_line_with_its_position() -> None:
     node = FakeNode(bad_query=BadQuery("expected an operand", line=1, column=4))
     result = run(node, "sub", "/a[")
     assert result.exit_code == 1
     assert result.stderr == (
         "xmlbroker: expected an operand (line 1, column 4); "
-        "mend the query; a prefix is bound with --namespace p=URI\n"
+        "correct the query; bind a prefix with --namespace p=URI\n"
     )
 
 
@@ -217,9 +217,9 @@ def test_wrong_usage_is_status_2(arguments: tuple[str, ...]) -> None:
     assert node.connections == []
 
 
-def test_a_wrong_pattern_is_told_before_the_node_is_asked() -> None:
+def test_a_wrong_pattern_is_reported_before_the_node_is_asked() -> None:
     node = FakeNode()
     result = run(node, "sub", "--streams", "a.>.b")
     assert result.exit_code == 1
-    assert "stands only at the end" in result.stderr
+    assert "may stand only at the end" in result.stderr
     assert node.connections == []

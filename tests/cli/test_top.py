@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 
 from broker.cli import status, top
-from broker.cli.overview import overview
-from broker.cli.sampling import Sample, rates
+from broker.cli.node_sample import Sample, compute_rates
+from broker.cli.overview import overview_tables
 from broker.errors import BrokerError, GaveUp, NotAllowed
 from tests.cli.fake_node import FakeClient, FakeNode, run
 from tests.cli.network_status import recovery, status_of
 
 
 class SeveralNodes:
-    """A way to connect to nodes by their endpoints."""
+    """Connects to one of several nodes by its endpoint."""
 
     def __init__(self, **nodes: FakeNode) -> None:
         self.nodes = {f"tcp:{name}:1": node for name, node in nodes.items()}
@@ -34,7 +34,7 @@ class SeveralNodes:
 
 
 def two_nodes(error: BrokerError | None = None) -> SeveralNodes:
-    """Two nodes; the second can not be reached if there is an error."""
+    """Return two nodes; the second is unreachable if there is an error."""
     return SeveralNodes(
         a1=FakeNode(answers={"status": status_of("a1")}),
         a2=FakeNode(answers={"status": status_of("a2")}, unreachable=error),
@@ -43,15 +43,15 @@ def two_nodes(error: BrokerError | None = None) -> SeveralNodes:
 
 def shown(samples: list[Sample], before: list[Sample | None]) -> str:
     screen = Console(width=80, file=io.StringIO(), highlight=False, markup=False)
-    found = [rates(*pair) for pair in zip(before, samples, strict=True)]
+    found = [compute_rates(*pair) for pair in zip(before, samples, strict=True)]
     with screen.capture() as text:
-        for table in overview(samples, found):
+        for table in overview_tables(samples, found):
             screen.print(table)
     return text.get()
 
 
 def row(text: str, beginning: str) -> list[str]:
-    """The first line that begins so, in words: nodes come before their events, and those before
+    """Return the words of the first line that begins so: nodes come before events, events before
     links."""
     return next(line.split() for line in text.splitlines() if line.strip().startswith(beginning))
 
@@ -72,7 +72,7 @@ def test_nodes_and_links_have_rows() -> None:
     )
 
 
-def test_what_rose_since_the_last_look_is_shown_as_a_rate() -> None:
+def test_an_increase_since_the_last_sample_is_shown_as_a_rate() -> None:
     before = Sample("tcp:a1:1", 5.0, status_of("a1"))
     now = Sample("tcp:a1:1", 7.0, status_of("a1", published=31, sent=102))
     text = shown([now], [before])
@@ -81,19 +81,19 @@ def test_what_rose_since_the_last_look_is_shown_as_a_rate() -> None:
     assert row(traffic, "alps/a1 ")[3:5] == ["1.0/s", "10.0/s"]
 
 
-def test_a_node_that_is_gone_is_a_row_that_says_why() -> None:
+def test_an_unreachable_node_is_a_row_with_the_reason() -> None:
     text = shown([Sample("tcp:evil\x1b[2J:1", 5.0, error="no answer\nat all")], [None])
-    assert "gone: no answer at all" in " ".join(text.split())
+    assert "unreachable: no answer at all" in " ".join(text.split())
     assert "\x1b" not in text
 
 
-def test_the_row_of_a_node_that_is_gone_does_not_name_it_twice() -> None:
+def test_the_row_of_an_unreachable_node_names_it_once() -> None:
     error = "no node answered at tcp:a:1 in 3 s: Connection refused"
     text = " ".join(shown([Sample("tcp:a:1", 5.0, error=error)], [None]).split())
-    assert "gone: no node answered in 3 s: Connection refused" in text
+    assert "unreachable: no node answered in 3 s: Connection refused" in text
 
 
-def test_a_node_whose_log_can_not_be_written_is_not_just_up() -> None:
+def test_a_node_with_an_unwritable_log_shows_it() -> None:
     full = {**status_of("a1"), "log": {"writable": False}}
     assert "log not writable" in shown([Sample("tcp:a:1", 1.0, full)], [None])
 
@@ -121,7 +121,7 @@ def test_the_archive_and_recoveries_have_a_table() -> None:
     assert row(table, "alps/a1 ")[5] == "10.0/s"
 
 
-def test_programs_get_a_line_for_each_look() -> None:
+def test_each_sample_is_one_line_of_json() -> None:
     result = two_nodes().run("top", "--once", "--json")
     assert result.exit_code == 0, result.output
     (line,) = map(json.loads, result.stdout.splitlines())
@@ -132,11 +132,11 @@ def test_programs_get_a_line_for_each_look() -> None:
 
 
 @pytest.mark.parametrize("command", [("top", "--once"), ("status",)])
-def test_who_can_not_be_reached_does_not_keep_the_others_from_being_shown(
+def test_an_unreachable_node_does_not_hide_the_others(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (top, status):
-        monkeypatch.setattr(module, "on_terminal", lambda: True)
+        monkeypatch.setattr(module, "is_terminal", lambda: True)
     result = two_nodes(GaveUp("no node answered")).run(*command)
     assert result.exit_code == 1
     assert "alps/a1" in result.stdout and "tcp:a2:1" in result.stdout

@@ -1,4 +1,4 @@
-"""A node that says what a test wants it to say, to a client in virtual time."""
+"""A scripted node for a client in virtual time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from zope.interface import implementer
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
 from broker.errors import BrokerError
-from broker.testing.loop import simulated_client
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.simulated_loop import simulated_client
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.view import LinkState, View
@@ -22,7 +22,7 @@ from broker.wire.messages import Subscribe, Welcome
 from broker.wire.stack import session_layers
 
 WINDOW = 1 << 20
-#: What virtual clocks of walls say, in ms since 1970.
+#: Wall-clock time of the clients, in ms since 1970.
 NOW = 1_700_000_000_000
 
 
@@ -34,11 +34,10 @@ class FakeNet:
         self.network = MemoryNetwork(self.clock, 1)
 
     def run(self, seconds: float = 1.0) -> None:
-        """Let time pass."""
         self.clock.pump([0.005] * int(seconds / 0.005))
 
     def client(self, *nodes: FakeNode, **settings: Any) -> Client:
-        """A client that knows these nodes, and has connected to the first."""
+        """Return a client with these endpoints, connected to the first."""
         own = ClientSettings(
             "alice", 1, wall_clock=lambda: NOW, first_wait=0.05, longest_wait=0.1, **settings
         )
@@ -48,13 +47,13 @@ class FakeNet:
 
 
 @implementer(ISocketReceiver)
-class _Greeting:
+class _HelloReceiver:
     def __init__(self, node: FakeNode, channel: ISocketChannel) -> None:
         self._node, self._channel = node, channel
         channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        self._node.greeted(self._channel)
+        self._node.accept(self._channel)
 
     def channel_lost(self, error: BrokerError | None) -> None:
         pass
@@ -65,20 +64,22 @@ class _Greeting:
 
 @implementer(IStackReceiver)
 class FakeNode:
-    """One session at a time, which begins from nothing with each connection."""
+    """A node with one session at a time; each connection begins a new one."""
 
     def __init__(self, net: FakeNet, name: str) -> None:
         self._net = net
         self.name = name
         self.address = f"node/{name}"
-        self.heard: list[Message] = []
+        self.received: list[Message] = []
         self.sessions = 0
-        self._port = net.network.listen(self.address, lambda channel: self._met(channel))
+        self._port = net.network.listen(
+            self.address, lambda channel: self._attach_receiver(channel)
+        )
 
-    def _met(self, channel: ISocketChannel) -> None:
-        _Greeting(self, channel)
+    def _attach_receiver(self, channel: ISocketChannel) -> None:
+        _HelloReceiver(self, channel)
 
-    def greeted(self, channel: ISocketChannel) -> None:
+    def accept(self, channel: ISocketChannel) -> None:
         welcome = Welcome(1, self.name, f"o-{self.name}", WINDOW, WINDOW, f"c/{self.name}")
         channel.send([messages.encode(welcome)])
         self.sessions += 1
@@ -88,7 +89,7 @@ class FakeNode:
         self.driver.attach(channel)
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        self.heard += [messages.decode(data) for data in batch]
+        self.received += [messages.decode(data) for data in batch]
         self.driver.consumed(len(batch))
 
     def view_changed(self, view: View) -> None:
@@ -98,17 +99,17 @@ class FakeNode:
         pass
 
     @property
-    def asked(self) -> list[Subscribe]:
-        """The subscriptions that were wished."""
-        return [message for message in self.heard if isinstance(message, Subscribe)]
+    def subscribes(self) -> list[Subscribe]:
+        """The received Subscribe messages."""
+        return [message for message in self.received if isinstance(message, Subscribe)]
 
-    def say(self, *said: Message | bytes) -> None:
-        """Say this, and let it arrive."""
-        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
+    def send(self, *outgoing: Message | bytes) -> None:
+        """Send these messages and let them arrive."""
+        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in outgoing])
         self._net.run(0.1)
 
     def die(self) -> None:
-        """Nobody is there any more."""
+        """Cut the connection and refuse new ones."""
         self._net.network.refuse(self.address)
         self._net.network.cut(self.address)
         self._net.run()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.address import parse_address, trusted_certificates, trusting_context
+from broker.client.address import load_certificates, make_tls_context, parse_address
 from broker.errors import ConfigurationError
 
 
@@ -18,7 +18,7 @@ from broker.errors import ConfigurationError
         ("tcp:::1:8765", ("tcp", "::1", 8765)),
     ],
 )
-def test_an_endpoint_is_taken_apart(endpoint: str, address: tuple[str, str, int]) -> None:
+def test_an_endpoint_is_parsed(endpoint: str, address: tuple[str, str, int]) -> None:
     assert parse_address(endpoint) == address
 
 
@@ -26,26 +26,28 @@ def test_an_endpoint_is_taken_apart(endpoint: str, address: tuple[str, str, int]
     "endpoint",
     ["", "tcp", "tcp:8765", "tcp::8765", "udp:host:1", "tcp:host:", "tcp:host:x", "tcp:host:65536"],
 )
-def test_what_is_no_endpoint_is_refused_with_its_form(endpoint: str) -> None:
+def test_an_invalid_endpoint_is_refused_with_the_expected_form(endpoint: str) -> None:
     with pytest.raises(ValueError, match="tcp:HOST:PORT|0 to 65535"):
         parse_address(endpoint)
 
 
-def test_without_certificates_of_its_own_the_systems_decide() -> None:
-    assert trusting_context(None).verify_mode is ssl.CERT_REQUIRED
+def test_without_trust_the_systems_authorities_apply() -> None:
+    assert make_tls_context(None).verify_mode is ssl.CERT_REQUIRED
 
 
 def test_certificates_are_found_between_other_lines(tmp_path: Path) -> None:
     block = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
     file = tmp_path / "roots.pem"
     file.write_bytes(b"CN=caf\xe9\n" + block + b"\n\nanother\n" + block + b"\n")
-    assert trusted_certificates(file) == [block, block]
+    assert load_certificates(file) == [block, block]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
-def test_a_file_without_certificates_is_told(content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_without_certificates_is_named_in_the_error(
+    content: bytes | None, tmp_path: Path
+) -> None:
     file = tmp_path / "roots.pem"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ConfigurationError, match="roots.pem"):
-        trusting_context(file)
+        make_tls_context(file)

@@ -1,4 +1,4 @@
-"""A client has closed when its node has committed its positions, or says nothing for long."""
+"""Closing of a client: confirmed positions, or the timeout."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.client.client import FAREWELL, Client
-from broker.client.leaving import ASK_AGAIN, POSITIONS
+from broker.client.client import CLOSE_TIMEOUT, Client
+from broker.client.resume_points import CONFIRMATION_INTERVAL, POSITIONS_REQUEST
 from broker.errors import ProtocolError
 from broker.wire.messages import (
     NO_ERROR,
@@ -21,11 +21,11 @@ from broker.wire.messages import (
     Unsubscribe,
 )
 from tests.client.fake_node import FakeNet, FakeNode
-from tests.client.node_words import delivery
+from tests.client.node_messages import delivery
 
 
 class Closing:
-    """A client that is connected, and closes."""
+    """A connected client that closes."""
 
     def __init__(self, *, durable: bool = False) -> None:
         self.net = FakeNet()
@@ -37,14 +37,14 @@ class Closing:
             subscription: Any = []
             self.client.subscribe(durable="d").addCallback(subscription.append)  # type: ignore[attr-defined]
             self.net.run(0.1)
-            self.node.say(Subscribed(1, None, ()), Flowing(1, (("n", 1, 10),)), delivery(11))
+            self.node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, 10)]), delivery(11))
             self.subscription = subscription[0]
             assert len(self.subscription.take_ready()) == 1
-            # With the next look it counts as processed.
+            # The next call marks it as processed.
             assert self.subscription.take_ready() == []
 
     def close(self) -> float:
-        """Begin to, and let a moment pass; when that was."""
+        """Start to close, run 0.1 s, and return the time of the start."""
         began = self.net.clock.seconds()
 
         def closed(result: bool) -> None:
@@ -57,127 +57,127 @@ class Closing:
 
     @property
     def asked(self) -> list[Ask]:
-        """The questions whether positions are committed."""
-        return [each for each in self.node.heard if isinstance(each, Ask)]
+        """The requests for committed positions."""
+        return [each for each in self.node.received if isinstance(each, Ask)]
 
     def answer(self, offset: int) -> None:
-        """The node says that the position up to there is committed."""
+        """Answer that the position up to this offset is committed."""
         ask = self.asked[-1]
-        assert ask.what == POSITIONS
-        self.node.say(Answer(ask.request, NO_ERROR, {"d": [("n", 1, offset)]}))
+        assert ask.what == POSITIONS_REQUEST
+        self.node.send(Answer(ask.request, NO_ERROR, {"d": [("n", 1, offset)]}))
 
 
-def test_it_has_closed_when_the_node_ends_the_session() -> None:
-    """What it said before, its positions among it, is not under way any more: who comes back at
-    once gets nothing twice."""
-    it = Closing()
-    it.close()
-    assert it.node.heard[-1] == Goodbye() and it.times == []
-    it.node.driver.close()
-    it.net.run(0.1)
-    assert it.results == [True]
-    assert it.net.clock.getDelayedCalls() == []
+def test_close_resolves_when_the_node_ends_the_session() -> None:
+    """All messages before, with the positions, have been handled: a client that returns at once
+    gets nothing twice."""
+    closing = Closing()
+    closing.close()
+    assert closing.node.received[-1] == Goodbye() and closing.times == []
+    closing.node.driver.close()
+    closing.net.run(0.1)
+    assert closing.results == [True]
+    assert closing.net.clock.getDelayedCalls() == []
 
 
-def test_a_node_that_does_not_answer_is_not_waited_for_long() -> None:
-    it = Closing()
-    began = it.close()
-    it.net.run(FAREWELL + 0.2)
-    assert it.times == [pytest.approx(began + FAREWELL, abs=0.1)]
-    assert it.net.clock.getDelayedCalls() == []
+def test_closing_waits_for_a_silent_node_only_until_the_timeout() -> None:
+    closing = Closing()
+    began = closing.close()
+    closing.net.run(CLOSE_TIMEOUT + 0.2)
+    assert closing.times == [pytest.approx(began + CLOSE_TIMEOUT, abs=0.1)]
+    assert closing.net.clock.getDelayedCalls() == []
 
 
-def test_who_is_not_connected_closes_at_once() -> None:
-    it = Closing()
-    it.node.die()
-    began = it.close()
-    assert it.times == [began]
+def test_a_disconnected_client_closes_at_once() -> None:
+    closing = Closing()
+    closing.node.die()
+    began = closing.close()
+    assert closing.times == [began]
 
 
-def test_who_is_connected_no_more_has_closed() -> None:
-    it = Closing()
-    it.close()
-    it.node.die()
-    assert len(it.times) == 1
-    assert isinstance(it.client, Client) and not it.client.connected
+def test_a_lost_connection_completes_the_close() -> None:
+    closing = Closing()
+    closing.close()
+    closing.node.die()
+    assert len(closing.times) == 1
+    assert isinstance(closing.client, Client) and not closing.client.connected
 
 
 # ----------------------------------------------------------------------------- positions
 
 
 def test_the_session_ends_when_the_node_has_committed_the_positions() -> None:
-    it = Closing(durable=True)
-    it.close()
-    assert it.node.heard[-2:] == [Acknowledge(((1, (("n", 1, 11),)),)), it.asked[-1]]
-    it.answer(11)
-    assert it.node.heard[-1] == Goodbye() and it.results == []
-    it.node.driver.close()
-    it.net.run(0.1)
-    assert it.results == [True]
-    assert it.net.clock.getDelayedCalls() == []
+    closing = Closing(durable=True)
+    closing.close()
+    assert closing.node.received[-2:] == [Acknowledge([(1, (("n", 1, 11),))]), closing.asked[-1]]
+    closing.answer(11)
+    assert closing.node.received[-1] == Goodbye() and closing.results == []
+    closing.node.driver.close()
+    closing.net.run(0.1)
+    assert closing.results == [True]
+    assert closing.net.clock.getDelayedCalls() == []
 
 
-def test_a_position_that_is_not_stored_yet_is_asked_for_again() -> None:
-    it = Closing(durable=True)
-    it.close()
-    it.answer(10)
-    assert it.node.heard[-1] != Goodbye()
-    it.net.run(ASK_AGAIN)
-    assert len(it.asked) == 2
-    it.answer(12)
-    assert it.node.heard[-1] == Goodbye()
+def test_an_uncommitted_position_is_requested_again() -> None:
+    closing = Closing(durable=True)
+    closing.close()
+    closing.answer(10)
+    assert closing.node.received[-1] != Goodbye()
+    closing.net.run(CONFIRMATION_INTERVAL)
+    assert len(closing.asked) == 2
+    closing.answer(12)
+    assert closing.node.received[-1] == Goodbye()
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_without_an_answer_it_closes_in_time_and_says_so(connected: bool) -> None:
-    it = Closing(durable=True)
+def test_without_an_answer_it_closes_after_the_timeout_with_false(connected: bool) -> None:
+    closing = Closing(durable=True)
     if not connected:
-        it.node.die()
-    began = it.close()
-    assert it.results == []
-    it.net.run(FAREWELL + 0.2)
-    assert it.results == [False]
-    assert it.times == [pytest.approx(began + FAREWELL, abs=0.1)]
-    assert it.net.clock.getDelayedCalls() == []
+        closing.node.die()
+    began = closing.close()
+    assert closing.results == []
+    closing.net.run(CLOSE_TIMEOUT + 0.2)
+    assert closing.results == [False]
+    assert closing.times == [pytest.approx(began + CLOSE_TIMEOUT, abs=0.1)]
+    assert closing.net.clock.getDelayedCalls() == []
 
 
 def test_a_node_of_an_earlier_version_confirms_nothing() -> None:
-    it = Closing(durable=True)
-    it.close()
+    closing = Closing(durable=True)
+    closing.close()
     unknown = ProtocolError("this node can not answer").to_wire()
-    it.node.say(Answer(it.asked[-1].request, unknown, None))
-    assert it.node.heard[-1] == Goodbye()
-    it.node.driver.close()
-    it.net.run(0.1)
-    assert it.results == [False]
+    closing.node.send(Answer(closing.asked[-1].request, unknown, None))
+    assert closing.node.received[-1] == Goodbye()
+    closing.node.driver.close()
+    closing.net.run(0.1)
+    assert closing.results == [False]
 
 
-def test_the_question_is_asked_again_in_a_new_session() -> None:
-    it = Closing(durable=True)
-    it.close()
-    it.net.network.cut(it.node.address)
-    it.node.heard.clear()
-    it.net.run(1.0)
-    kinds = [type(each) for each in it.node.heard]
+def test_the_request_is_sent_again_in_a_new_session() -> None:
+    closing = Closing(durable=True)
+    closing.close()
+    closing.net.network.cut(closing.node.address)
+    closing.node.received.clear()
+    closing.net.run(1.0)
+    kinds = [type(each) for each in closing.node.received]
     assert kinds.index(Subscribe) < kinds.index(Acknowledge) < kinds.index(Ask)
-    it.answer(11)
-    it.node.driver.close()
-    it.net.run(0.1)
-    assert it.results == [True]
+    closing.answer(11)
+    closing.node.driver.close()
+    closing.net.run(0.1)
+    assert closing.results == [True]
 
 
-def test_what_was_unsubscribed_without_a_connection_is_confirmed_too() -> None:
-    """The node of the next session does not know the position yet."""
-    it = Closing(durable=True)
-    it.net.network.cut(it.node.address)
-    it.net.run(0.01)
-    it.subscription.unsubscribe()
-    it.node.heard.clear()
-    it.net.run(1.0)
-    kinds = [type(each) for each in it.node.heard]
+def test_a_position_unsubscribed_without_a_connection_is_confirmed_too() -> None:
+    """The node of the next session does not have the position yet."""
+    closing = Closing(durable=True)
+    closing.net.network.cut(closing.node.address)
+    closing.net.run(0.01)
+    closing.subscription.unsubscribe()
+    closing.node.received.clear()
+    closing.net.run(1.0)
+    kinds = [type(each) for each in closing.node.received]
     assert kinds.index(Subscribe) < kinds.index(Acknowledge) < kinds.index(Unsubscribe)
-    it.close()
-    it.answer(11)
-    it.node.driver.close()
-    it.net.run(0.1)
-    assert it.results == [True]
+    closing.close()
+    closing.answer(11)
+    closing.node.driver.close()
+    closing.net.run(0.1)
+    assert closing.results == [True]

@@ -1,4 +1,4 @@
-"""The client's connection machine, with a loop that does nothing by itself."""
+"""The client's connection machine, with a passive loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.task import Clock
 
-from broker.client.connection import GREETING_TIMEOUT, Connection, connecting
+from broker.client.connection import HANDSHAKE_TIMEOUT, Connection, make_connection_machine
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import (
     AuthenticationFailed,
@@ -27,7 +27,7 @@ WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000, "node"))
 
 
 class FakeChannel:
-    """A channel that notes what is done to it."""
+    """A channel that records its calls."""
 
     def __init__(self) -> None:
         self.receiver = None
@@ -43,7 +43,7 @@ class FakeChannel:
 
 
 class Stack:
-    """What takes the channel over."""
+    """The next receiver of the channel."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
@@ -53,7 +53,7 @@ class Stack:
 
 
 class World:
-    """One connection machine and everything that it was told to do."""
+    """One connection machine with recorded callbacks."""
 
     def __init__(self, *endpoints: str) -> None:
         self.clock = Clock()
@@ -63,14 +63,14 @@ class World:
         self.stops: list[BrokerError | None] = []
         self.stack = Stack()
         self.backoff = Backoff(1.0, 8.0, random.Random(1))
-        self.machine = connecting(
+        self.machine = make_connection_machine(
             Connection(
                 loop=self,
                 endpoints=endpoints or ("one",),
-                hello=lambda: HELLO,
+                make_hello=lambda: HELLO,
                 attach=self._attach,
-                down=self.downs.append,
-                stopped=self.stops.append,
+                on_down=self.downs.append,
+                on_stopped=self.stops.append,
                 backoff=self.backoff,
             )
         )
@@ -79,10 +79,10 @@ class World:
         self.attached.append(channel)
         channel.receiver = self.stack
 
-    def promise(self) -> DeferredPromise:
+    def make_promise(self) -> DeferredPromise:
         raise NotImplementedError
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], None]) -> None:
         raise NotImplementedError
 
     def dial(
@@ -107,7 +107,7 @@ def greeted(world: World) -> FakeChannel:
     return channel
 
 
-def test_it_dials_greets_and_hands_the_channel_over() -> None:
+def test_it_dials_sends_hello_and_attaches_the_channel() -> None:
     world = World()
     channel = greeted(world)
     assert messages.decode(channel.sent[0]) == HELLO
@@ -115,7 +115,7 @@ def test_it_dials_greets_and_hands_the_channel_over() -> None:
     assert world.clock.getDelayedCalls() == []
 
 
-def test_what_comes_right_behind_the_welcome_goes_to_the_new_receiver() -> None:
+def test_packets_after_the_welcome_go_to_the_new_receiver() -> None:
     world = World()
     world.machine.start()
     channel = world.connect()
@@ -123,7 +123,7 @@ def test_what_comes_right_behind_the_welcome_goes_to_the_new_receiver() -> None:
     assert world.stack.received == [b"first packet"]
 
 
-def test_endpoints_take_turns_with_growing_waits() -> None:
+def test_endpoints_rotate_with_growing_backoff() -> None:
     world = World("one", "two")
     world.machine.start()
     waits = []
@@ -139,7 +139,7 @@ def test_endpoints_take_turns_with_growing_waits() -> None:
 
 
 def _wait_after_session(lasted: float) -> float:
-    """Seconds until the next attempt, after five failures and one session of `lasted` seconds."""
+    """Return the backoff after five failures and one session of `lasted` seconds."""
     world = World()
     world.machine.start()
     for _ in range(5):
@@ -153,15 +153,15 @@ def _wait_after_session(lasted: float) -> float:
     return float(call.getTime() - world.clock.seconds())
 
 
-def test_a_session_that_lasted_makes_the_next_wait_short_again() -> None:
+def test_a_lasting_session_resets_the_backoff() -> None:
     assert _wait_after_session(LASTED) <= 1
 
 
-def test_a_session_that_breaks_at_once_leaves_the_wait_long() -> None:
+def test_a_short_session_keeps_the_backoff() -> None:
     assert _wait_after_session(0.9 * LASTED) >= 4
 
 
-def test_a_wrong_credential_ends_it_for_good() -> None:
+def test_a_wrong_credential_stops_the_machine() -> None:
     world = World()
     world.machine.start()
     channel = world.connect()
@@ -171,7 +171,7 @@ def test_a_wrong_credential_ends_it_for_good() -> None:
     assert world.clock.getDelayedCalls() == []
 
 
-def test_a_node_that_is_being_stopped_is_tried_again() -> None:
+def test_a_stopping_node_is_retried() -> None:
     world = World()
     world.machine.start()
     refuse = messages.encode(Refuse(ShuttingDown("stopping").to_wire()))
@@ -181,16 +181,16 @@ def test_a_node_that_is_being_stopped_is_tried_again() -> None:
     assert len(world.dialled) == 2
 
 
-def test_an_end_that_answers_nothing_is_given_up_in_time() -> None:
+def test_a_silent_peer_is_dropped_after_the_timeout() -> None:
     world = World()
     world.machine.start()
     channel = world.connect()
-    world.clock.advance(GREETING_TIMEOUT)
+    world.clock.advance(HANDSHAKE_TIMEOUT)
     assert isinstance(channel.aborted, PeerSilent)
     assert isinstance(world.downs[0], PeerSilent)
 
 
-def test_an_end_that_is_no_node_is_told_apart() -> None:
+def test_a_peer_that_is_no_node_is_a_protocol_error() -> None:
     for answer in (b"HTTP/1.1 400", messages.encode(Goodbye())):
         world = World()
         world.machine.start()
@@ -218,7 +218,7 @@ def test_stopping_ends_every_state() -> None:
         assert world.clock.getDelayedCalls() == []
 
 
-def test_a_connection_that_comes_after_stopping_is_aborted() -> None:
+def test_a_connection_after_stopping_is_aborted() -> None:
     world = World()
     world.machine.start()
     world.machine.stop()

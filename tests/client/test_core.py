@@ -1,23 +1,33 @@
-"""The client's session core: for each message and wish, the effects."""
+"""Effects of the client's core for each message and call."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.client.acknowledging import ACKNOWLEDGE_AFTER, ACKNOWLEDGE_EVENTS
 from broker.client.effects import (
-    Accepted,
-    Consumed,
-    HeldUp,
-    Moved,
-    Portion,
+    EventBatch,
+    MessagesConsumed,
+    PositionMoved,
+    PublicationSettled,
+    PublishingBlocked,
     Send,
-    Settled,
+    SubscriptionAccepted,
 )
-from broker.client.received import ALL, NEW, STORED, Flow, Gap, Receipt, Start, TypeChanged, since
+from broker.client.position_reporter import ACKNOWLEDGE_AFTER, ACKNOWLEDGE_EVENTS
+from broker.client.received import (
+    ALL,
+    NEW,
+    STORED,
+    FlowStarted,
+    Gap,
+    Receipt,
+    Start,
+    TypeChanged,
+    since,
+)
 from broker.errors import BadQuery, LogUnavailable, ProtocolError
 from broker.event.envelope import Liveness
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
 from broker.wire.batches import (
@@ -34,19 +44,19 @@ from broker.wire.messages import (
     Subscribe,
     Subscribed,
 )
-from tests.client.node_words import (
-    arrived,
+from tests.client.node_messages import (
     at,
     consumed,
     delivery,
-    flowing,
+    flowing_core,
+    items_for,
     logged,
     new_core,
+    process_items,
     publish,
+    receive,
     sent,
     subscribe,
-    take,
-    tell,
 )
 
 # ----------------------------------------------------------------------------- publishing
@@ -67,47 +77,48 @@ def test_a_published_batch_settles_its_waiters_and_returns_its_credit() -> None:
     publish(core, 2)
     core.flush()
     error = BadQuery("no").to_wire()
-    effects = tell(core, Published(1, (("n", 1, 7),), 1, (), ((1, error),)))
-    settled = {e.waiter: e.result for e in effects if isinstance(e, Settled)}
+    effects = receive(core, Published(1, (("n", 1, 7),), 1, (), ((1, error),)))
+    settled = {e.waiter: e.result for e in effects if isinstance(e, PublicationSettled)}
     assert settled["waiter 1"] == Receipt(EventId("p", 1, 1, 1), Place("n", 1, 7))
     assert isinstance(settled["waiter 2"], BadQuery)
     assert consumed(effects) == 1
 
 
-def test_a_batch_that_was_sent_back_goes_out_again_after_the_time_that_was_said() -> None:
+def test_a_requeued_batch_is_sent_after_the_given_delay() -> None:
     core = new_core()
     publish(core)
     core.flush()
     error = LogUnavailable("full").to_wire()
-    effects = tell(core, NotPublished(1, 1500, error), now=10.0)
-    (held,) = (effect for effect in effects if isinstance(effect, HeldUp))
-    assert isinstance(held.error, LogUnavailable)
+    effects = receive(core, NotPublished(1, 1500, error), now=10.0)
+    (blocked,) = (effect for effect in effects if isinstance(effect, PublishingBlocked))
+    assert isinstance(blocked.error, LogUnavailable)
     assert core.flush() == [] and core.next_timeout() == 11.5
     core.handle_timeout(11.4)
     assert core.flush() == []
     core.handle_timeout(11.5)
     assert len(core.flush()) == 1
-    # Told once when it begins and once when it is over.
+    # Reported once at the beginning and once at the end.
     assert not any(
-        isinstance(e, HeldUp) for e in tell(core, NotPublished(1, 1500, error), now=12.0)
+        isinstance(e, PublishingBlocked)
+        for e in receive(core, NotPublished(1, 1500, error), now=12.0)
     )
     core.handle_timeout(14.0)
     core.flush()
-    assert HeldUp(None) in tell(core, Published(1, (("n", 1, 1),), 1, (), ()))
+    assert PublishingBlocked(None) in receive(core, Published(1, (("n", 1, 1),), 1, (), ()))
 
 
-def test_a_batch_behind_one_that_was_sent_back_waits_until_all_are_answered() -> None:
+def test_a_batch_after_a_requeued_one_waits_until_all_are_answered() -> None:
     core = new_core()
     publish(core)
     core.flush()
     publish(core)
     core.flush()
     error = LogUnavailable("full").to_wire()
-    # The second is sent back first: the first was already on its way to the disk.
-    tell(core, NotPublished(2, 1000, error), now=0.0)
+    # The second is returned first: the first was already being written.
+    receive(core, NotPublished(2, 1000, error), now=0.0)
     core.handle_timeout(5.0)
     assert core.flush() == [] and core.next_timeout() is None
-    tell(core, Published(1, (("n", 1, 1),), 1, (), ()), now=6.0)
+    receive(core, Published(1, (("n", 1, 1),), 1, (), ()), now=6.0)
     assert core.next_timeout() == 6.0
     core.handle_timeout(6.0)
     (send,) = core.flush()
@@ -117,7 +128,7 @@ def test_a_batch_behind_one_that_was_sent_back_waits_until_all_are_answered() ->
 # ----------------------------------------------------------------------------- subscribing
 
 
-def test_a_wish_is_sent_as_it_was_made() -> None:
+def test_a_request_is_sent_unchanged() -> None:
     core = new_core()
     (message,) = sent(subscribe(core, since(at(7)), "d"))
     wire = (("n", 1, 7),)
@@ -127,8 +138,8 @@ def test_a_wish_is_sent_as_it_was_made() -> None:
 def test_acceptance_and_flow_arrive_in_order() -> None:
     core = new_core()
     subscribe(core)
-    effects = tell(core, Subscribed(1, None, ("w",)), Flowing(1, (("n", 1, 10),)))
-    assert arrived(effects) == [Accepted(("w",), None), Flow(at(10))]
+    effects = receive(core, Subscribed(1, None, ("w",)), Flowing(1, [("n", 1, 10)]))
+    assert items_for(effects) == [SubscriptionAccepted(("w",), None), FlowStarted(at(10))]
     assert consumed(effects) == 2
 
 
@@ -140,139 +151,139 @@ def test_acceptance_and_flow_arrive_in_order() -> None:
         (since(at(3)), None, at(3)),
         (STORED, None, at(10)),
         (STORED, [("n", 1, 4)], at(4)),
-        # Stored, and nothing was processed: it begins at the beginning, not at the cut.
+        # A stored position without processed events begins at the beginning, not at the cut.
         (STORED, [], Position()),
         (NEW, [("n", 1, 4)], at(10)),
     ],
 )
-def test_a_position_begins_where_the_start_says(
+def test_a_position_begins_at_the_start(
     start: Start, stored: list[tuple[str, int, int]] | None, begins: Position
 ) -> None:
     core = new_core()
     subscribe(core, start, "d")
-    tell(core, Subscribed(1, stored, ()), Flowing(1, (("n", 1, 10),)))
-    assert core.position(1) == begins
+    receive(core, Subscribed(1, stored, ()), Flowing(1, [("n", 1, 10)]))
+    assert core.position_of(1) == begins
 
 
 def test_a_refused_subscription_ends_with_the_reason() -> None:
     core = new_core()
     subscribe(core)
-    (over,) = arrived(tell(core, Ended(1, BadQuery("no", line=1, column=3).to_wire())))
+    (over,) = items_for(receive(core, Ended(1, BadQuery("no", line=1, column=3).to_wire())))
     assert isinstance(over.error, BadQuery) and over.error.column == 3
-    assert tell(core, Flowing(1, ())) == [Consumed(1)]
+    assert receive(core, Flowing(1, [])) == [MessagesConsumed(1)]
 
 
-def test_events_count_as_processed_when_the_user_has_taken_them() -> None:
-    core = flowing()
-    effects = tell(core, delivery(11, 12))
-    (portion,) = arrived(effects)
-    assert [event.place.offset for event in portion.events] == [11, 12]
-    assert core.position(1) == at(10)
-    core.taken(1, portion, 0.0)
-    assert core.position(1) == at(12)
+def test_events_count_as_processed_when_the_user_reports_them() -> None:
+    core = flowing_core()
+    effects = receive(core, delivery(11, 12))
+    (batch,) = items_for(effects)
+    assert [event.place.offset for event in batch.events] == [11, 12]
+    assert core.position_of(1) == at(10)
+    core.mark_processed(1, batch, 0.0)
+    assert core.position_of(1) == at(12)
 
 
-def test_what_is_discarded_moves_no_position() -> None:
-    core = flowing()
-    (portion,) = arrived(tell(core, delivery(11)))
-    core.discarded(portion)
-    assert core.position(1) == at(10)
+def test_a_discarded_batch_moves_no_position() -> None:
+    core = flowing_core()
+    (batch,) = items_for(receive(core, delivery(11)))
+    core.discard(batch)
+    assert core.position_of(1) == at(10)
 
 
-def test_a_hole_in_the_chain_of_places_is_a_protocol_error() -> None:
-    core = flowing()
-    tell(core, delivery(11, 12))
-    tell(core, delivery(15, previous=12))
+def test_a_break_in_the_chain_of_places_is_a_protocol_error() -> None:
+    core = flowing_core()
+    receive(core, delivery(11, 12))
+    receive(core, delivery(15, previous=12))
     for wrong in (None, 12, 14):
         with pytest.raises(ProtocolError):
-            tell(core, delivery(17, previous=wrong))
-    tell(core, delivery(17, previous=15))
+            receive(core, delivery(17, previous=wrong))
+    receive(core, delivery(17, previous=15))
 
 
 def test_a_new_session_begins_a_new_chain() -> None:
-    core = flowing()
-    tell(core, delivery(11))
+    core = flowing_core()
+    receive(core, delivery(11))
     core.session_down()
     core.session_up(True)
     with pytest.raises(ProtocolError):
-        tell(core, delivery(12))
+        receive(core, delivery(12))
     core.session_down()
     core.session_up(False)
-    tell(core, delivery(12))
+    receive(core, delivery(12))
 
 
-def test_progress_moves_the_position_when_the_user_has_come_to_it() -> None:
-    core = flowing()
-    effects = tell(core, delivery(11), Progress(((1, (("n", 1, 20),)), (9, (("n", 1, 20),)))))
-    portion, moved = arrived(effects)
-    assert moved == Moved(at(20)) and core.position(1) == at(10)
-    core.taken(1, portion, 0.0)
-    assert core.position(1) == at(11)
-    core.taken(1, moved, 0.0)
-    assert core.position(1) == at(20)
+def test_progress_moves_the_position_when_the_user_reaches_it() -> None:
+    core = flowing_core()
+    effects = receive(core, delivery(11), Progress([(1, [("n", 1, 20)]), (9, [("n", 1, 20)])]))
+    batch, moved = items_for(effects)
+    assert moved == PositionMoved(at(20)) and core.position_of(1) == at(10)
+    core.mark_processed(1, batch, 0.0)
+    assert core.position_of(1) == at(11)
+    core.mark_processed(1, moved, 0.0)
+    assert core.position_of(1) == at(20)
 
 
 def test_a_gap_arrives_in_order_and_moves_the_position_past_it() -> None:
-    core = flowing()
-    effects = tell(core, messages.Gap(1, "n", (1, 11), (1, 15), 3, "slow"))
-    gap, moved = arrived(effects)
+    core = flowing_core()
+    effects = receive(core, messages.Gap(1, "n", (1, 11), (1, 15), 3, "slow"))
+    gap, moved = items_for(effects)
     assert gap == Gap(Place("n", 1, 11), Place("n", 1, 15), 3, "slow")
-    assert moved == Moved(at(15))
+    assert moved == PositionMoved(at(15))
 
 
 def test_a_changed_type_arrives_and_moves_no_position() -> None:
-    core = flowing()
-    said = ("flight", "1.0", "2.0", "reads-what-changed", "", ("/a",), (), ("/a",), (), 0)
-    (change,) = arrived(tell(core, messages.TypeChanged(1, *said)))
-    assert change == TypeChanged(*said)
-    assert core.position(1) == at(10)
-    assert arrived(tell(core, messages.TypeChanged(7, *said)), 7) == []
+    core = flowing_core()
+    fields = ("flight", "1.0", "2.0", "reads-what-changed", "", ("/a",), (), ("/a",), (), 0)
+    (change,) = items_for(receive(core, messages.TypeChanged(1, *fields)))
+    assert change == TypeChanged(*fields)
+    assert core.position_of(1) == at(10)
+    assert items_for(receive(core, messages.TypeChanged(7, *fields)), 7) == []
 
 
 # ----------------------------------------------------------------------------- acknowledging
 
 
 def test_a_durable_position_is_acknowledged_after_a_while() -> None:
-    core = flowing(durable="d")
-    take(core, tell(core, delivery(11)), now=3.0)
+    core = flowing_core(durable="d")
+    process_items(core, receive(core, delivery(11)), now=3.0)
     assert core.next_timeout() == 3.0 + ACKNOWLEDGE_AFTER
     assert core.handle_timeout(3.0 + ACKNOWLEDGE_AFTER - 0.01) == []
     assert sent(core.handle_timeout(3.0 + ACKNOWLEDGE_AFTER)) == [
-        Acknowledge(((1, (("n", 1, 11),)),))
+        Acknowledge([(1, (("n", 1, 11),))])
     ]
     assert core.next_timeout() is None
 
 
 def test_a_durable_position_is_acknowledged_after_so_many_events() -> None:
-    core = flowing(durable="d")
-    effects = take(core, tell(core, delivery(*range(11, 11 + ACKNOWLEDGE_EVENTS))))
-    assert sent(effects) == [Acknowledge(((1, (("n", 1, 10 + ACKNOWLEDGE_EVENTS),)),))]
+    core = flowing_core(durable="d")
+    effects = process_items(core, receive(core, delivery(*range(11, 11 + ACKNOWLEDGE_EVENTS))))
+    assert sent(effects) == [Acknowledge([(1, (("n", 1, 10 + ACKNOWLEDGE_EVENTS),))])]
 
 
-def test_a_transient_position_is_acknowledged_to_nobody() -> None:
-    core = flowing()
-    take(core, tell(core, delivery(*range(11, 11 + ACKNOWLEDGE_EVENTS))))
+def test_a_transient_position_is_not_acknowledged() -> None:
+    core = flowing_core()
+    process_items(core, receive(core, delivery(*range(11, 11 + ACKNOWLEDGE_EVENTS))))
     assert core.next_timeout() is None
 
 
 def test_a_position_reached_without_a_connection_is_acknowledged_with_the_next() -> None:
     for resumed in (True, False):
-        core = flowing(durable="d")
-        effects = tell(core, delivery(11))
+        core = flowing_core(durable="d")
+        effects = receive(core, delivery(11))
         core.session_down()
-        take(core, effects)
+        process_items(core, effects)
         assert sent(core.handle_timeout(99.0)) == []
-        assert sent(core.session_up(resumed))[-1] == Acknowledge(((1, (("n", 1, 11),)),))
+        assert sent(core.session_up(resumed))[-1] == Acknowledge([(1, (("n", 1, 11),))])
 
 
-def test_a_portion_knows_nothing_of_other_subscriptions_events() -> None:
-    core = flowing()
+def test_a_batch_holds_only_its_subscriptions_events() -> None:
+    core = flowing_core()
     subscribe(core)
-    tell(core, Subscribed(2, None, ()), Flowing(2, ()))
+    receive(core, Subscribed(2, None, ()), Flowing(2, []))
     numbers = [(1, (1,)), (1, (2,)), (1, (1, 2))]
     data = encode_delivery(logged(11, 12, 13), numbers, Liveness.LIVE, None)
-    effects = tell(core, data)
+    effects = receive(core, data)
     for number, offsets in ((1, [11, 13]), (2, [12, 13])):
-        (portion,) = arrived(effects, number)
-        assert isinstance(portion, Portion)
-        assert [event.place.offset for event in portion.events] == offsets
+        (batch,) = items_for(effects, number)
+        assert isinstance(batch, EventBatch)
+        assert [event.place.offset for event in batch.events] == offsets

@@ -9,9 +9,9 @@ from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.received import ReceivedEvent
 from broker.errors import BadQuery, Overloaded
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.testing.simulation import World
 
 FLIGHT = EventType("flight", "1.0")
@@ -33,14 +33,14 @@ def numbers(latest: Latest) -> list[int]:
     return [event.place.offset for event in latest.events]
 
 
-def test_of_each_key_the_newest_stays_and_they_are_as_they_came() -> None:
+def test_the_newest_event_of_each_key_stays_in_order_of_arrival() -> None:
     latest = Latest(by_xpath("/flight/id"))
     for number, name in enumerate(["A", "B", "A", "", "C", "B"], 1):
         latest.add(received(number, name))
     assert numbers(latest) == [3, 4, 5, 6]
 
 
-def test_a_stream_is_a_key_as_good_as_any() -> None:
+def test_a_stream_is_a_key() -> None:
     latest = Latest(by_stream)
     for number, stream in enumerate(["x", "y", "x"], 1):
         latest.add(received(number, stream=stream))
@@ -58,20 +58,20 @@ def test_prefixes_of_a_key_are_bound() -> None:
 
 
 @pytest.mark.parametrize("text", ["/flight[", "$x", "unknown()", "v:id"])
-def test_what_is_no_key_is_refused(text: str) -> None:
+def test_an_invalid_key_is_refused(text: str) -> None:
     with pytest.raises(BadQuery, match="the key"):
         by_xpath(text)(received(1, "A"))
 
 
 def test_one_key_too_many_is_refused() -> None:
-    latest = Latest(by_xpath("/flight/id"), most=2)
+    latest = Latest(by_xpath("/flight/id"), max_keys=2)
     for number, name in enumerate("ABA"):
         latest.add(received(number, name))
     with pytest.raises(Overloaded, match="more than 2 keys"):
         latest.add(received(4, "C"))
 
 
-def test_a_client_has_the_newest_of_what_was_published() -> None:
+def test_a_client_reads_the_newest_published_events() -> None:
     with World(1) as world:
         client = world.client("c")
         for name in ("A", "B", "A", "C"):

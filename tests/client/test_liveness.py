@@ -1,16 +1,16 @@
-"""The effective liveness of an event follows from the cut of its session (A16)."""
+"""Effective liveness of an event, from the cut of its session (A16)."""
 
 from __future__ import annotations
 
-from broker.client.effects import Effect, Portion
+from broker.client.effects import Effect, EventBatch
 from broker.wire.messages import Subscribed
-from tests.client.node_words import arrived, tell
-from tests.client.test_following import begun, flows, says
+from tests.client.node_messages import items_for, receive
+from tests.client.test_subscription_state import core_flowing_at, deliver, flowing_at
 
 
 def liveness_of(effects: list[Effect]) -> dict[tuple[str, int], str]:
-    """By origin and offset, as the user is told."""
-    portions = [item for item in arrived(effects) if isinstance(item, Portion)]
+    """Return the liveness by origin and offset."""
+    portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return {
         (event.place.origin, event.place.offset): event.liveness.value
         for portion in portions
@@ -18,15 +18,17 @@ def liveness_of(effects: list[Effect]) -> dict[tuple[str, int], str]:
     }
 
 
-def test_what_was_published_before_it_flows_is_recovered_whenever_it_came() -> None:
-    """The node got it late, from a node that was cut off, say, and sent it live."""
-    core = begun(n=10, m=10)
+def test_events_published_before_the_flow_are_recovery_events() -> None:
+    """The node received it late, for example from a node that was cut off, and sent it live."""
+    core = core_flowing_at(n=10, m=10)
     core.session_down()
     core.session_up(False)
-    tell(core, Subscribed(1, None, ()), says(("m", 12)))
-    told = tell(core, flows(n=12, m=14), says(("m", 13), ("n", 22), previous=("m", 12)))
-    told += tell(core, says(("m", 14), ("m", 15), ("n", 24), previous=("n", 22)))
-    assert liveness_of(told) == {
+    receive(core, Subscribed(1, None, ()), deliver(("m", 12)))
+    effects = receive(
+        core, flowing_at(n=12, m=14), deliver(("m", 13), ("n", 22), previous=("m", 12))
+    )
+    effects += receive(core, deliver(("m", 14), ("m", 15), ("n", 24), previous=("n", 22)))
+    assert liveness_of(effects) == {
         ("m", 12): "recovery",
         ("m", 13): "recovery",
         ("n", 22): "live",
@@ -36,11 +38,11 @@ def test_what_was_published_before_it_flows_is_recovered_whenever_it_came() -> N
     }
 
 
-def test_the_node_of_a_later_session_may_know_less_of_an_origin() -> None:
-    """Chaos 121: that node was cut off from the origin, and named an earlier cut."""
-    core = begun(n=10)
+def test_a_later_session_may_have_an_earlier_cut_of_an_origin() -> None:
+    """Chaos 121: that node was cut off from the origin, and sent an earlier cut."""
+    core = core_flowing_at(n=10)
     core.session_down()
     core.session_up(False)
-    tell(core, Subscribed(1, None, ()), flows(n=4))
-    told = tell(core, says(("n", 9), ("n", 10), ("n", 11)))
-    assert liveness_of(told) == {("n", 9): "recovery", ("n", 10): "recovery", ("n", 11): "live"}
+    receive(core, Subscribed(1, None, ()), flowing_at(n=4))
+    effects = receive(core, deliver(("n", 9), ("n", 10), ("n", 11)))
+    assert liveness_of(effects) == {("n", 9): "recovery", ("n", 10): "recovery", ("n", 11): "live"}

@@ -1,4 +1,4 @@
-"""A merged subscription as its user reads it."""
+"""Reading of a merged subscription."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from broker.client.effects import Item, Moved, Over, Portion, Share
+from broker.client.effects import EventBatch, Item, PositionMoved, SharedDelivery, SubscriptionEnded
 from broker.client.loop import Loop
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
-from broker.client.received import Flow, Gap, ReceivedEvent
+from broker.client.received import FlowStarted, Gap, ReceivedEvent
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import BadQuery
 from broker.event.envelope import (
@@ -25,10 +25,10 @@ from broker.event.envelope import (
     Order,
     SecurityLevel,
 )
-from broker.event.identity import EventId
-from broker.event.merging.held import Missing
+from broker.event.event_id import EventId
+from broker.event.merging.held_event import MissingNumbers
 from broker.event.place import Place, Position
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 
 PAIR = EventLinkage(time_constraint="within 1s", order=(Order("fp"), Order("tz")))
 
@@ -54,28 +54,28 @@ def fp(offset: int, time: int) -> ReceivedEvent:
     return received(offset, "fp", time, PAIR)
 
 
-def portion(*events: ReceivedEvent) -> Portion:
+def batch(*events: ReceivedEvent) -> EventBatch:
     places = [event.place for event in events]
-    return Portion(events, Share(1, 100), Position().advanced(places))
+    return EventBatch(events, SharedDelivery(1, 100), Position().advanced(places))
 
 
 class FakeOwner:
-    """The client: writes down what it is told."""
+    """A client that records its calls."""
 
     def __init__(self) -> None:
         self.positions: list[Position] = []
         self.freed: list[int] = []
         self.ended: list[bool] = []
 
-    def taken(self, number: int, item: Item) -> None:
-        assert isinstance(item, Moved), "portions may not move the position"
+    def mark_processed(self, number: int, item: Item) -> None:
+        assert isinstance(item, PositionMoved), "portions may not move the position"
         self.positions.append(item.position)
 
-    def discarded(self, item: Item) -> None:
-        if isinstance(item, Portion):
+    def discard(self, item: Item) -> None:
+        if isinstance(item, EventBatch):
             self.freed += [event.place.offset for event in item.events]
 
-    def unsubscribe(self, number: int, forget: bool) -> None:
+    def end_subscription(self, number: int, forget: bool) -> None:
         self.ended.append(forget)
 
     def duplicates_of(self, number: int) -> int:
@@ -89,7 +89,7 @@ class FakeLoop:
     def __init__(self) -> None:
         self.clock = Clock()
 
-    def promise(self) -> DeferredPromise:
+    def make_promise(self) -> DeferredPromise:
         return DeferredPromise()
 
 
@@ -105,12 +105,12 @@ class MergedSubscriptionTests(SynchronousTestCase):
         made = MergedSubscription(
             Merging(wait=1.0), self.owner, loop, 1, "q", streams, self.gaps.append
         )
-        made.arrived(Flow(Position()))
+        made.receive_item(FlowStarted(Position()))
         return made
 
     def arrive(self, *items: Item) -> None:
         for item in items:
-            self.subscription.arrived(item)
+            self.subscription.receive_item(item)
 
     def next(self) -> Deferred[MergedEvent]:
         return Deferred.fromCoroutine(cast(Any, self.subscription.__anext__()))
@@ -122,7 +122,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         return [event.place.offset for event in self.subscription.take_ready()]
 
     def test_events_come_in_the_declared_order(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1200), tz(3, 3001), fp(4, 3000)))
+        self.arrive(batch(tz(1, 1000), fp(2, 1200), tz(3, 3001), fp(4, 3000)))
         self.assertEqual([self.offset(), self.offset(), self.offset()], [2, 1, 4])
         waiting = self.next()
         self.assertNoResult(waiting)
@@ -131,18 +131,21 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual((event.place.offset, event.late), (3, False))
         self.assertEqual(event.event.linkage, PAIR)
 
-    def test_stream_times_let_an_event_go_and_take_no_room_while_nobody_reads(self) -> None:
-        self.arrive(portion(tz(1, 2)))
+    def test_stream_times_release_an_event_and_do_not_accumulate(self) -> None:
+        self.arrive(batch(tz(1, 2)))
         self.assertEqual(self.ready(), [])
         for second in range(1_000):
-            self.arrive(Moved(at(3), (("n", 1),)), Moved(Position(), (("n", 2_000 + second),)))
+            self.arrive(
+                PositionMoved(at(3), (("n", 1),)),
+                PositionMoved(Position(), (("n", 2_000 + second),)),
+            )
         self.assertEqual(len(self.subscription._items), 1)
         self.assertEqual(self.ready(), [1])
         self.ready()
         self.assertEqual(self.owner.positions[-1], at(3))
 
-    def test_what_is_held_leaves_the_window_and_moves_no_position(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)), Moved(at(5)), portion(received(6)))
+    def test_held_events_leave_the_window_and_move_no_position(self) -> None:
+        self.arrive(batch(received(1), tz(2, 1000)), PositionMoved(at(5)), batch(received(6)))
         self.assertEqual([self.offset(), self.offset()], [1, 6])
         self.assertEqual(self.owner.freed, [1, 2, 6])
         self.assertEqual(self.owner.positions, [at(1)])
@@ -156,13 +159,13 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.subscription.position, at(6))
 
     def test_before_the_flow_events_alone_move_no_position(self) -> None:
-        unsound = Portion([received(7), tz(4, 1000)], Share(1, 100))
-        self.arrive(unsound)
+        incomplete = EventBatch([received(7), tz(4, 1000)], SharedDelivery(1, 100))
+        self.arrive(incomplete)
         self.assertEqual(self.ready(), [7])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
-        # The flow has begun, and nothing is missing up to here; but one is still held.
-        self.arrive(Moved(at(9)), portion(received(11)))
+        # Flowing, and nothing is missing up to here; but one event is still held.
+        self.arrive(PositionMoved(at(9)), batch(received(11)))
         self.assertEqual(self.ready(), [11])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
@@ -171,27 +174,27 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [at(11)])
 
-    def test_what_had_come_before_moves_the_position(self) -> None:
-        # Its only event was given out before, at another place.
-        self.arrive(Portion([], Share(1, 100), at(3)))
+    def test_a_batch_of_duplicates_moves_the_position(self) -> None:
+        # Its only event was delivered before, from another place.
+        self.arrive(EventBatch([], SharedDelivery(1, 100), at(3)))
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [at(3)])
 
     def test_progress_alone_moves_the_position(self) -> None:
-        self.arrive(Moved(at(9)))
+        self.arrive(PositionMoved(at(9)))
         self.assertNoResult(self.next())
         self.assertEqual(self.owner.positions, [at(9)])
 
-    def test_who_reads_slowly_still_gets_the_order(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)))
+    def test_a_slow_reader_gets_the_declared_order(self) -> None:
+        self.arrive(batch(received(1), tz(2, 1000)))
         self.assertEqual(self.offset(), 1)
-        self.arrive(portion(fp(3, 1100)))
+        self.arrive(batch(fp(3, 1100)))
         self.loop.clock.advance(100.0)
-        # What has arrived is taken in before anything is over.
+        # Arrived events are merged before timeouts apply.
         self.assertEqual([self.offset(), self.offset()], [3, 2])
 
-    def test_what_is_ready_comes_as_one_portion(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
+    def test_ready_events_come_as_one_batch(self) -> None:
+        self.arrive(batch(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
         self.assertEqual(self.ready(), [2, 1, 4])
         self.assertEqual(self.owner.positions, [])
         self.assertEqual(self.ready(), [])
@@ -199,8 +202,8 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.loop.clock.advance(2.0)
         self.assertEqual(self.ready(), [3])
 
-    def test_stopping_in_the_middle_says_what_was_processed(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
+    def test_stopping_in_the_middle_reports_the_processed_events(self) -> None:
+        self.arrive(batch(tz(1, 1000), fp(2, 1200), tz(3, 9000), fp(4, 8000)))
         events = self.subscription.take_ready()
         self.subscription.processed(events[0])
         self.assertEqual(self.owner.positions, [])
@@ -210,18 +213,18 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.owner.positions, [at(2)])
 
     def test_a_late_event_is_marked(self) -> None:
-        self.arrive(portion(tz(1, 5000)))
+        self.arrive(batch(tz(1, 5000)))
         self.assertEqual(self.ready(), [])
         self.loop.clock.advance(2.0)
         self.assertEqual(self.ready(), [1])
-        self.arrive(portion(fp(2, 1000)))
+        self.arrive(batch(fp(2, 1000)))
         event = self.successResultOf(self.next())
         self.assertEqual((event.place.offset, event.late), (2, True))
         self.assertEqual(self.subscription.counts.late, 1)
 
-    def test_gaps_are_told(self) -> None:
+    def test_gaps_are_reported(self) -> None:
         gap = Gap(Place("n", 1, 2), Place("n", 1, 5), 4, "retention")
-        self.arrive(portion(tz(1, 1000)), gap, Moved(at(5)))
+        self.arrive(batch(tz(1, 1000)), gap, PositionMoved(at(5)))
         self.assertEqual(self.ready(), [])
         self.assertEqual((self.gaps, list(self.subscription.gaps)), ([gap], [gap]))
         self.assertEqual(self.owner.positions, [])
@@ -230,19 +233,21 @@ class MergedSubscriptionTests(SynchronousTestCase):
         linkage = EventLinkage(bundles=(Bundle("b", number),), merge_scheme="bundle")
         return received(offset, "s", 0, linkage)
 
-    def test_a_hole_in_a_bundle_is_told_in_its_place(self) -> None:
-        told: list[tuple[Missing, int]] = []
-        self.arrive(portion(self.chain(1, 1), self.chain(2, 4)))
+    def test_missing_numbers_of_a_bundle_are_reported_in_place(self) -> None:
+        reported: list[tuple[MissingNumbers, int]] = []
+        self.arrive(batch(self.chain(1, 1), self.chain(2, 4)))
         self.assertEqual(self.ready(), [1])
-        self.subscription.on_missing = lambda hole: told.append((hole, self.subscription.held))
+        self.subscription.on_missing = lambda missing: reported.append(
+            (missing, self.subscription.held)
+        )
         self.loop.clock.advance(1.0)
         self.assertEqual(self.ready(), [2])
-        hole = Missing("s", "b", 2, 3)
-        self.assertEqual((told, list(self.subscription.missing)), ([(hole, 1)], [hole]))
+        missing = MissingNumbers("s", "b", 2, 3)
+        self.assertEqual((reported, list(self.subscription.missing)), ([(missing, 1)], [missing]))
 
-    def test_what_nobody_asked_about_is_logged(self) -> None:
+    def test_missing_numbers_are_logged_without_a_callback(self) -> None:
         odd = EventLinkage(merge_scheme="zip")
-        self.arrive(portion(self.chain(1, 1), self.chain(2, 3), received(3, "x", 0, odd)))
+        self.arrive(batch(self.chain(1, 1), self.chain(2, 3), received(3, "x", 0, odd)))
         with self.assertLogs("broker.client.merged", "WARNING") as logged:
             self.ready()
             self.loop.clock.advance(1.0)
@@ -250,48 +255,48 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertIn("the word 'zip'", logged.output[0])
         self.assertIn("bundle 'b' of s lacks 2 to 2", logged.output[1])
 
-    def test_an_unsubscription_lets_go_of_what_is_held(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)))
+    def test_unsubscribing_drops_held_events(self) -> None:
+        self.arrive(batch(received(1), tz(2, 1000)))
         self.assertEqual(self.offset(), 1)
-        self.arrive(portion(received(3)))
+        self.arrive(batch(received(3)))
         self.subscription.unsubscribe()
         self.assertEqual(self.owner.freed, [1, 2, 3])
-        self.arrive(Over(None, self.owner.position_of(1)))
+        self.arrive(SubscriptionEnded(None, self.owner.position_of(1)))
         self.failureResultOf(self.next(), StopAsyncIteration)
         self.assertEqual(self.subscription.position, Position())
         self.assertEqual(self.loop.clock.getDelayedCalls(), [])
 
-    def test_what_is_held_can_be_read_after_the_end(self) -> None:
-        self.arrive(portion(tz(1, 1000), fp(2, 1100)))
+    def test_held_events_can_be_read_after_the_end(self) -> None:
+        self.arrive(batch(tz(1, 1000), fp(2, 1100)))
         self.assertEqual(self.ready(), [])
-        self.arrive(Over(BadQuery("too dear"), Position()))
+        self.arrive(SubscriptionEnded(BadQuery("too dear"), Position()))
         self.assertEqual([self.offset(), self.offset()], [2, 1])
         self.failureResultOf(self.next(), BadQuery)
         self.assertEqual(self.subscription.position, at(2))
         self.assertEqual(self.loop.clock.getDelayedCalls(), [])
 
-    def test_a_stream_outside_the_pattern_is_not_waited_for(self) -> None:
+    def test_streams_outside_the_pattern_are_not_awaited(self) -> None:
         self.subscription = self.new(streams="fp")
-        self.arrive(portion(fp(1, 1000)))
+        self.arrive(batch(fp(1, 1000)))
         self.assertEqual(self.ready(), [1])
 
-    def test_a_bad_pattern_is_the_nodes_to_refuse(self) -> None:
+    def test_a_bad_pattern_is_left_to_the_node(self) -> None:
         self.subscription = self.new(streams="a..b")
-        self.arrive(portion(received(1)))
+        self.arrive(batch(received(1)))
         self.assertEqual(self.ready(), [1])
 
-    def test_an_event_that_can_not_be_read_is_given_out(self) -> None:
+    def test_an_unreadable_event_is_delivered(self) -> None:
         broken = ReceivedEvent(Place("n", 1, 1), received(1).header, Liveness.LIVE, b"<e/>")
-        self.arrive(portion(broken))
+        self.arrive(batch(broken))
         self.assertEqual(self.ready(), [1])
 
 
 @pytest.mark.parametrize("reading", ["ready", "offset"])
-def test_nothing_is_held_when_the_window_is_left_unread(reading: str) -> None:
+def test_unread_events_stay_in_the_window(reading: str) -> None:
     owner, loop = FakeOwner(), FakeLoop()
     subscription = MergedSubscription(Merging(), owner, cast(Loop, loop), 1, "q", ">", None)
-    subscription.arrived(portion(received(1)))
-    # Nobody has asked: the room in the session's window stays taken, which slows the node.
+    subscription.receive_item(batch(received(1)))
+    # Unread: the credit stays used, which slows the node.
     assert owner.freed == []
     ask: dict[str, Callable[[], object]] = {
         "ready": subscription.take_ready,

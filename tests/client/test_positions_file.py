@@ -1,4 +1,4 @@
-"""A client's positions on disk: what a process leaves, the next one finds."""
+"""The positions file: one process writes it, the next reads it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import FORMAT, PositionsFile
 from broker.client.settings import client_settings
 from broker.errors import ConfigurationError, SessionSuperseded
 from broker.event.place import Position
 
-LEFT = {
-    "d": Left(Position({"n": (1, 7), "m": (2, 1 << 40)}), "alps.c1/n3"),
-    "e": Left(Position({"n": (1, 1)})),
+POINTS = {
+    "d": ResumePoint(Position({"n": (1, 7), "m": (2, 1 << 40)}), "alps.c1/n3"),
+    "e": ResumePoint(Position({"n": (1, 1)})),
 }
 
 
 def process(folder: Path) -> PositionsFile:
-    """The file as one more process of the client has it."""
+    """Return the file for a further process of the client."""
     return PositionsFile(folder, "alice", raise_incarnation(folder, "alice", 0))
 
 
-def test_what_was_written_is_read_by_the_next_process(tmp_path: Path) -> None:
-    process(tmp_path).write(LEFT)
-    assert process(tmp_path).read() == LEFT
+def test_the_next_process_reads_the_positions(tmp_path: Path) -> None:
+    process(tmp_path).write(POINTS)
+    assert process(tmp_path).read() == POINTS
     later = client_settings(client_id="alice", state=tmp_path)
-    assert later.left == LEFT and later.positions is not None
-    assert client_settings(client_id="bob", state=tmp_path).left == {}
+    assert later.resume_points == POINTS and later.positions is not None
+    assert client_settings(client_id="bob", state=tmp_path).resume_points == {}
 
 
 def test_a_first_process_finds_nothing(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_first_process_finds_nothing(tmp_path: Path) -> None:
 
 def test_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
     file = process(tmp_path)
-    file.write(LEFT)
+    file.write(POINTS)
     with open(file.path, encoding="utf-8") as opened:
         file.write({})
         assert len(json.loads(opened.read())["durables"]) == 2, "who reads it sees the old whole"
@@ -54,10 +54,10 @@ def test_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_a_process_that_was_superseded_writes_no_more(tmp_path: Path) -> None:
     old = process(tmp_path)
     new = process(tmp_path)
-    new.write(LEFT)
+    new.write(POINTS)
     with pytest.raises(SessionSuperseded):
         old.write({})
-    assert new.read() == LEFT
+    assert new.read() == POINTS
 
 
 WRONG = [
@@ -82,18 +82,16 @@ WRONG = [
 
 
 @pytest.mark.parametrize("content", WRONG, ids=range(len(WRONG)))
-def test_a_file_that_holds_something_else_is_told_by_its_name(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_file_with_other_content_is_named_in_the_error(tmp_path: Path, content: bytes) -> None:
     file = process(tmp_path)
     file.path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="alice.positions does not hold positions"):
         client_settings(client_id="alice", state=tmp_path)
 
 
-def test_a_file_that_was_cut_anywhere_is_told_or_gone(tmp_path: Path) -> None:
+def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
     file = process(tmp_path)
-    file.write(LEFT)
+    file.write(POINTS)
     whole = file.path.read_bytes()
     for length in range(len(whole)):
         file.path.write_bytes(whole[:length])
@@ -101,20 +99,20 @@ def test_a_file_that_was_cut_anywhere_is_told_or_gone(tmp_path: Path) -> None:
             file.read()
 
 
-def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     file = process(tmp_path)
     file.path.mkdir()
     with pytest.raises(ConfigurationError, match="can not be read"):
         file.read()
     with pytest.raises(ConfigurationError, match="can not be written"):
-        file.write(LEFT)
+        file.write(POINTS)
 
 
-def test_every_flipped_bit_of_the_file_is_found_and_the_one_before_counts(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_found_and_the_previous_file_is_used(tmp_path: Path) -> None:
     incarnation = raise_incarnation(tmp_path, "c", 5)
     file = PositionsFile(tmp_path, "c", incarnation)
-    older = {"d": Left(Position({"o": (1, 2)}), "c/node")}
-    newer = {"d": Left(Position({"o": (1, 9)}), "c/node")}
+    older = {"d": ResumePoint(Position({"o": (1, 2)}), "c/node")}
+    newer = {"d": ResumePoint(Position({"o": (1, 9)}), "c/node")}
     file.write(older)
     file.write(newer)
     data = file.path.read_bytes()

@@ -1,4 +1,4 @@
-"""Replays and what else a user can say of a subscription, against a node of a few words."""
+"""Replays and options of subscriptions, against a scripted node."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from twisted.internet.defer import Deferred
 
 from broker.client.asyncio_face import AsyncioLoop
 from broker.client.client import Client
-from broker.client.effects import Arrived, Left, Over, Portion, Share
+from broker.client.effects import (
+    EventBatch,
+    ItemArrived,
+    ResumePoint,
+    SharedDelivery,
+    SubscriptionEnded,
+)
 from broker.client.positions_file import PositionsFile
 from broker.client.received import ALL, ReceivedEvent, last
 from broker.client.settings import ClientSettings, client_settings
 from broker.client.subscription import Subscription
 from broker.errors import BadPosition, BadQuery
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire.messages import NO_ERROR, Ended, Flowing, Subscribed, Unsubscribe
 from tests.client.fake_node import NOW, FakeNet, FakeNode
-from tests.client.node_words import at, delivery
+from tests.client.node_messages import at, delivery
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def net() -> FakeNet:
 
 
 def iterate(subscription: Subscription) -> tuple[list[int], Deferred[None]]:
-    """The offsets that an iteration gets, and its end."""
+    """Return the offsets that an iteration yields, and its end."""
     got: list[int] = []
 
     async def read() -> None:
@@ -41,16 +47,16 @@ def iterate(subscription: Subscription) -> tuple[list[int], Deferred[None]]:
 
 
 def begin(node: FakeNode, *offsets: int, cut: int = 99) -> None:
-    """The node takes subscription 1, and sends some."""
-    node.say(Subscribed(1, None, ()), Flowing(1, (("n", 1, cut),)), delivery(*offsets))
+    """Accept subscription 1 and deliver these events."""
+    node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]), delivery(*offsets))
 
 
-def test_a_replay_ends_when_the_node_has_said_all(net: FakeNet) -> None:
+def test_a_replay_ends_when_the_node_ends_it(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     got, end = iterate(client.replay("q", "p.>", since=at(3), until=at(9), pace=0.5, rate=7))
     net.run(0.1)
-    (asked,) = node.asked
+    (asked,) = node.subscribes
     assert (asked.query, asked.pattern, asked.durable) == ("q", "p.>", "")
     assert (asked.start, asked.position, asked.until) == (
         *("position", (("n", 1, 3),), (("n", 1, 9),)),
@@ -58,7 +64,7 @@ def test_a_replay_ends_when_the_node_has_said_all(net: FakeNet) -> None:
     assert (asked.until_ms, asked.pace, asked.rate) == (0, 0.5, 7)
     begin(node, 4, 8)
     assert got == [4, 8] and not end.called
-    node.say(Ended(1, NO_ERROR))
+    node.send(Ended(1, NO_ERROR))
     assert end.called and end.result is None
 
 
@@ -69,7 +75,7 @@ def test_a_replay_without_an_end_ends_now(net: FakeNet) -> None:
         replay.unsubscribe()
     client.replay(until_time=17)
     net.run(0.1)
-    asked = [(each.start, each.time, each.last, each.until_ms) for each in node.asked]
+    asked = [(each.start, each.time, each.last, each.until_ms) for each in node.subscribes]
     assert asked == [
         ("all", 0, 0, NOW),
         ("time", 5, 0, NOW),
@@ -78,18 +84,18 @@ def test_a_replay_without_an_end_ends_now(net: FakeNet) -> None:
     ]
 
 
-def test_a_replay_goes_on_after_a_lost_node_where_it_has_got_to(net: FakeNet) -> None:
+def test_a_replay_continues_at_another_node(net: FakeNet) -> None:
     first, second = FakeNode(net, "a"), FakeNode(net, "b")
     client = net.client(first, second)
     got, end = iterate(client.replay(until=at(9), rate=100))
     net.run(0.1)
     begin(first, 1, 2, 3)
     first.die()
-    (asked,) = second.asked
+    (asked,) = second.subscribes
     assert (asked.start, asked.position, asked.former) == ("position", (("n", 1, 3),), "c/a")
     assert (asked.until, asked.rate) == ((("n", 1, 9),), 100)
     begin(second, 4, 9)
-    second.say(Ended(1, NO_ERROR))
+    second.send(Ended(1, NO_ERROR))
     assert got == [1, 2, 3, 4, 9] and end.called
 
 
@@ -102,16 +108,16 @@ def test_a_replay_is_cancelled_by_unsubscribing(net: FakeNet) -> None:
     begin(node, 1)
     replay.unsubscribe()
     net.run(0.1)
-    assert Unsubscribe(1, False) in node.heard
-    node.say(delivery(2, previous=1), Ended(1, NO_ERROR))
+    assert Unsubscribe(1, False) in node.received
+    node.send(delivery(2, previous=1), Ended(1, NO_ERROR))
     assert got == [1] and end.called
 
 
-def test_what_the_node_refuses_is_raised_where_one_iterates(net: FakeNet) -> None:
+def test_iterating_raises_the_nodes_refusal(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     _, end = iterate(client.replay("((("))
-    node.say(Ended(1, BadQuery("an operand is missing").to_wire()))
+    node.send(Ended(1, BadQuery("an operand is missing").to_wire()))
     failure: Any = end.result
     assert failure.check(BadQuery)
     end.addErrback(lambda _: None)
@@ -126,22 +132,22 @@ def test_a_replay_has_one_beginning(net: FakeNet) -> None:
         client.subscribe(start=last(0))
 
 
-def test_a_subscription_says_where_it_ends_and_how_fast(net: FakeNet) -> None:
+def test_a_subscription_sends_its_end_and_speed(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     client.subscribe(start=last(3), until=at(5), until_time=6, pace=2.0, rate=1)
     net.run(0.1)
-    (asked,) = node.asked
+    (asked,) = node.subscribes
     assert (asked.start, asked.last, asked.until_ms) == ("last", 3, 6)
     assert (asked.until, asked.pace, asked.rate) == ((("n", 1, 5),), 2.0, 1)
 
 
-def test_the_next_process_tells_another_node_where_it_was_left(net: FakeNet, tmp_path: Any) -> None:
+def test_the_next_process_resumes_at_another_node(net: FakeNet, tmp_path: Any) -> None:
     positions = PositionsFile(
         tmp_path, "alice", client_settings(client_id="alice", state=tmp_path).incarnation
     )
     node = FakeNode(net, "a")
-    client = net.client(node, positions=positions, left=positions.read())
+    client = net.client(node, positions=positions, resume_points=positions.read())
     asked: Any = client.subscribe(durable="d")
     net.run(0.1)
     begin(node, 11, 12, 13, cut=10)
@@ -150,30 +156,28 @@ def test_the_next_process_tells_another_node_where_it_was_left(net: FakeNet, tmp
     assert positions.read() == {}
     subscription.take_ready()
     net.run(1.0)
-    assert positions.read() == {"d": Left(at(13), "c/a")}
-    node.say(delivery(14, 15, previous=13))
+    assert positions.read() == {"d": ResumePoint(at(13), "c/a")}
+    node.send(delivery(14, 15, previous=13))
     assert [e.place.offset for e in subscription.take_ready()] == [14, 15]
     assert subscription.take_ready() == []
     client.close()
     node.die()
-    assert client.keeping_error is None
+    assert client.positions_error is None
     again = client_settings(client_id="alice", state=tmp_path)
-    assert again.left == {"d": Left(at(15), "c/a")}
+    assert again.resume_points == {"d": ResumePoint(at(15), "c/a")}
     other = FakeNode(net, "b")
-    net.client(other, left=again.left).subscribe(durable="d")
+    net.client(other, resume_points=again.resume_points).subscribe(durable="d")
     net.run(0.1)
-    (wish,) = other.asked
-    assert (wish.start, wish.position, wish.former) == ("stored", (("n", 1, 15),), "c/a")
+    (request,) = other.subscribes
+    assert (request.start, request.position, request.former) == ("stored", (("n", 1, 15),), "c/a")
 
 
-def test_closing_waits_for_no_thread_to_write_what_the_next_process_needs(
-    net: FakeNet, tmp_path: Any
-) -> None:
+def test_closing_writes_the_positions_without_a_thread(net: FakeNet, tmp_path: Any) -> None:
     settings = client_settings(client_id="alice", state=tmp_path)
     node = FakeNode(net, "a")
     client = net.client(node, positions=settings.positions)
-    assert client._keeping is not None
-    client._keeping._aside = lambda call: None
+    assert client._position_writer is not None
+    client._position_writer._run_in_thread = lambda call: None
     asked: Any = client.subscribe(durable="d")
     net.run(0.1)
     begin(node, 11, cut=10)
@@ -182,7 +186,7 @@ def test_closing_waits_for_no_thread_to_write_what_the_next_process_needs(
     net.run(1.0)
     assert settings.positions is not None and settings.positions.read() == {}
     client.close()
-    assert settings.positions.read() == {"d": Left(at(11), "c/a")}
+    assert settings.positions.read() == {"d": ResumePoint(at(11), "c/a")}
 
 
 def _event(offset: int) -> ReceivedEvent:
@@ -197,14 +201,17 @@ def test_a_replay_is_the_same_under_asyncio() -> None:
         loop = asyncio.get_running_loop()
         client = Client(AsyncioLoop(loop), ("unix:/nowhere",), ClientSettings("alice", 1))
         events = client.replay(until_time=1)
-        loop.call_soon(client._apply, [Arrived(1, Portion([_event(1), _event(2)], Share(1, 10)))])
-        loop.call_soon(client._apply, [Arrived(1, Over(None, Position()))])
+        loop.call_soon(
+            client._apply_effects,
+            [ItemArrived(1, EventBatch([_event(1), _event(2)], SharedDelivery(1, 10)))],
+        )
+        loop.call_soon(client._apply_effects, [ItemArrived(1, SubscriptionEnded(None, Position()))])
         return [event.place.offset async for event in events]
 
     assert asyncio.run(replay()) == [1, 2]
 
 
-def test_who_waits_for_the_flow_of_one_that_flows_waits_for_nothing(net: FakeNet) -> None:
+def test_flowing_resolves_at_once_if_it_flows(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     replay = client.replay()
@@ -212,15 +219,15 @@ def test_who_waits_for_the_flow_of_one_that_flows_waits_for_nothing(net: FakeNet
     begin(node, 1)
     flowing: Any = replay.flowing
     assert flowing.result is replay and replay.flowing is flowing
-    assert ALL.kind == node.asked[0].start
+    assert ALL.kind == node.subscribes[0].start
 
 
-def test_a_time_is_for_origins_that_the_position_does_not_name(net: FakeNet) -> None:
+def test_a_time_applies_to_origins_that_the_position_does_not_name(net: FakeNet) -> None:
     node = FakeNode(net, "a")
     client = net.client(node)
     client.replay("q", since=at(3), since_time=5_000)
     net.run(0.1)
-    (asked,) = node.asked
+    (asked,) = node.subscribes
     assert (asked.start, asked.position, asked.time) == ("position", (("n", 1, 3),), 5_000)
     for starts in ({"since": at(3)}, {"since_time": 5_000}):
         with pytest.raises(BadPosition, match="with the last so many"):

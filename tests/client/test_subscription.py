@@ -1,4 +1,4 @@
-"""A subscription as its user reads it."""
+"""Reading of a subscription."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from broker.client.effects import Accepted, Item, Moved, Over, Portion, Share
+from broker.client.effects import (
+    EventBatch,
+    Item,
+    PositionMoved,
+    SharedDelivery,
+    SubscriptionAccepted,
+    SubscriptionEnded,
+)
 from broker.client.loop import Loop
-from broker.client.received import Flow, Gap, ReceivedEvent, TypeChanged
+from broker.client.received import FlowStarted, Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Subscription
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import BadQuery, Closed
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 
 HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
@@ -25,9 +32,11 @@ def at(offset: int) -> Position:
     return Position({"n": (1, offset)})
 
 
-def portion(*offsets: int, solid: bool = True) -> Portion:
+def batch(*offsets: int, complete: bool = True) -> EventBatch:
     events = [ReceivedEvent(Place("n", 1, o), HEADER, Liveness.LIVE, b"<e/>") for o in offsets]
-    return Portion(events, Share(1, 100), at(offsets[-1]) if solid and offsets else Position())
+    return EventBatch(
+        events, SharedDelivery(1, 100), at(offsets[-1]) if complete and offsets else Position()
+    )
 
 
 def gap(first: int, last: int) -> Gap:
@@ -41,24 +50,24 @@ CHANGE = TypeChanged(
 
 
 class FakeOwner:
-    """The client: writes down what it is told."""
+    """A client that records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
         self.position = Position()
 
-    def taken(self, number: int, item: Item) -> None:
-        if isinstance(item, Portion):
-            self.told.append(("taken", [event.place.offset for event in item.events]))
-        elif isinstance(item, Moved):
-            self.told.append(("moved", item.position))
+    def mark_processed(self, number: int, item: Item) -> None:
+        if isinstance(item, EventBatch):
+            self.calls.append(("taken", [event.place.offset for event in item.events]))
+        elif isinstance(item, PositionMoved):
+            self.calls.append(("moved", item.position))
 
-    def discarded(self, item: Item) -> None:
-        if isinstance(item, Portion):
-            self.told.append(("discarded", [event.place.offset for event in item.events]))
+    def discard(self, item: Item) -> None:
+        if isinstance(item, EventBatch):
+            self.calls.append(("discarded", [event.place.offset for event in item.events]))
 
-    def unsubscribe(self, number: int, forget: bool) -> None:
-        self.told.append(("unsubscribe", forget))
+    def end_subscription(self, number: int, forget: bool) -> None:
+        self.calls.append(("unsubscribe", forget))
 
     def position_of(self, number: int) -> Position:
         return self.position
@@ -68,7 +77,7 @@ class FakeOwner:
 
 
 class FakeLoop:
-    def promise(self) -> DeferredPromise:
+    def make_promise(self) -> DeferredPromise:
         return DeferredPromise()
 
 
@@ -81,7 +90,7 @@ class SubscriptionTests(SynchronousTestCase):
 
     def arrive(self, *items: Item) -> None:
         for item in items:
-            self.subscription.arrived(item)
+            self.subscription.receive_item(item)
 
     def next(self) -> Deferred[ReceivedEvent]:
         return Deferred.fromCoroutine(self.subscription.__anext__())
@@ -89,92 +98,92 @@ class SubscriptionTests(SynchronousTestCase):
     def offset(self) -> int:
         return self.successResultOf(self.next()).place.offset
 
-    def test_it_is_flowing_when_the_node_has_said_so(self) -> None:
+    def test_flowing_fires_after_the_nodes_message(self) -> None:
         flowing = cast("Deferred[Subscription]", self.subscription.flowing)
-        self.arrive(Accepted(("a warning",), None))
+        self.arrive(SubscriptionAccepted(("a warning",), None))
         self.assertNoResult(flowing)
-        self.arrive(Flow(at(7)))
+        self.arrive(FlowStarted(at(7)))
         self.assertIs(self.successResultOf(flowing), self.subscription)
         self.assertEqual(self.subscription.cut, at(7))
         self.assertEqual(self.subscription.warnings, ("a warning",))
 
-    def test_who_waits_gets_the_next_event_when_it_comes(self) -> None:
+    def test_a_pending_next_resolves_with_the_next_event(self) -> None:
         waiting = self.next()
         self.assertNoResult(waiting)
-        self.arrive(portion(1, 2))
+        self.arrive(batch(1, 2))
         self.assertEqual(self.successResultOf(waiting).place.offset, 1)
         self.assertEqual(self.offset(), 2)
 
-    def test_events_count_as_processed_when_the_next_one_is_asked_for(self) -> None:
-        self.arrive(portion(1, 2), portion(3))
+    def test_events_count_as_processed_when_the_next_one_is_requested(self) -> None:
+        self.arrive(batch(1, 2), batch(3))
         self.assertEqual([self.offset(), self.offset()], [1, 2])
-        self.assertEqual(self.owner.told, [])
+        self.assertEqual(self.owner.calls, [])
         self.assertEqual(self.offset(), 3)
-        self.assertEqual(self.owner.told, [("taken", [1, 2])])
+        self.assertEqual(self.owner.calls, [("taken", [1, 2])])
         self.assertNoResult(self.next())
-        self.assertEqual(self.owner.told[1:], [("taken", [3])])
+        self.assertEqual(self.owner.calls[1:], [("taken", [3])])
 
-    def test_who_stops_in_the_middle_has_processed_all_before_of_whatever_origin(self) -> None:
+    def test_stopping_in_the_middle_marks_all_earlier_events_as_processed(self) -> None:
         places = [Place("n", 1, 1), Place("m", 1, 4), Place("k", 1, 9), Place("n", 1, 2)]
         events = [ReceivedEvent(each, HEADER, Liveness.LIVE, b"<e/>") for each in places]
-        # Of k there may be a hole before it.
-        solid = Position({"n": (1, 2), "m": (1, 4)})
-        self.arrive(Portion(events, Share(1, 100), solid))
+        # Events of k before it may be missing.
+        complete = Position({"n": (1, 2), "m": (1, 4)})
+        self.arrive(EventBatch(events, SharedDelivery(1, 100), complete))
         taken = [self.successResultOf(self.next()) for _ in range(3)]
         self.subscription.processed(taken[-1])
-        self.assertEqual(self.owner.told, [("moved", Position({"n": (1, 1), "m": (1, 4)}))])
+        self.assertEqual(self.owner.calls, [("moved", Position({"n": (1, 1), "m": (1, 4)}))])
 
-    def test_a_portion_at_a_time_counts_with_the_next_one(self) -> None:
-        self.arrive(portion(1, 2), Moved(at(9)), gap(10, 12), portion(13))
+    def test_a_batch_counts_as_processed_with_the_next_one(self) -> None:
+        self.arrive(batch(1, 2), PositionMoved(at(9)), gap(10, 12), batch(13))
         first = self.subscription.take_ready()
         self.assertEqual([event.place.offset for event in first], [1, 2])
-        # What lies behind them must not move the position past them, nor be told before them.
-        self.assertEqual((self.owner.told, self.gaps), ([], []))
+        # Later items must not move the position past the batch, nor be reported before it.
+        self.assertEqual((self.owner.calls, self.gaps), ([], []))
         second = self.subscription.take_ready()
         self.assertEqual([event.place.offset for event in second], [13])
-        self.assertEqual(self.owner.told, [("taken", [1, 2]), ("moved", at(9))])
+        self.assertEqual(self.owner.calls, [("taken", [1, 2]), ("moved", at(9))])
         self.assertEqual(self.gaps, [gap(10, 12)])
         self.assertEqual(self.subscription.take_ready(), [])
-        self.assertEqual(self.owner.told[2:], [("taken", [13])])
+        self.assertEqual(self.owner.calls[2:], [("taken", [13])])
 
     def test_iterating_and_taking_the_rest_gives_each_event_once(self) -> None:
-        self.arrive(portion(1, 2, 3))
+        self.arrive(batch(1, 2, 3))
         self.assertEqual(self.offset(), 1)
         rest = self.subscription.take_ready()
         self.assertEqual([event.place.offset for event in rest], [2, 3])
         self.assertEqual(self.subscription.take_ready(), [])
-        self.assertEqual(self.owner.told, [("taken", [1, 2, 3])])
+        self.assertEqual(self.owner.calls, [("taken", [1, 2, 3])])
 
-    def test_a_gap_is_told_in_its_order_and_kept(self) -> None:
-        self.arrive(portion(1), gap(2, 5), portion(6))
+    def test_a_gap_is_reported_in_order_and_stored(self) -> None:
+        self.arrive(batch(1), gap(2, 5), batch(6))
         self.assertEqual(self.offset(), 1)
         self.assertEqual(self.gaps, [])
         self.assertEqual(self.offset(), 6)
         self.assertEqual(self.gaps, [gap(2, 5)])
         self.assertEqual(list(self.subscription.gaps), [gap(2, 5)])
 
-    def test_a_changed_type_is_told_in_its_order_and_kept(self) -> None:
-        told: list[TypeChanged] = []
+    def test_a_changed_type_is_reported_in_order_and_stored(self) -> None:
+        reported: list[TypeChanged] = []
         loop = cast(Loop, FakeLoop())
-        self.subscription = Subscription(self.owner, loop, 1, "q", "s", None, told.append)
-        self.arrive(portion(1), CHANGE, portion(2))
-        self.assertEqual((self.offset(), told), (1, []))
-        self.assertEqual((self.offset(), told), (2, [CHANGE]))
+        self.subscription = Subscription(self.owner, loop, 1, "q", "s", None, reported.append)
+        self.arrive(batch(1), CHANGE, batch(2))
+        self.assertEqual((self.offset(), reported), (1, []))
+        self.assertEqual((self.offset(), reported), (2, [CHANGE]))
         self.assertEqual(list(self.subscription.changes), [CHANGE])
 
-    def test_a_changed_type_that_nobody_asked_about_is_logged(self) -> None:
+    def test_a_changed_type_is_logged_without_a_callback(self) -> None:
         with self.assertLogs("broker.client.subscription", "WARNING") as logged:
             self.arrive(CHANGE)
             self.assertNoResult(self.next())
-        self.assertIn("flight 2.0 turned up after 1.0: can-not-match", logged.output[0])
+        self.assertIn("flight 2.0 is newer than 1.0: can-not-match", logged.output[0])
 
-    def test_an_unsubscription_lets_go_of_what_was_not_read(self) -> None:
+    def test_unsubscribing_discards_unread_batches(self) -> None:
         self.owner.position = at(4)
-        self.arrive(portion(5, 6), portion(7), Moved(at(9)), portion(10))
+        self.arrive(batch(5, 6), batch(7), PositionMoved(at(9)), batch(10))
         self.assertEqual(self.offset(), 5)
         self.subscription.unsubscribe(forget=True)
         self.assertEqual(
-            self.owner.told,
+            self.owner.calls,
             [
                 ("discarded", [5, 6]),
                 ("discarded", [7]),
@@ -182,32 +191,32 @@ class SubscriptionTests(SynchronousTestCase):
                 ("unsubscribe", True),
             ],
         )
-        self.arrive(Over(None, at(4)))
+        self.arrive(SubscriptionEnded(None, at(4)))
         self.failureResultOf(self.next(), StopAsyncIteration)
         self.owner.position = Position()
         self.assertEqual(self.subscription.position, at(4))
         self.subscription.unsubscribe()
-        self.assertEqual(len(self.owner.told), 4)
+        self.assertEqual(len(self.owner.calls), 4)
 
-    def test_what_has_arrived_can_be_read_after_the_node_ended_it(self) -> None:
-        self.arrive(portion(1), Over(BadQuery("too dear"), at(1)))
+    def test_arrived_events_can_be_read_after_the_end(self) -> None:
+        self.arrive(batch(1), SubscriptionEnded(BadQuery("too dear"), at(1)))
         self.assertEqual(self.offset(), 1)
         self.failureResultOf(self.next(), BadQuery)
         self.assertEqual(self.subscription.position, at(1))
 
-    def test_a_refused_one_never_flows(self) -> None:
-        self.arrive(Over(BadQuery("no")))
+    def test_a_refused_subscription_never_flows(self) -> None:
+        self.arrive(SubscriptionEnded(BadQuery("no")))
         self.failureResultOf(cast("Deferred[Subscription]", self.subscription.flowing), BadQuery)
 
-    def test_the_end_of_the_client_is_the_end_of_iterating(self) -> None:
+    def test_closing_the_client_ends_iteration(self) -> None:
         waiting = self.next()
-        self.subscription.closed(None)
+        self.subscription.mark_ended(None)
         self.failureResultOf(waiting, StopAsyncIteration)
         self.failureResultOf(cast("Deferred[Subscription]", self.subscription.flowing), Closed)
 
 
-def test_a_gap_that_nobody_asked_for_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_without_a_callback_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     subscription = Subscription(FakeOwner(), cast(Loop, FakeLoop()), 1, "q", "s", None)
-    subscription.arrived(gap(2, 5))
+    subscription.receive_item(gap(2, 5))
     assert subscription.take_ready() == []
-    assert "4 events between n:1:2 and n:1:5 are gone (slow)" in caplog.text
+    assert "4 events from n:1:2 to n:1:5 are lost (slow)" in caplog.text

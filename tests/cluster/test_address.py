@@ -1,4 +1,4 @@
-"""Addresses: text and back, and which unit lies in which."""
+"""Addresses as text, and containment of units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.cluster.address import (
     Address,
     child_towards,
     common_prefix,
-    contexts,
+    enclosing_units,
     is_within,
     parse_unit,
     unit_text,
@@ -24,14 +24,14 @@ paths = st.lists(names, max_size=MAX_DEPTH).map(tuple)
 
 
 @given(paths, names)
-def test_an_address_is_read_as_it_was_written(unit: tuple[str, ...], node: str) -> None:
+def test_an_address_round_trips_as_text(unit: tuple[str, ...], node: str) -> None:
     address = Address(unit, node)
     assert Address.parse(str(address)) == address
     assert parse_unit(unit_text(unit)) == unit
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_an_address_or_a_bad_name(text: str) -> None:
+def test_any_text_parses_or_raises_bad_name(text: str) -> None:
     try:
         address = Address.parse(text)
     except BadName:
@@ -47,7 +47,7 @@ def test_any_text_is_an_address_or_a_bad_name(text: str) -> None:
         ".".join("a" * (MAX_DEPTH + 1)) + "/n",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_malformed_addresses_are_refused(text: str) -> None:
     with pytest.raises(BadName) as caught:
         Address.parse(text)
     assert len(str(caught.value)) < 250
@@ -58,7 +58,7 @@ def test_the_network_itself_is_the_empty_path() -> None:
     assert Address.parse("/n3") == Address((), "n3")
 
 
-def test_units_lie_in_each_other() -> None:
+def test_units_contain_their_descendants() -> None:
     assert is_within(("alps", "c1"), ("alps",))
     assert is_within(("alps",), ("alps",))
     assert is_within(("alps",), NETWORK)
@@ -71,10 +71,10 @@ def test_the_common_prefix_is_the_deepest_context_of_both(
     one: tuple[str, ...], other: tuple[str, ...]
 ) -> None:
     shared = common_prefix(one, other)
-    assert shared == max(set(contexts(one)) & set(contexts(other)), key=len)
+    assert shared == max(set(enclosing_units(one)) & set(enclosing_units(other)), key=len)
 
 
-def test_a_child_leads_towards_what_is_in_it() -> None:
+def test_the_child_towards_a_unit_contains_it() -> None:
     assert child_towards((), ("alps", "c1")) == "alps"
     assert child_towards(("alps",), ("alps", "c1")) == "c1"
-    assert list(contexts(("alps", "c1"))) == [("alps", "c1"), ("alps",), ()]
+    assert list(enclosing_units(("alps", "c1"))) == [("alps", "c1"), ("alps",), ()]

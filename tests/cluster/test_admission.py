@@ -1,4 +1,4 @@
-"""Who is let in, who is not, and what the refused are told."""
+"""Admission rules, refusals and their alternatives."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import attrs
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.admission import AdmissionRules, IpRules, Situation, judge, surplus
+from broker.cluster.admission import (
+    AdmissionContext,
+    AdmissionRules,
+    IpRules,
+    find_refusal,
+    surplus_members,
+)
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.greeting import (
+from broker.cluster.handshake_core import Refusal
+from broker.cluster.handshake_messages import (
     GATEWAY,
     MAGIC,
     MEMBER,
@@ -21,7 +28,6 @@ from broker.cluster.greeting import (
     Alternative,
     NodeHello,
 )
-from broker.cluster.greeting_core import Refusal
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -33,7 +39,7 @@ from broker.errors import (
     TooManyLinks,
     WrongNetwork,
 )
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 
 RULES = AdmissionRules(most_nodes=3, most_links={"tcp": 2})
 OWN = a_node("a.c1/n1")
@@ -46,10 +52,11 @@ OTHERS = (
 )
 
 
-def situation(*members: NodeDescriptor, **fields: Any) -> Situation:
+def situation(*members: NodeDescriptor, **fields: Any) -> AdmissionContext:
     everybody = {node.name: node for node in (OWN, *members)}
     return attrs.evolve(
-        Situation(own=OWN, members=everybody, links={}, degrees={}, others=OTHERS), **fields
+        AdmissionContext(own=OWN, members=everybody, links={}, degrees={}, other_clusters=OTHERS),
+        **fields,
     )
 
 
@@ -61,12 +68,12 @@ def hello(
 
 def judged(
     greeting: NodeHello,
-    at: Situation,
+    at: AdmissionContext,
     rules: AdmissionRules = RULES,
     host: str = "192.0.2.7",
     transport: str = "tcp",
 ) -> Refusal | None:
-    return judge(greeting, host, transport, rules, at)
+    return find_refusal(greeting, host, transport, rules, at)
 
 
 def refused(refusal: Refusal | None) -> type[BrokerError]:
@@ -74,7 +81,7 @@ def refused(refusal: Refusal | None) -> type[BrokerError]:
     return type(refusal.error)
 
 
-def test_there_is_room() -> None:
+def test_a_node_is_admitted_if_there_is_room() -> None:
     assert judged(hello(), situation(N2)) is None
     assert judged(hello(cluster=("a",)), situation(N2)) is None
 
@@ -91,19 +98,19 @@ def test_a_member_comes_back_into_a_full_cluster() -> None:
     assert judged(hello(N2._replace(incarnation=2)), situation(N2, N3)) is None
 
 
-def test_who_had_to_leave_does_not_come_back_by_another_door() -> None:
+def test_a_surplus_member_can_not_rejoin_through_another_member() -> None:
     n4 = a_node("a.c1/n4", admitted=9)
     assert refused(judged(hello(n4), situation(N2, N3, n4))) is ClusterFull
     assert judged(hello(N3), situation(N2, N3, n4)) is None
-    # The rank that the map shows counts, and not the one that it claims now.
+    # The time of admission on the map counts, not the claimed one.
     assert refused(judged(hello(n4._replace(admitted=0)), situation(N2, N3, n4))) is ClusterFull
 
 
-def test_a_member_that_asks_anew_from_outside_keeps_its_place_in_a_full_cluster() -> None:
+def test_a_member_that_joins_again_keeps_its_place_in_a_full_cluster() -> None:
     assert judged(hello(a_node("/n3")), situation(N2, N3)) is None
 
 
-def test_the_halves_of_a_cluster_meet_and_the_oldest_stay() -> None:
+def test_after_a_partition_the_oldest_members_stay() -> None:
     full = situation(N2._replace(admitted=5), N3._replace(admitted=7))
     assert judged(hello(a_node("a.c1/n4", admitted=6)), full) is None
     assert refused(judged(hello(a_node("a.c1/n4", admitted=8)), full)) is ClusterFull
@@ -114,12 +121,12 @@ def test_gateways_do_not_count_as_members() -> None:
 
 
 @pytest.mark.parametrize("far", ["a.c1/x", "a/x", "a.c1.d/x", "/x"])
-def test_a_gateway_is_of_another_cluster_beside_this_one(far: str) -> None:
+def test_a_gateway_must_be_in_another_cluster(far: str) -> None:
     assert refused(judged(hello(a_node(far), GATEWAY), situation())) is WrongNetwork
 
 
 @pytest.mark.parametrize("cluster", [("b",), ("a", "c2"), ("a", "c1", "d")])
-def test_who_wants_another_cluster_is_sent_there(cluster: tuple[str, ...]) -> None:
+def test_a_node_of_another_cluster_gets_alternatives_there(cluster: tuple[str, ...]) -> None:
     refusal = judged(hello(cluster=cluster), situation())
     assert refused(refusal) is WrongNetwork
     assert refusal is not None
@@ -135,12 +142,12 @@ def test_two_nodes_do_not_have_one_name() -> None:
     assert refused(judged(hello(OWN), situation())) is NameTaken
 
 
-def test_an_older_process_does_not_come_back() -> None:
+def test_an_older_process_is_refused() -> None:
     known = N2._replace(incarnation=5)
     assert refused(judged(hello(N2), situation(known))) is IncarnationRefused
 
 
-def test_who_is_about_to_leave_names_the_other_members() -> None:
+def test_a_draining_node_names_other_members() -> None:
     leaving = OWN._replace(draining=True)
     at = situation(N2, N3._replace(draining=True), own=leaving)
     refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
@@ -148,35 +155,35 @@ def test_who_is_about_to_leave_names_the_other_members() -> None:
     assert refusal and [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
 
 
-def test_who_is_behind_takes_nobody_new_and_names_the_other_members() -> None:
-    refusal = judged(hello(), situation(N2, behind=True))
+def test_an_overloaded_node_refuses_new_members_and_names_others() -> None:
+    refusal = judged(hello(), situation(N2, is_overloaded=True))
     assert refused(refusal) is Overloaded
     assert refusal is not None
     assert [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
-    # Its members and gateways are not to be cut off by that.
-    assert judged(hello(N2), situation(N2, behind=True)) is None
-    assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(behind=True)) is None
+    # Its members and gateways keep their links.
+    assert judged(hello(N2), situation(N2, is_overloaded=True)) is None
+    assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(is_overloaded=True)) is None
 
 
-def test_who_has_all_its_links_names_those_with_fewest() -> None:
+def test_a_node_without_free_links_names_the_members_with_fewest_links() -> None:
     at = situation(N2, N3, links={"tcp": 2}, degrees={"n2": 5, "n3": 1})
     refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
     assert refused(refusal) is TooManyLinks
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
-    # Of whom no link is known has none.
+    # A member without known links has none.
     refusal = judged(
         hello(), attrs.evolve(at, degrees={"n2": 1}), attrs.evolve(RULES, most_nodes=9)
     )
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
 
 
-def test_a_transport_that_is_not_named_takes_no_links() -> None:
+def test_an_unlisted_transport_allows_no_links() -> None:
     assert refused(judged(hello(), situation(), transport="udp")) is TooManyLinks
 
 
 def test_alternatives_are_bounded() -> None:
     many = OTHERS * MOST_ALTERNATIVES
-    refusal = judged(hello(), situation(N2, N3, others=many))
+    refusal = judged(hello(), situation(N2, N3, other_clusters=many))
     assert refusal and len(refusal.alternatives) == MOST_ALTERNATIVES
 
 
@@ -205,33 +212,33 @@ def test_alternatives_are_bounded() -> None:
         (IpRules(segments=tuple), "10.1.2.3", False),
     ],
 )
-def test_addresses_are_discriminated(rules: IpRules, host: str, admits: bool) -> None:
-    assert rules.admits(host) is admits
-    with_rules = attrs.evolve(RULES, addresses=rules.admits)
+def test_address_rules_restrict_members(rules: IpRules, host: str, admits: bool) -> None:
+    assert rules.allows(host) is admits
+    with_rules = attrs.evolve(RULES, is_address_allowed=rules.allows)
     refusal = judged(hello(), situation(), with_rules, host)
     assert (refusal is None) is admits
     assert admits or refused(refusal) is AddressNotAllowed
-    # A gateway's link goes to another segment by its nature.
+    # A gateway links to another segment by design.
     assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(), with_rules, host) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_members_agree_who_came_too_late(seed: int) -> None:
+def test_all_members_agree_on_the_surplus(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [a_node(f"c/n{number}", admitted=rng.randint(0, 4)) for number in range(8)]
     answers = set()
     for _member in range(5):
         rng.shuffle(nodes)
-        answers.add(surplus({node.name: node for node in nodes}, 5))
+        answers.add(surplus_members({node.name: node for node in nodes}, 5))
     assert len(answers) == 1
     (leaving,) = answers
     assert len(leaving) == 3
     stay = [node.admitted for node in nodes if node.name not in leaving]
     assert max(stay) <= min(node.admitted for node in nodes if node.name in leaving)
-    assert surplus({node.name: node for node in nodes}, 8) == ()
+    assert surplus_members({node.name: node for node in nodes}, 8) == ()
 
 
-def test_a_refusal_says_what_to_change() -> None:
+def test_refusals_name_the_setting_to_change() -> None:
     def said(greeting: NodeHello) -> str:
         refusal = judged(greeting, situation(N2))
         assert refusal is not None
@@ -239,6 +246,6 @@ def test_a_refusal_says_what_to_change() -> None:
 
     assert "n1 has dialled itself" in said(hello(OWN))
     assert "another node has the node.name n1" in said(hello(OWN._replace(origin="f" * 16)))
-    assert "name the place in network.join" in said(hello(N3, GATEWAY))
+    assert "name the address in network.join" in said(hello(N3, GATEWAY))
     text = said(hello(a_node("b/m1"), cluster=("b",)))
-    assert text == "n1 is of the cluster a.c1, and m1 wants a link to b"
+    assert text == "n1 is of the cluster a.c1, and m1 asks for a link to b"

@@ -1,4 +1,4 @@
-"""What a node says of itself survives the wire, and nothing else is taken for it."""
+"""Node descriptors on the wire, with checks of every field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.cluster.address import Address
-from broker.cluster.descriptor import Endpoint, Group, NodeDescriptor
+from broker.cluster.descriptor import Endpoint, MulticastGroup, NodeDescriptor
 from broker.cluster.messages import check_value
 from broker.errors import ProtocolError
 
@@ -21,7 +21,7 @@ N1 = NodeDescriptor(
     (1, 2),
     tcp=Endpoint("192.0.2.1", 4000),
     udp=Endpoint("2001:db8::1", 4001),
-    multicast=Group("239.1.2.3", 4002, "eth0"),
+    multicast=MulticastGroup("239.1.2.3", 4002, "eth0"),
     clearance=1,
     draining=True,
     compressions=("zstd", "none"),
@@ -38,9 +38,9 @@ plain = st.recursive(
 
 
 @pytest.mark.parametrize("node", [N1, BARE, LARGEST])
-def test_a_description_survives_the_wire(node: NodeDescriptor) -> None:
+def test_a_descriptor_round_trips_on_the_wire(node: NodeDescriptor) -> None:
     read = msgpack.unpackb(msgpack.packb(node.to_plain()), use_list=False)
-    assert NodeDescriptor.of_plain(read) == node
+    assert NodeDescriptor.from_plain(read) == node
     assert msgpack.packb(node.to_plain()) == msgpack.packb(node)
     assert check_value(node.to_plain()) == node
 
@@ -68,21 +68,21 @@ def test_every_field_is_checked(field: int, value: Any) -> None:
     fields = list(N1.to_plain())
     fields[field] = value
     with pytest.raises(ProtocolError) as caught:
-        NodeDescriptor.of_plain(fields)
+        NodeDescriptor.from_plain(fields)
     assert len(str(caught.value)) < 300
 
 
 @given(plain)
-def test_anything_else_is_a_protocol_error(value: Any) -> None:
+def test_malformed_descriptors_raise_protocol_error(value: Any) -> None:
     with pytest.raises(ProtocolError):
-        NodeDescriptor.of_plain(value)
+        NodeDescriptor.from_plain(value)
 
 
 @given(st.integers(0, 10), plain)
-def test_any_field_may_be_anything(field: int, value: Any) -> None:
+def test_arbitrary_fields_raise_only_protocol_error(field: int, value: Any) -> None:
     fields = list(N1.to_plain())
     fields[field] = value
     try:
-        NodeDescriptor.of_plain(fields)
+        NodeDescriptor.from_plain(fields)
     except ProtocolError:
         return

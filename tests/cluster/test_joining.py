@@ -1,4 +1,4 @@
-"""Nodes come into clusters: by the seeds, by alternatives, beside full ones, and again."""
+"""Joining by seeds and alternatives, beside full clusters, and again after a loss."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import random
 import attrs
 import pytest
 
+from broker.cluster.acceptor import Acceptor
 from broker.cluster.address import Address, UnitPath, check_name
-from broker.cluster.admission import AdmissionRules, Situation
+from broker.cluster.admission import AdmissionContext, AdmissionRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.greeting import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
-from broker.cluster.greeting_core import Accepted, Refusal, Refused
+from broker.cluster.handshake_core import Accepted, Refusal, Refused
+from broker.cluster.handshake_messages import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
 from broker.cluster.joining import (
-    CUT_OFF,
-    LONGEST_REST,
+    CUT_OFF_TIMEOUT,
+    LONGEST_BACKOFF,
     MOST_ASKED,
-    Ask,
+    AskNode,
     Effect,
     Founded,
     Joined,
     Joining,
     JoiningState,
-    NotYet,
+    RoundFailed,
     cluster_name,
 )
-from broker.cluster.reception import Reception
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -33,7 +33,7 @@ from broker.errors import (
     NotConnected,
     TooManyLinks,
 )
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 
 A, B, C = (Endpoint(host, 1) for host in "abc")
 FULL = ClusterFull("full")
@@ -52,39 +52,39 @@ def accepted(text: str) -> Accepted:
     return Accepted(a_node(text), True, 1, MEMBER, (a_node("c/m2"),), admitted=9)
 
 
-def test_the_first_who_says_yes() -> None:
+def test_the_first_acceptance_ends_joining() -> None:
     one = joining(A, B)
-    assert one.start(0.0) == [Ask(A)]
-    assert one.failed(NotConnected("down"), 0.1) == [Ask(B)]
-    (joined,) = one.accepted(accepted("c/m1"), 0.2)
+    assert one.start(0.0) == [AskNode(A)]
+    assert one.dial_failed(NotConnected("down"), 0.1) == [AskNode(B)]
+    (joined,) = one.join_accepted(accepted("c/m1"), 0.2)
     assert isinstance(joined, Joined)
     assert (joined.cluster, joined.admitted) == (("c",), 9)
-    assert one.state is JoiningState.IN
-    one.links_changed(1, 0.3)
+    assert one.state is JoiningState.MEMBER
+    one.set_member_links(1, 0.3)
     assert one.next_timeout() is None
 
 
-def test_alternatives_are_followed_and_nobody_is_asked_twice_in_a_round() -> None:
+def test_alternatives_are_asked_once_a_round() -> None:
     one = joining(A)
     one.start(0.0)
-    assert one.refused(refused(B, A), 0.1) == [Ask(B)]
-    assert one.refused(refused(A, B, C), 0.2) == [Ask(C)]
-    (rest,) = one.refused(refused(A), 0.3)
-    assert isinstance(rest, NotYet)
+    assert one.join_refused(refused(B, A), 0.1) == [AskNode(B)]
+    assert one.join_refused(refused(A, B, C), 0.2) == [AskNode(C)]
+    (rest,) = one.join_refused(refused(A), 0.3)
+    assert isinstance(rest, RoundFailed)
 
 
-def test_a_maze_of_alternatives_comes_to_an_end() -> None:
+def test_chains_of_alternatives_are_bounded() -> None:
     one = joining(A)
     effects = one.start(0.0)
     asked = 0
-    while isinstance(effects[0], Ask):
+    while isinstance(effects[0], AskNode):
         asked += 1
-        effects = one.refused(refused(Endpoint(f"x{asked}", 1), Endpoint(f"y{asked}", 1)), 0.1)
+        effects = one.join_refused(refused(Endpoint(f"x{asked}", 1), Endpoint(f"y{asked}", 1)), 0.1)
     assert asked == MOST_ASKED
 
 
 @pytest.mark.parametrize("error", [FULL, AddressNotAllowed("not here")], ids=["full", "address"])
-def test_without_a_place_in_two_rounds_a_cluster_is_founded_beside_the_first(
+def test_after_two_rounds_without_room_a_cluster_is_founded(
     error: BrokerError,
 ) -> None:
     def refused(cluster: UnitPath) -> Refused:
@@ -92,136 +92,136 @@ def test_without_a_place_in_two_rounds_a_cluster_is_founded_beside_the_first(
 
     one = joining(A, B)
     one.start(0.0)
-    one.refused(refused(cluster=("x", "c1")), 0.1)
-    (rest,) = one.refused(refused(cluster=("x", "c2")), 0.2)
-    assert isinstance(rest, NotYet)
+    one.join_refused(refused(cluster=("x", "c1")), 0.1)
+    (rest,) = one.join_refused(refused(cluster=("x", "c2")), 0.2)
+    assert isinstance(rest, RoundFailed)
     wake = one.next_timeout()
     assert wake is not None
     assert one.handle_timeout(wake - 0.001) == []
-    assert one.handle_timeout(wake) == [Ask(A)]
-    one.refused(refused(cluster=("x", "c1")), 3.0)
-    assert one.refused(refused(cluster=("x", "c2")), 3.1) == [Founded(("x", "c-new"), A)]
+    assert one.handle_timeout(wake) == [AskNode(A)]
+    one.join_refused(refused(cluster=("x", "c1")), 3.0)
+    assert one.join_refused(refused(cluster=("x", "c2")), 3.1) == [Founded(("x", "c-new"), A)]
     assert one.state is JoiningState.FOUNDER
-    one.links_changed(0, 3.2)
+    one.set_member_links(0, 3.2)
     assert one.next_timeout() is None
 
 
-def test_a_cluster_that_is_the_whole_network_has_nothing_beside_it() -> None:
+def test_no_cluster_is_founded_beside_the_whole_network() -> None:
     one = joining(A)
     effects = one.start(0.0)
     for _round in range(5):
-        effects = one.refused(refused(cluster=()), 0.0)
-        assert isinstance(effects[0], NotYet)
+        effects = one.join_refused(refused(cluster=()), 0.0)
+        assert isinstance(effects[0], RoundFailed)
         effects = one.handle_timeout(1e9)
 
 
-def test_other_refusals_found_nothing() -> None:
+def test_other_refusals_do_not_found_a_cluster() -> None:
     one = joining(A)
     effects = one.start(0.0)
     for _round in range(5):
-        assert effects == [Ask(A)]
-        (rest,) = one.refused(Refused(TooManyLinks("no"), (), ("c",), by_peer=True), 0.0)
-        assert isinstance(rest, NotYet) and isinstance(rest.error, TooManyLinks)
+        assert effects == [AskNode(A)]
+        (rest,) = one.join_refused(Refused(TooManyLinks("no"), (), ("c",), by_peer=True), 0.0)
+        assert isinstance(rest, RoundFailed) and isinstance(rest.error, TooManyLinks)
         effects = one.handle_timeout(1e9)
 
 
-def test_rounds_rest_longer_each_time() -> None:
+def test_rounds_back_off() -> None:
     one = joining(A)
     now, rests = 0.0, []
     one.start(now)
     for _round in range(12):
-        (rest,) = one.failed(NotConnected("down"), now)
-        assert isinstance(rest, NotYet)
-        rests.append(rest.rest)
-        now += rest.rest
+        (rest,) = one.dial_failed(NotConnected("down"), now)
+        assert isinstance(rest, RoundFailed)
+        rests.append(rest.wait)
+        now += rest.wait
         assert one.next_timeout() == now
         one.handle_timeout(now)
-    assert rests[0] < 1 < 10 < rests[-1] <= LONGEST_REST
+    assert rests[0] < 1 < 10 < rests[-1] <= LONGEST_BACKOFF
 
 
-def test_without_a_seed_it_waits_for_discovery() -> None:
+def test_without_seeds_joining_waits_for_discovery() -> None:
     one = joining()
     (rest,) = one.start(0.0)
-    assert isinstance(rest, NotYet) and isinstance(rest.error, NotConnected)
-    assert one.found([A], 0.1) == [Ask(A)]
-    assert one.found([B], 0.2) == []
+    assert isinstance(rest, RoundFailed) and isinstance(rest.error, NotConnected)
+    assert one.set_seeds([A], 0.1) == [AskNode(A)]
+    assert one.set_seeds([B], 0.2) == []
 
 
-def test_who_was_let_in_and_gets_no_link_asks_again() -> None:
+def test_an_admitted_node_without_a_link_asks_again() -> None:
     one = joining(A)
     one.start(0.0)
-    one.accepted(accepted("c/m1"), 0.1)
-    assert one.handle_timeout(CUT_OFF) == []
-    assert one.handle_timeout(0.1 + CUT_OFF) == [Ask(Endpoint("m1", 4000))]
+    one.join_accepted(accepted("c/m1"), 0.1)
+    assert one.handle_timeout(CUT_OFF_TIMEOUT) == []
+    assert one.handle_timeout(0.1 + CUT_OFF_TIMEOUT) == [AskNode(Endpoint("m1", 4000))]
 
 
-def test_a_link_that_comes_back_soon_is_no_reason_to_ask() -> None:
+def test_a_quick_reconnection_does_not_restart_joining() -> None:
     one = joining(A)
     one.start(0.0)
-    one.accepted(accepted("c/m1"), 0.1)
-    one.links_changed(1, 0.2)
-    one.links_changed(0, 10.0)
-    assert one.next_timeout() == 10.0 + CUT_OFF
-    one.links_changed(1, 11.0)
+    one.join_accepted(accepted("c/m1"), 0.1)
+    one.set_member_links(1, 0.2)
+    one.set_member_links(0, 10.0)
+    assert one.next_timeout() == 10.0 + CUT_OFF_TIMEOUT
+    one.set_member_links(1, 11.0)
     assert one.next_timeout() is None
 
 
-def test_after_a_loss_former_members_are_asked_first() -> None:
+def test_after_a_loss_known_members_are_asked_first() -> None:
     one = joining(A)
     one.start(0.0)
-    one.accepted(accepted("c/m1"), 0.1)
-    assert one.must_leave(5.0) == [Ask(Endpoint("m1", 4000))]
-    assert one.failed(NotConnected("down"), 5.1) == [Ask(Endpoint("m2", 4000))]
-    assert one.failed(NotConnected("down"), 5.2) == [Ask(A)]
+    one.join_accepted(accepted("c/m1"), 0.1)
+    assert one.rejoin(5.0) == [AskNode(Endpoint("m1", 4000))]
+    assert one.dial_failed(NotConnected("down"), 5.1) == [AskNode(Endpoint("m2", 4000))]
+    assert one.dial_failed(NotConnected("down"), 5.2) == [AskNode(A)]
 
 
-def test_a_link_to_a_member_makes_none_of_who_was_never_taken_or_has_left() -> None:
+def test_a_link_alone_makes_no_member() -> None:
     one = joining(A)
     one.start(0.0)
-    one.links_changed(1, 0.1)
+    one.set_member_links(1, 0.1)
     assert one.state is JoiningState.ASKING
-    one.accepted(accepted("c/m1"), 0.2)
-    assert one.must_leave(0.3) == [Ask(Endpoint("m1", 4000))]
-    one.links_changed(1, 0.4)
+    one.join_accepted(accepted("c/m1"), 0.2)
+    assert one.rejoin(0.3) == [AskNode(Endpoint("m1", 4000))]
+    one.set_member_links(1, 0.4)
     assert one.state is JoiningState.ASKING
 
 
-def test_who_has_to_leave_counts_rounds_anew() -> None:
+def test_rejoining_counts_rounds_from_zero() -> None:
     one = joining(A)
     one.start(0.0)
     for now in (1.0, 100.0):
-        (rest,) = one.refused(refused(), now)
-        assert isinstance(rest, NotYet), "not the second round without a place"
+        (rest,) = one.join_refused(refused(), now)
+        assert isinstance(rest, RoundFailed), "not the second round without a place"
         one.handle_timeout(now + 50.0)
-        one.accepted(accepted("c/m1"), now + 51.0)
-        one.must_leave(now + 52.0)
+        one.join_accepted(accepted("c/m1"), now + 51.0)
+        one.rejoin(now + 52.0)
         for _former_member in range(2):
-            one.failed(NotConnected("down"), now + 53.0)
+            one.dial_failed(NotConnected("down"), now + 53.0)
 
 
-def test_the_error_of_a_round_is_of_that_round() -> None:
+def test_a_round_reports_only_its_own_error() -> None:
     one = joining(A)
     one.start(0.0)
-    (rest,) = one.failed(NotConnected("down"), 0.1)
-    assert isinstance(rest, NotYet) and str(rest.error) == "down" and len(rest.asked) == 1
-    one.found([], 0.2)
+    (rest,) = one.dial_failed(NotConnected("down"), 0.1)
+    assert isinstance(rest, RoundFailed) and str(rest.error) == "down" and len(rest.asked) == 1
+    one.set_seeds([], 0.2)
     (rest,) = one.handle_timeout(100.0)
-    assert isinstance(rest, NotYet) and "nor network.discover has named" in str(rest.error)
+    assert isinstance(rest, RoundFailed) and "name no node to ask" in str(rest.error)
     assert rest.asked == ()
 
 
-def test_answers_that_come_late_change_nothing() -> None:
+def test_late_answers_are_ignored() -> None:
     one = joining(A)
-    assert one.accepted(accepted("c/m1"), 0.0) == []
-    assert one.refused(refused(), 0.0) == one.failed(FULL, 0.0) == []
+    assert one.join_accepted(accepted("c/m1"), 0.0) == []
+    assert one.join_refused(refused(), 0.0) == one.dial_failed(FULL, 0.0) == []
     one.start(0.0)
-    one.accepted(accepted("c/m1"), 0.1)
-    assert one.refused(refused(B), 0.2) == one.failed(FULL, 0.2) == []
-    one.links_changed(1, 0.3)
+    one.join_accepted(accepted("c/m1"), 0.1)
+    assert one.join_refused(refused(B), 0.2) == one.dial_failed(FULL, 0.2) == []
+    one.set_member_links(1, 0.3)
     assert one.handle_timeout(1e9) == []
 
 
-def test_names_of_clusters_follow_from_their_founders() -> None:
+def test_cluster_names_derive_from_their_founders() -> None:
     assert cluster_name("n7") == "c-n7"
     long = [cluster_name("x" * 63 + end) for end in "ab"]
     assert len({check_name(name) for name in long}) == 2
@@ -232,7 +232,7 @@ def test_names_of_clusters_follow_from_their_founders() -> None:
 
 @attrs.define
 class Town:
-    """Clusters of at most `most` nodes; who is in which is known to all at once."""
+    """Clusters of at most `most` nodes, with membership known to all at once."""
 
     most: int
     at: dict[Endpoint, NodeDescriptor] = attrs.field(factory=dict)
@@ -254,9 +254,9 @@ class Town:
             if node.address.unit != unit
         )
         rules = AdmissionRules(self.most, {"tcp": 1000})
-        situation = Situation(own, self.in_cluster(unit), {}, {}, others)
+        situation = AdmissionContext(own, self.in_cluster(unit), {}, {}, others)
         hello = NodeHello(MAGIC, (1,), "net", who, MEMBER, (), bytes(NONCE_BYTES))
-        decision = Reception(rules, lambda: situation).judge(
+        decision = Acceptor(rules, lambda: situation).decide_admission(
             hello, "192.0.2.1", "tcp", self.clock, int(self.clock * 1000)
         )
         if isinstance(decision, Refusal):
@@ -265,7 +265,7 @@ class Town:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_forty_nodes_settle_in_clusters_that_are_not_too_large(seed: int) -> None:
+def test_forty_nodes_settle_in_clusters_within_the_limit(seed: int) -> None:
     rng = random.Random(seed)
     town = Town(most=8)
     town.settle(a_node("x.c1/n00"))
@@ -273,28 +273,28 @@ def test_forty_nodes_settle_in_clusters_that_are_not_too_large(seed: int) -> Non
     coming = {
         f"n{number:02}": Joining(f"n{number:02}", [seed_node], rng) for number in range(1, 41)
     }
-    todo: list[tuple[float, str, Ask | None]] = [(0.0, name, None) for name in coming]
+    todo: list[tuple[float, str, AskNode | None]] = [(0.0, name, None) for name in coming]
     while todo:
         todo.sort(key=lambda item: (item[0], item[1]))
         town.clock, name, ask = todo.pop(0)
         one = coming[name]
         effects: list[Effect]
-        if one.state is JoiningState.OUT:
+        if one.state is JoiningState.NOT_STARTED:
             effects = one.start(town.clock)
         elif ask is None:
             effects = one.handle_timeout(town.clock)
         else:
             answer = town.ask(ask.endpoint, a_node(f"/{name}"))
             if isinstance(answer, Accepted):
-                effects = one.accepted(answer, town.clock)
+                effects = one.join_accepted(answer, town.clock)
             else:
-                effects = one.refused(answer, town.clock)
+                effects = one.join_refused(answer, town.clock)
         for effect in effects:
             match effect:
-                case Ask():
+                case AskNode():
                     todo.append((town.clock + rng.uniform(0.0, 0.02), name, effect))
-                case NotYet():
-                    todo.append((town.clock + effect.rest, name, None))
+                case RoundFailed():
+                    todo.append((town.clock + effect.wait, name, None))
                 case Joined(cluster, admitted):
                     unit = ".".join(cluster)
                     town.settle(a_node(f"{unit}/{name}", admitted=admitted))
@@ -304,7 +304,7 @@ def test_forty_nodes_settle_in_clusters_that_are_not_too_large(seed: int) -> Non
     units = {node.address.unit for node in town.at.values()}
     sizes = [len(town.in_cluster(unit)) for unit in units]
     assert max(sizes) <= 8
-    # 41 nodes need 6 clusters of 8; some are founded at the same time as others.
+    # 41 nodes need 6 clusters of 8; some are founded concurrently.
     assert 6 <= len(units) <= 12
     assert all(unit[0] == "x" for unit in units)
     assert town.clock < 60

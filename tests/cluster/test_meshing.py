@@ -1,4 +1,4 @@
-"""Members find each other: every pair has one link in the end, without rushing."""
+"""Mesh of members: one link per pair, without bursts of dials."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import random
 import pytest
 
 from broker.cluster.descriptor import Endpoint
-from broker.cluster.greeting import MEMBER
+from broker.cluster.handshake_messages import MEMBER
 from broker.cluster.meshing import (
     LASTED,
-    LONGEST_REST,
-    MOST_UNDER_WAY,
+    LONGEST_BACKOFF,
+    MOST_DIALS,
     Dial,
     Meshing,
     Target,
-    keeps,
+    keeps_connection,
 )
 
 
@@ -27,80 +27,80 @@ def keys(dials: list[Dial]) -> list[str]:
     return [dial.key for dial in dials]
 
 
-def test_both_ends_keep_the_same_of_two_connections() -> None:
+def test_both_ends_keep_the_same_connection() -> None:
     for one, other in (("n1", "n2"), ("n2", "n1")):
-        first_is_ours = keeps(one, other, True)
-        # The connection that `one` made is, at the other end, one that the peer made.
-        assert first_is_ours == keeps(other, one, False)
-        assert first_is_ours != keeps(one, other, False)
+        first_is_ours = keeps_connection(one, other, True)
+        # The connection that `one` initiated is an accepted one at the other end.
+        assert first_is_ours == keeps_connection(other, one, False)
+        assert first_is_ours != keeps_connection(one, other, False)
         assert first_is_ours == (one < other)
 
 
-def test_only_some_are_dialled_at_once() -> None:
+def test_concurrent_dials_are_bounded() -> None:
     meshing = Meshing(99, random.Random(1))
-    dials = meshing.aim(targets(*"abcdefgh"), 0.0)
-    assert keys(dials) == list("abcdefgh")[:MOST_UNDER_WAY]
+    dials = meshing.set_targets(targets(*"abcdefgh"), 0.0)
+    assert keys(dials) == list("abcdefgh")[:MOST_DIALS]
     assert meshing.next_timeout() is None
-    assert keys(meshing.linked("a", 0.0)) == ["e"]
-    # A slow machine dials one after the other.
+    assert keys(meshing.link_up("a", 0.0)) == ["e"]
+    # A slow machine dials one node at a time.
     meshing.is_slow = True
     for name in "bcd":
-        assert keys(meshing.linked(name, 0.0)) == []
-    assert keys(meshing.linked("e", 0.0)) == ["f"]
+        assert keys(meshing.link_up(name, 0.0)) == []
+    assert keys(meshing.link_up("e", 0.0)) == ["f"]
 
 
-def test_no_more_links_are_made_than_the_vector_allows() -> None:
+def test_links_are_bounded_by_the_set_up_vector() -> None:
     meshing = Meshing(2, random.Random(1))
-    meshing.aim(targets(*"abcd"), 0.0)
-    meshing.linked("a", 0.0)
-    meshing.linked("c", 0.0)
-    assert meshing.failed("b", 0.0) == []
+    meshing.set_targets(targets(*"abcd"), 0.0)
+    meshing.link_up("a", 0.0)
+    meshing.link_up("c", 0.0)
+    assert meshing.dial_failed("b", 0.0) == []
     assert meshing.handle_timeout(100.0) == []
-    assert keys(meshing.lost("c", 200.0)) == ["b"]
+    assert keys(meshing.link_down("c", 200.0)) == ["b"]
 
 
-def test_failures_rest_longer_each_time() -> None:
+def test_failed_dials_back_off() -> None:
     meshing = Meshing(9, random.Random(1))
     now, rests = 0.0, []
-    assert meshing.aim(targets("a"), now)
+    assert meshing.set_targets(targets("a"), now)
     for _failure in range(12):
-        assert meshing.failed("a", now) == []
+        assert meshing.dial_failed("a", now) == []
         due = meshing.next_timeout()
         assert due is not None
         rests.append(due - now)
         assert meshing.handle_timeout(due - 0.01) == []
         now = due
         assert keys(meshing.handle_timeout(now)) == ["a"]
-    assert max(rests) <= LONGEST_REST
+    assert max(rests) <= LONGEST_BACKOFF
     assert rests[0] < 1 < 10 < rests[-1]
 
 
-def test_a_target_to_which_there_is_a_link_already_is_not_dialled() -> None:
+def test_a_linked_target_is_not_dialled() -> None:
     meshing = Meshing(2, random.Random(1))
-    assert keys(meshing.aim(targets(*"abc"), 0.0, {"a", "stranger"})) == ["b"]
+    assert keys(meshing.set_targets(targets(*"abc"), 0.0, {"a", "stranger"})) == ["b"]
     # It counts among the links.
-    assert meshing.linked("b", 0.0) == []
-    assert keys(meshing.lost("a", LASTED)) == ["c"]
-    meshing.failed("c", LASTED)
+    assert meshing.link_up("b", 0.0) == []
+    assert keys(meshing.link_down("a", LASTED)) == ["c"]
+    meshing.dial_failed("c", LASTED)
     assert keys(meshing.handle_timeout(LASTED + 0.5)) == ["a"]
 
 
-def test_who_is_no_target_any_more_is_left_alone() -> None:
+def test_a_removed_target_is_not_dialled() -> None:
     meshing = Meshing(9, random.Random(1))
-    meshing.aim(targets("a", "b"), 0.0)
-    assert meshing.aim(targets("b"), 0.0) == []
-    for tell in (meshing.failed, meshing.lost, meshing.linked):
+    meshing.set_targets(targets("a", "b"), 0.0)
+    assert meshing.set_targets(targets("b"), 0.0) == []
+    for tell in (meshing.dial_failed, meshing.link_down, meshing.link_up):
         assert tell("a", 0.0) == []
-    meshing.failed("b", 0.0)
+    meshing.dial_failed("b", 0.0)
     assert keys(meshing.handle_timeout(99.0)) == ["b"]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None:
+def test_a_mesh_has_one_link_per_pair(seed: int) -> None:
     rng = random.Random(seed)
     names = [f"n{number}" for number in range(8)]
     meshings = {name: Meshing(99, random.Random(seed)) for name in names}
-    connections: dict[tuple[str, str], float] = {}  # (who made it, to whom), when it is there
+    connections: dict[tuple[str, str], float] = {}  # (initiator, acceptor): time of the link
     links: set[frozenset[str]] = set()
 
     def dial(name: str, now: float, dials: list[Dial]) -> None:
@@ -110,7 +110,7 @@ def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None
     now = 0.0
     for name in names:
         others = [other for other in names if other != name]
-        dial(name, now, meshings[name].aim(targets(*others), now))
+        dial(name, now, meshings[name].set_targets(targets(*others), now))
     kept: dict[frozenset[str], str] = {}
     for _step in range(2000):
         now += 0.01
@@ -120,13 +120,13 @@ def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None
             del connections[one, other]
             pair = frozenset((one, other))
             if rng.random() < 0.3:
-                dial(one, now, meshings[one].failed(other, now))
+                dial(one, now, meshings[one].dial_failed(other, now))
                 continue
-            if pair not in links or keeps(one, other, True):
+            if pair not in links or keeps_connection(one, other, True):
                 kept[pair] = one
             links.add(pair)
             for end, far in ((one, other), (other, one)):
-                dial(end, now, meshings[end].linked(far, now))
+                dial(end, now, meshings[end].link_up(far, now))
         for name, meshing in meshings.items():
             dial(name, now, meshing.handle_timeout(now))
     assert len(links) == len(names) * (len(names) - 1) // 2
@@ -134,20 +134,20 @@ def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None
     assert all(meshing.next_timeout() is None for meshing in meshings.values())
 
 
-def test_a_peer_that_ends_every_link_soon_is_dialled_less_and_less_often() -> None:
+def test_a_peer_that_ends_every_link_is_dialled_with_backoff() -> None:
     meshing = Meshing(8, random.Random(1))
     now = 100.0
-    dials = len(meshing.aim({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now))
+    dials = len(meshing.set_targets({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now))
     end = now + 600.0
     while now < end:
-        meshing.linked("a", now)
-        meshing.aim({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now, {"a"})
+        meshing.link_up("a", now)
+        meshing.set_targets({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now, {"a"})
         now += 0.05
-        assert not meshing.lost("a", now)
+        assert not meshing.link_down("a", now)
         now = meshing.next_timeout()
         assert now is not None
         dials += len(meshing.handle_timeout(now))
     assert dials < 60, dials
-    meshing.linked("a", now)
-    meshing.lost("a", now + LASTED)
+    meshing.link_up("a", now)
+    meshing.link_down("a", now + LASTED)
     assert meshing.next_timeout() <= now + LASTED + 0.5

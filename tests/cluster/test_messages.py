@@ -1,4 +1,4 @@
-"""The control messages between nodes."""
+"""Control messages between nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from broker.cluster import messages
 from broker.cluster.address import Address
-from broker.cluster.flows.messages import Resume
 from broker.cluster.messages import (
-    ANEW,
     CHANGED,
-    GONE,
     MAX_CONTROL,
     MAX_NAME,
     MAX_NESTING,
+    REMOVED,
+    REPLACED,
     Digest,
     Message,
     Probe,
@@ -25,13 +24,14 @@ from broker.cluster.messages import (
     Refresh,
     Update,
 )
+from broker.cluster.traffic.messages import PageRequest
 from broker.errors import ProtocolError
 
 CLUSTER = ("alps", "c1")
 CHANGES = (
     ("profile", "n1", CHANGED, (("k", ("asdi.>", "//a", (("x", "urn:x"),))), ("old", None))),
-    ("node", "n1", ANEW, (("a", 1), ("b", b"\x00"), ("c", True), ("d", 1.5), ("e", -7))),
-    ("flowing", "alps.c1", GONE, ()),
+    ("node", "n1", REPLACED, (("a", 1), ("b", b"\x00"), ("c", True), ("d", 1.5), ("e", -7))),
+    ("flowing", "alps.c1", REMOVED, ()),
 )
 EXAMPLES: list[Message] = [
     Digest((("n1", CLUSTER, 7, 3), ("n2", (), 1, 0)), True, False),
@@ -55,8 +55,8 @@ PLAIN = (
 VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner | st.none(), max_size=3).map(tuple))
 ENTRIES = st.lists(st.tuples(st.text(max_size=9), st.none() | VALUES), max_size=4).map(tuple)
 TABLES = st.tuples(
-    st.text(max_size=9), st.text(max_size=9), st.sampled_from([CHANGED, ANEW]), ENTRIES
-) | st.tuples(st.text(max_size=9), st.text(max_size=9), st.just(GONE), st.just(()))
+    st.text(max_size=9), st.text(max_size=9), st.sampled_from([CHANGED, REPLACED]), ENTRIES
+) | st.tuples(st.text(max_size=9), st.text(max_size=9), st.just(REMOVED), st.just(()))
 MESSAGES = st.one_of(
     st.builds(
         Digest,
@@ -81,17 +81,17 @@ MESSAGES = st.one_of(
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_the_wire(message: Message) -> None:
+def test_a_message_round_trips_on_the_wire(message: Message) -> None:
     assert messages.decode(messages.encode(message)) == message
 
 
 @given(MESSAGES)
-def test_any_message_survives_the_wire(message: Message) -> None:
+def test_any_message_round_trips_on_the_wire(message: Message) -> None:
     assert messages.decode(messages.encode(message)) == message
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_a_protocol_error_or_a_message(data: bytes) -> None:
+def test_random_bytes_decode_or_raise_protocol_error(data: bytes) -> None:
     try:
         assert isinstance(messages.decode(data), Message)
     except ProtocolError as error:
@@ -99,7 +99,7 @@ def test_random_bytes_are_a_protocol_error_or_a_message(data: bytes) -> None:
 
 
 @given(MESSAGES, st.data())
-def test_a_message_with_a_byte_changed_is_a_protocol_error_or_a_message(
+def test_a_changed_byte_decodes_or_raises_protocol_error(
     message: Message, data: st.DataObject
 ) -> None:
     encoded = bytearray(messages.encode(message))
@@ -118,9 +118,7 @@ _OTHERS = st.recursive(
 
 
 @given(st.sampled_from(range(0x50, 0x55)), st.lists(_OTHERS, max_size=9))
-def test_well_formed_arrays_of_the_wrong_things_are_a_protocol_error(
-    kind: int, values: list[object]
-) -> None:
+def test_arrays_of_wrong_types_raise_protocol_error(kind: int, values: list[object]) -> None:
     try:
         data = bytes([kind]) + msgpack.packb(values)
     except (OverflowError, ValueError):
@@ -140,14 +138,14 @@ def test_well_formed_arrays_of_the_wrong_things_are_a_protocol_error(
         (1, 3, -1),
         (1, 3, True),
         (1, 7, (("kind", "s", 3, ()),)),
-        (1, 7, (("kind", "s", GONE, (("a", 1),)),)),
+        (1, 7, (("kind", "s", REMOVED, (("a", 1),)),)),
         (1, 7, (("kind", "s" * (MAX_NAME + 1), CHANGED, ()),)),
         (1, 7, (("kind", "s", CHANGED, (("a", {"b": 1}),)),)),
         (0, 1, 1),
         (4, 5, (("o", 1),)),
     ],
 )
-def test_a_field_that_does_not_fit_is_refused(example: int, field: int, value: object) -> None:
+def test_an_invalid_field_is_refused(example: int, field: int, value: object) -> None:
     message = EXAMPLES[example]
     values = list(attrs.astuple(message, recurse=False))  # type: ignore[arg-type]
     values[field] = value
@@ -155,23 +153,23 @@ def test_a_field_that_does_not_fit_is_refused(example: int, field: int, value: o
         messages.decode(bytes([message.kind]) + msgpack.packb(values))
 
 
-def test_a_value_that_is_nested_too_deep_is_refused() -> None:
+def test_a_value_nested_too_deep_is_refused() -> None:
     deep: object = 1
     for _ in range(MAX_NESTING + 1):
         deep = (deep,)
     with pytest.raises(ValueError, match="nested too deep"):
-        Update("n", (), (), 1, 0, 1, 0, (("k", "s", ANEW, (("a", deep),)),), False)  # type: ignore[arg-type]
+        Update("n", (), (), 1, 0, 1, 0, (("k", "s", REPLACED, (("a", deep),)),), False)  # type: ignore[arg-type]
 
 
-def test_a_message_over_the_bound_is_refused_unread() -> None:
+def test_an_oversized_message_is_refused_undecoded() -> None:
     with pytest.raises(ProtocolError, match="Update of 1048577 bytes"):
         messages.decode(b"\x51" + bytes(MAX_CONTROL))
 
 
-def test_a_link_of_version_1_gets_a_resume_without_its_history() -> None:
-    """Version 1 reads exactly six fields."""
+def test_a_link_of_version_1_gets_a_page_request_without_its_history() -> None:
+    """Version 1 decodes exactly six fields."""
     here, there = Address(CLUSTER, "n1"), Address(CLUSTER, "n2")
-    resume = Resume(there, here, 9, "origin", (1, 2), True, ((1, 77, (0, 1)),))
+    resume = PageRequest(there, here, 9, "origin", (1, 2), True, ((1, 77, (0, 1)),))
     assert messages.decode(messages.encode(resume)) == resume
     older = messages.encode(resume.at_version(1))
     assert len(msgpack.unpackb(older[1:])) == 6

@@ -1,4 +1,4 @@
-"""Types that events of other nodes name: what a failed look-up means for these events."""
+"""Missing types of other nodes' events, and failed look-ups."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from broker.cluster.jobs import Line
-from broker.cluster.missing_types import MOMENT, MissingTypes
+from broker.cluster.ingest_job import OriginQueue
+from broker.cluster.missing_types import LOOKUP_WAIT, MissingTypes
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import ForbiddenPointer, Overloaded, UnknownType
 from broker.ingest.awaited_types import AwaitedTypes
-from tests.cluster.flows.frames import frame
+from tests.cluster.traffic.frames import frame
 
 ONE = DtdReference("one", "1")
 
 
 @attrs.define
 class Dtds:
-    """Has nothing; a look-up ends when it is told to."""
+    """An empty cache; the test ends its look-ups."""
 
     asked: list[Deferred[object]] = attrs.field(factory=list)
 
     def get(self, _: DtdReference) -> None:
         return None
 
-    def retry(self, _: DtdReference) -> None:
+    def clear_failure(self, _: DtdReference) -> None:
         pass
 
     def lookup(self, _: DtdReference, __: FetchHint) -> Deferred[object]:
@@ -40,7 +40,7 @@ class Dtds:
 
 class Setting:
     def __init__(self, *, accept_undescribed: bool = False) -> None:
-        self.dtds, self.clock, self.line = Dtds(), Clock(), Line()
+        self.dtds, self.clock, self.line = Dtds(), Clock(), OriginQueue()
         self.awaited = AwaitedTypes(cast(Any, self.dtds), self.clock, 600.0)
         self.missing = MissingTypes(
             *(cast(Any, self.dtds), self.awaited, self.clock),
@@ -50,7 +50,7 @@ class Setting:
         self.went_on = 0
 
     def look_for(self, *references: DtdReference) -> None:
-        self.missing.look_for(self.line, frame([]), dict.fromkeys(references, ""), self.go_on)
+        self.missing.look_up_types(self.line, frame([]), dict.fromkeys(references, ""), self.go_on)
 
     def go_on(self) -> None:
         self.went_on += 1
@@ -65,7 +65,7 @@ class Setting:
     ],
     ids=["no room here", "refused", "any other"],
 )
-def test_events_go_on_without_a_dtd_unless_it_was_not_looked_for_for_lack_of_room(
+def test_events_continue_without_a_dtd_unless_the_look_up_was_overloaded(
     error: Exception, counts_as: type[Exception], passed_over: bool
 ) -> None:
     it = Setting()
@@ -73,27 +73,27 @@ def test_events_go_on_without_a_dtd_unless_it_was_not_looked_for_for_lack_of_roo
     assert it.went_on == 0
     it.dtds.asked[0].errback(error)
     assert it.went_on == 1
-    assert type(it.line.missing[ONE]) is counts_as
-    assert (ONE in it.line.passed_over) is (ONE in it.awaited) is passed_over
+    assert type(it.line.missing_types[ONE]) is counts_as
+    assert (ONE in it.line.skippable_types) is (ONE in it.awaited) is passed_over
 
 
-def test_events_wait_for_a_moment_and_their_dtd_is_looked_for_still() -> None:
+def test_events_wait_briefly_while_the_look_up_continues() -> None:
     it = Setting()
     it.look_for(ONE)
-    it.clock.advance(MOMENT)
+    it.clock.advance(LOOKUP_WAIT)
     assert it.went_on == 1 and ONE in it.awaited
-    assert type(it.line.missing[ONE]) is UnknownType
-    # What comes behind them does not wait again.
+    assert type(it.line.missing_types[ONE]) is UnknownType
+    # Later events do not wait again.
     it.look_for(ONE)
     assert it.went_on == 2
     it.dtds.asked[0].errback(UnknownType("nobody has it"))
     assert it.went_on == 2
 
 
-def test_where_undescribed_events_count_they_wait_until_it_is_known_that_nobody_has_it() -> None:
+def test_accepted_undescribed_events_wait_for_the_end_of_the_look_up() -> None:
     it = Setting(accept_undescribed=True)
     it.look_for(ONE)
-    it.clock.advance(MOMENT)
+    it.clock.advance(LOOKUP_WAIT)
     assert it.went_on == 0
     it.dtds.asked[0].errback(UnknownType("nobody has it"))
     assert it.went_on == 1 and ONE not in it.awaited

@@ -1,14 +1,14 @@
-"""What a link over UDP lost and sent again, over all its connections."""
+"""Lost and repeated datagrams of a link over UDP, over all its connections."""
 
 from __future__ import annotations
 
 import pytest
 
 from broker.cluster.neighbours import Neighbour
-from broker.testing.datagrams import DatagramFaults
+from broker.testing.datagram_network import DatagramFaults
 from broker.transport.correction.figures import Corrections
 from broker.transport.socket import ISocketChannel
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 from tests.transport.correction.datagram_pair import Pair, User
 
 PACKETS = [bytes(900)] * 300
@@ -19,7 +19,7 @@ def link() -> Neighbour:
 
 
 def lossy_connection(seed: int, loss: float) -> tuple[ISocketChannel, ISocketChannel]:
-    """A connection over which all packets went, at its ends."""
+    """Return both ends of a connection that has transferred all packets."""
     pair = Pair(seed, DatagramFaults(loss=loss))
     here, there = pair.connected()
     User(here, PACKETS)
@@ -30,34 +30,34 @@ def lossy_connection(seed: int, loss: float) -> tuple[ISocketChannel, ISocketCha
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_lost_and_sent_again_is_counted_at_both_ends(seed: int) -> None:
+def test_losses_and_repeats_are_counted_at_both_ends(seed: int) -> None:
     here, there = link(), link()
     for end, channel in zip((here, there), lossy_connection(seed, 0.2), strict=True):
-        end.connected(channel)
-    assert here.corrections is not None and there.corrections is not None
-    assert here.corrections.lost > 20
-    assert here.corrections.repeated >= here.corrections.lost - 1
-    assert there.corrections.received >= len(PACKETS)
-    assert there.corrections.lost == there.corrections.repeated == 0
+        end.set_channel(channel)
+    assert here.arq_counts is not None and there.arq_counts is not None
+    assert here.arq_counts.lost > 20
+    assert here.arq_counts.repeated >= here.arq_counts.lost - 1
+    assert there.arq_counts.received >= len(PACKETS)
+    assert there.arq_counts.lost == there.arq_counts.repeated == 0
 
 
-def test_the_counts_of_earlier_connections_stay() -> None:
+def test_counts_include_earlier_connections() -> None:
     end = link()
     sums = Corrections()
     for seed in range(3):
         channel, _ = lossy_connection(seed, 0.2)
-        end.connected(channel)
-        assert end.corrections is not None
-        assert end.corrections.lost > sums.lost
-        sums = end.corrections
+        end.set_channel(channel)
+        assert end.arq_counts is not None
+        assert end.arq_counts.lost > sums.lost
+        sums = end.arq_counts
 
 
-def test_a_path_without_loss_shows_none() -> None:
+def test_a_lossless_path_counts_no_losses() -> None:
     end = link()
-    end.connected(lossy_connection(1, 0.0)[0])
-    assert end.corrections is not None
-    assert (end.corrections.lost, end.corrections.repeated, end.corrections.forged) == (0, 0, 0)
+    end.set_channel(lossy_connection(1, 0.0)[0])
+    assert end.arq_counts is not None
+    assert (end.arq_counts.lost, end.arq_counts.repeated, end.arq_counts.forged) == (0, 0, 0)
 
 
-def test_tcp_mends_for_itself() -> None:
-    assert link().corrections is None
+def test_tcp_has_no_arq_counts() -> None:
+    assert link().arq_counts is None

@@ -1,4 +1,4 @@
-"""All of organisation together: from one seed to clusters that are full, meshed, and linked."""
+"""All of organisation together: from one seed to full, meshed and linked clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from broker.cluster.address import Address
-from tests.cluster.made_up_organisation import OrganisedNode, World
+from tests.cluster.simulated_organisation import OrganisedNode, World
 from tests.seeds import seeds
 
 MOST_NODES = 6
@@ -36,7 +36,7 @@ def everyone_finds_everyone(world: World) -> None:
 
 
 def settled(seed: int, count: int) -> World:
-    """So many nodes, that all know the first, in clusters."""
+    """Start `count` nodes that all know the first one, and run until they are in clusters."""
     world = World(seed, MOST_NODES)
     world.add("n00").found(("x", "c1"))
     for number in range(1, count):
@@ -66,7 +66,7 @@ def test_from_one_seed_to_linked_clusters(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_place_that_was_left_is_taken_again(seed: int) -> None:
+def test_a_place_of_a_dead_member_is_reused(seed: int) -> None:
     world = settled(seed, MOST_NODES)
     assert sizes(world) == {("x", "c1"): MOST_NODES}
     nodes = alive(world)
@@ -81,7 +81,7 @@ def test_a_place_that_was_left_is_taken_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("seconds", [3.0, 20.0, 200.0])
-def test_the_halves_of_a_cluster_become_one_again(seconds: float, seed: int) -> None:
+def test_a_partitioned_cluster_reunites(seconds: float, seed: int) -> None:
     world = settled(seed, MOST_NODES)
     world.part("n01", "n03", "n05")
     world.run(seconds)
@@ -93,7 +93,7 @@ def test_the_halves_of_a_cluster_become_one_again(seconds: float, seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_one_that_was_cut_off_for_long_comes_back(seed: int) -> None:
+def test_a_node_rejoins_after_a_long_isolation(seed: int) -> None:
     world = settled(seed, MOST_NODES)
     world.part("n03")
     world.run(200.0)
@@ -104,13 +104,13 @@ def test_one_that_was_cut_off_for_long_comes_back(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(2, 5))
-def test_of_those_who_were_let_in_at_once_the_last_leave(seed: int) -> None:
+def test_surplus_members_leave(seed: int) -> None:
     world = World(seed, MOST_NODES)
     world.add("n00").found(("x", "c1"))
     for number in range(1, MOST_NODES - 1):
         world.add(f"n{number:02}", "n00").start()
         world.run(3.0)
-    # One place is left; each asks another member in the same moment.
+    # One place is left; four nodes ask four members at once.
     late = [world.add(f"late{number}", f"n{number:02}") for number in range(4)]
     for node in late:
         node.start()

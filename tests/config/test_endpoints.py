@@ -4,7 +4,7 @@ import pytest
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.testing import MemoryReactorClock
 
-from broker.config.endpoints import check_endpoint, is_loopback
+from broker.config.endpoints import check_endpoint, is_loopback_endpoint
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from broker.config.endpoints import check_endpoint, is_loopback
 )
 def test_only_this_machine_reaches_a_loopback_interface_or_a_unix_socket(text: str) -> None:
     assert check_endpoint(text) == text
-    assert is_loopback(text)
+    assert is_loopback_endpoint(text)
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_only_this_machine_reaches_a_loopback_interface_or_a_unix_socket(text: s
 )
 def test_what_is_not_surely_loopback_counts_as_open(text: str) -> None:
     assert check_endpoint(text) == text
-    assert not is_loopback(text)
+    assert not is_loopback_endpoint(text)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "kind ''"),
-        ("udp:port=8765", "kind 'udp' is none of"),
-        ("tpc:8765", "none of .*tcp"),
+        ("udp:port=8765", "kind 'udp' is not one of"),
+        ("tpc:8765", "not one of .*tcp"),
         ("tcp:", "no port"),
         ("tcp:port=none", "no port"),
         ("tcp:port=65536", "no port"),
@@ -80,4 +80,4 @@ def test_an_endpoint_that_twisted_could_not_listen_on_is_refused(text: str, reas
 def test_twisted_reads_the_doubtful_ones_as_we_do(text: str, port: int, interface: str) -> None:
     endpoint = serverFromString(MemoryReactorClock(), text)
     assert (endpoint._port, endpoint._interface) == (port, interface)
-    assert is_loopback(text) == (interface in ("127.0.0.1", "::1"))
+    assert is_loopback_endpoint(text) == (interface in ("127.0.0.1", "::1"))

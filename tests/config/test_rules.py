@@ -49,7 +49,7 @@ def test_whatever_holds_events_must_hold_the_largest(text: str, key: str) -> Non
         (
             'kind = "delay"\nrate = 0.5',
             5,
-            "faults.rate says nothing for the kind delay: that takes maximum, minimum, seed",
+            "faults.rate has no meaning for the kind delay: it uses maximum, minimum, seed",
         ),
         ('kind = "delay"\nminimum = "1s"', 3, "faults.kind is delay: delay: minimum and maximum"),
         (

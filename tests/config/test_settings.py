@@ -8,7 +8,7 @@ import pytest
 
 from broker.config import Settings, StreamSettings, defaults, load_text
 from broker.config.setting import settings_of
-from broker.config.settings import SECTIONS, host_node_name
+from broker.config.settings import SECTIONS, default_node_name
 from broker.event.stream import StreamPattern
 
 
@@ -64,13 +64,13 @@ def test_a_nodes_name_is_made_of_its_hosts(
     host: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: host)
-    assert host_node_name() == name
+    assert default_node_name() == name
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name)
 
 
 def test_a_stream_has_the_settings_of_the_first_pattern_that_matches() -> None:
     settings = load_text('[streams."a.b"]\n[streams."a.>"]\n', "node.toml")
-    assert settings.stream("a.b").pattern.text == "a.b"
-    assert settings.stream("a.c").pattern.text == "a.>"
-    assert settings.stream("b") == StreamSettings(StreamPattern.parse("b"))
-    assert settings.stream("b").acknowledge == "node"
+    assert settings.stream_settings("a.b").pattern.text == "a.b"
+    assert settings.stream_settings("a.c").pattern.text == "a.>"
+    assert settings.stream_settings("b") == StreamSettings(StreamPattern.parse("b"))
+    assert settings.stream_settings("b").acknowledge == "node"

@@ -62,7 +62,7 @@ def test_what_is_no_size_is_refused(written: object) -> None:
 
 
 def test_a_wrong_unit_is_answered_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="'weeks' is none of ms, s, m, h, d"):
+    with pytest.raises(ValueError, match="'weeks' is not one of ms, s, m, h, d"):
         parse_duration("7 weeks")
 
 

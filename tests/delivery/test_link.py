@@ -15,7 +15,7 @@ from broker.delivery.link import Link
 from broker.delivery.outgoing import Encodings, QueueLimits, Share
 from broker.errors import LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage

@@ -20,7 +20,7 @@ from broker.delivery.recovery import Lost
 from broker.errors import LogUnavailable
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder
+from broker.event.placeholder import make_placeholder
 from broker.log.records import LoggedEvent
 from broker.wire.messages import Gap, Progress
 from tests.delivery.test_link import FakeLog, FakeOutlet, event
@@ -205,7 +205,7 @@ def test_a_loss_is_told_before_the_events_behind_it() -> None:
 
 def test_a_refused_event_is_a_gap_in_its_place() -> None:
     it = Setting(recovery := Recovery())
-    refused = [attrs.evolve(far(n), document=placeholder("not-valid")) for n in (4, 5)]
+    refused = [attrs.evolve(far(n), document=make_placeholder("not-valid")) for n in (4, 5)]
     recovery.give(far(3), *refused, far(6))
     gaps = [Gap(1, "far", (1, n), (1, n), 1, "not-valid") for n in (4, 5)]
     assert it.outlet.out == [[3], *gaps, [6]]

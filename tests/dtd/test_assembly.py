@@ -118,7 +118,7 @@ def test_each_element_has_its_line_and_module() -> None:
     driver = b'<!ENTITY % m SYSTEM "m.mod">\n%m;\n<!ELEMENT b EMPTY>'
     module = b'<?xml version="1.0"\n encoding="UTF-8"?>\n<!ELEMENT a EMPTY>'
     assembled = assemble(driver, lambda public, system: module)
-    assert assembled.element_places == {"a": (3, "m.mod"), "b": (3, "")}
+    assert assembled.element_locations == {"a": (3, "m.mod"), "b": (3, "")}
 
 
 # ------------------------------------------------------------------------- attacks
@@ -217,12 +217,12 @@ def test_the_number_of_declarations_has_a_limit() -> None:
         ('<!ENTITY % e "<!-- ">%e; -->', "comment is not closed"),
         ('<!ENTITY %e; "x">', "not declared"),
         ('<!ENTITY % a "&#0;">', "character reference"),
-        ('<!ENTITY % a "50% of">', "is no reference"),
-        ("<!ENTITY % a SYSTEM>", "not well declared"),
+        ('<!ENTITY % a "50% of">', "is not a reference"),
+        ("<!ENTITY % a SYSTEM>", "is malformed"),
         ('<!ATTLIST a x CDATA"y">', "white space"),
         ('<!ATTLIST a x CDATA "y"z CDATA "y">', "white space"),
         ("<!DOCTYPE a [<!ELEMENT a EMPTY>]>", "can not stand"),
-        ("<!DOCTYPE a>", "is no declaration"),
+        ("<!DOCTYPE a>", "is not a DTD declaration"),
         ("<!ELEMENT a EMPTY", "not closed"),
         ("<!ELEMENT a EMPTY><!ELEMENT a ANY>", "declared twice"),
         ("<!-- open", "comment is not closed"),

@@ -13,7 +13,7 @@ from zope.interface.verify import verifyObject
 from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, ForbiddenPointer, Overloaded, UnknownType
@@ -235,7 +235,7 @@ class CacheTests(SynchronousTestCase):
 
     def test_failures_remembered_are_bounded(self) -> None:
         rules = PointerRules()
-        cache = self.cache(rules, limits=CacheLimits(max_refusals=2))
+        cache = self.cache(rules, limits=CacheLimits(max_failures=2))
         for number in (1, 2, 3, 3, 2, 1):
             self.failureResultOf(
                 cache.lookup(reference(number), FetchHint("bad")), ForbiddenPointer
@@ -244,7 +244,7 @@ class CacheTests(SynchronousTestCase):
         self.assertEqual(rules.asked, 4)
 
     def test_those_who_wait_are_bounded(self) -> None:
-        cache = self.cache(limits=CacheLimits(max_waiting=2))
+        cache = self.cache(limits=CacheLimits(max_waiters=2))
         waiting = [cache.lookup(reference(1), HINT) for _ in range(2)]
         self.failureResultOf(cache.lookup(reference(1), HINT), Overloaded)
         self.source.pending[0].callback(text())
@@ -355,8 +355,8 @@ class CacheTests(SynchronousTestCase):
     def test_what_is_forgotten_is_fetched_anew_and_may_be_another(self) -> None:
         cache = self.cache()
         cache.add(reference(1), text())
-        self.assertTrue(cache.forget(reference(1)))
-        self.assertFalse(cache.forget(reference(1)))
+        self.assertTrue(cache.remove(reference(1)))
+        self.assertFalse(cache.remove(reference(1)))
         self.assertIsNone(cache.get(reference(1)))
         found = cache.lookup(reference(1), HINT)
         self.source.pending[0].callback(text("b"))
@@ -366,11 +366,11 @@ class CacheTests(SynchronousTestCase):
         rules = PointerRules()
         cache = self.cache(rules)
         self.failureResultOf(cache.lookup(reference(1), FetchHint("bad")), ForbiddenPointer)
-        self.assertFalse(cache.forget(reference(1)))
+        self.assertFalse(cache.remove(reference(1)))
         self.failureResultOf(cache.lookup(reference(1), FetchHint("bad")), ForbiddenPointer)
         self.assertEqual(rules.asked, 2)
         self.successResultOf(cache.lookup(FLIGHT_1_0, HINT))
-        self.assertTrue(cache.forget(FLIGHT_1_0))
+        self.assertTrue(cache.remove(FLIGHT_1_0))
         self.successResultOf(cache.lookup(FLIGHT_1_0, HINT))
 
     # ------------------------------------------------------------- new versions

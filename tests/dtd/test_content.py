@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.dtd.content import Content, content_of
+from broker.dtd.content import Content, parse_model
 from broker.dtd.dtd import Dtd
 
 
@@ -23,24 +23,24 @@ from broker.dtd.dtd import Dtd
     ],
 )
 def test_children_and_those_that_are_always_there(model: str, children: str, required: str) -> None:
-    content = content_of(model)
+    content = parse_model(model)
     assert content.children == frozenset(children)
     assert content.required == frozenset(required)
     assert not (content.has_text or content.any or content.empty)
 
 
 def test_one_of_several_is_known_to_be_there() -> None:
-    assert frozenset("bc") in content_of("(a,(b|c))").one_of
-    (either,) = content_of("((b,x)|d)").one_of
+    assert frozenset("bc") in parse_model("(a,(b|c))").one_of
+    (either,) = parse_model("((b,x)|d)").one_of
     assert either in (frozenset("bd"), frozenset("xd"))
-    assert content_of("(a?,(b|c?))").one_of == frozenset()
+    assert parse_model("(a?,(b|c?))").one_of == frozenset()
 
 
 def test_the_other_kinds_of_content() -> None:
-    assert content_of("EMPTY") == Content(empty=True)
-    assert content_of("ANY") == Content(any=True, has_text=True)
-    assert content_of("(#PCDATA)") == Content(has_text=True)
-    assert content_of("(#PCDATA|a|p:b)*") == Content(frozenset({"a", "p:b"}), has_text=True)
+    assert parse_model("EMPTY") == Content(empty=True)
+    assert parse_model("ANY") == Content(any=True, has_text=True)
+    assert parse_model("(#PCDATA)") == Content(has_text=True)
+    assert parse_model("(#PCDATA|a|p:b)*") == Content(frozenset({"a", "p:b"}), has_text=True)
 
 
 def test_a_dtd_knows_the_content_of_its_elements_with_prefixes(

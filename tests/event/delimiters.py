@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape
 
 from broker.event.envelope import NAMESPACE, EventType, public_identifier
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 
 KIND = EventType("deadletter", "1.0")
 _LINKAGE = (

@@ -16,9 +16,9 @@ from broker.event.envelope import (
     Order,
     SecurityLevel,
 )
-from broker.event.identity import EventId
-from broker.event.reading import read_event
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import EventId
+from broker.event.reader import read_event
+from broker.event.writer import extract_payload_element, write_event
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")), max_size=20)
 LINKAGES = st.builds(
@@ -80,7 +80,7 @@ def test_a_comment_before_the_payload_does_not_hide_it() -> None:
     ],
 )
 def test_a_payload_loses_its_prolog_and_nothing_else(document: bytes, element: bytes) -> None:
-    assert payload_element(document) == element
+    assert extract_payload_element(document) == element
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_payload_loses_its_prolog_and_nothing_else(document: bytes, element: b
 )
 def test_what_is_no_single_element_in_utf8_is_no_payload(document: bytes) -> None:
     with pytest.raises(BadEnvelope):
-        payload_element(document)
+        extract_payload_element(document)
 
 
 def test_a_stream_name_with_path_parts_is_refused_before_it_is_written() -> None:

@@ -14,9 +14,9 @@ from lxml import etree
 from broker.errors import BadEnvelope, ForbiddenMarkup, NotWellFormed
 from broker.event.byte_index import end_of_element, start_of_element
 from broker.event.envelope import NAMESPACE
-from broker.event.merging.reading import linkage_of
-from broker.event.payload import payload_bytes_of
-from broker.event.reading import parse_document, read_event
+from broker.event.merging.linkage import read_linkage
+from broker.event.payload import find_payload_bytes
+from broker.event.reader import parse_document, read_event
 from tests.event.delimiters import (
     DELIMITERS,
     MARKUP_PLACES,
@@ -53,7 +53,7 @@ def check_is_what_lxml_says(document: bytes, payload: bytes) -> None:
     assert canonical(alone[0]) == canonical(expected)
     assert event.summary == string_of(root, "Summary")
     assert event.application_types == (string_of(root, "ApplicationType"),)
-    assert event.linkage == linkage_of(document)
+    assert event.linkage == read_linkage(document)
     assert event.linkage.time_constraint == string_of(root, "TimeConstraint")
     assert event.linkage.merge_scheme == string_of(root, "MergeScheme")
     (order,) = next(root.iter(f"{_Q}BundleOrder")).iterchildren("*")
@@ -152,7 +152,7 @@ def test_two_payloads_are_an_error() -> None:
 def test_a_tree_of_another_document_is_an_error() -> None:
     root = parse_document(envelope_around("<a/>"))
     with pytest.raises(BadEnvelope, match="two parsers"):
-        payload_bytes_of(envelope_around("<ab/>"), root)
+        find_payload_bytes(envelope_around("<ab/>"), root)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def processor_time(document: bytes) -> float:
         for _ in range(5):
             before = time.process_time()
             read_event(document)
-            linkage_of(document)
+            read_linkage(document)
             taken.append(time.process_time() - before)
     finally:
         gc.enable()

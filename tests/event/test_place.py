@@ -17,9 +17,9 @@ def test_a_position_holds_the_furthest_place_of_every_origin(
     places: list[Place], other: Place
 ) -> None:
     position = Position().advanced(places)
-    assert all(position.after(place) for place in places)
+    assert all(position.covers(place) for place in places)
     furthest = [place.mark for place in places if place.origin == other.origin]
-    assert position.after(other) is (bool(furthest) and other.mark <= max(furthest))
+    assert position.covers(other) is (bool(furthest) and other.mark <= max(furthest))
 
 
 @given(st.lists(PLACES), st.lists(PLACES))
@@ -36,4 +36,4 @@ def test_a_position_survives_the_wire_and_the_command_line(places: list[Place]) 
 
 
 def test_a_later_epoch_lies_behind_every_earlier_offset() -> None:
-    assert not Position({"n": (1, 100)}).after(Place("n", 2, 1))
+    assert not Position({"n": (1, 100)}).covers(Place("n", 2, 1))

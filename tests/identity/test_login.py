@@ -16,16 +16,16 @@ from broker.errors import AuthenticationFailed, BadName, NotAllowed, Overloaded
 from broker.event.envelope import SecurityLevel
 from broker.identity import (
     AccountsRealm,
+    AnonymousAuthenticator,
     IAuthenticator,
     IIdentity,
-    OpenDoor,
     PortalAuthenticator,
     SecretChecker,
     accounts_by_name,
     authenticator_for,
     hash_secret,
 )
-from broker.identity.login import MOST_AT_ONCE, MOST_WAITING
+from broker.identity.login import MAX_CONCURRENT_CHECKS, MAX_WAITING_CHECKS
 
 SETTINGS = load_text(
     f"""
@@ -128,7 +128,7 @@ class AccountsTests(SynchronousTestCase):
 
     def test_only_a_few_secrets_are_checked_at_once(self) -> None:
         logins = [self.authenticator.authenticate("zbw-1", "zbw", b"guess") for _ in range(5)]
-        self.assertEqual(len(self.threads.waiting), MOST_AT_ONCE)
+        self.assertEqual(len(self.threads.waiting), MAX_CONCURRENT_CHECKS)
         self.threads.run_all()
         for login in logins:
             self.failureResultOf(login, AuthenticationFailed)
@@ -136,7 +136,7 @@ class AccountsTests(SynchronousTestCase):
     def test_more_than_may_wait_are_told_so_and_the_others_are_served(self) -> None:
         logins = [
             self.authenticator.authenticate("zbw-1", "zbw", b"s" * 2000)
-            for _ in range(MOST_AT_ONCE + MOST_WAITING)
+            for _ in range(MAX_CONCURRENT_CHECKS + MAX_WAITING_CHECKS)
         ]
         one_more = self.authenticator.authenticate("zbw-1", "zbw", b"open sesame")
         self.failureResultOf(one_more, Overloaded)
@@ -177,16 +177,16 @@ class AccountsTests(SynchronousTestCase):
         self.failureResultOf(login, TypeError)
 
 
-class OpenDoorTests(SynchronousTestCase):
+class AnonymousAuthenticatorTests(SynchronousTestCase):
     """A node without accounts."""
 
     def test_everyone_is_let_in(self) -> None:
         authenticator = authenticator_for((), maybeDeferred)
         verifyObject(IAuthenticator, authenticator)
-        self.assertIsInstance(authenticator, OpenDoor)
+        self.assertIsInstance(authenticator, AnonymousAuthenticator)
         identity = self.successResultOf(authenticator.authenticate("someone", None, None))
         self.assertEqual((identity.account, identity.client_id), ("", "someone"))
         self.assertTrue(identity.administer)
 
     def test_an_impossible_client_id_is_refused(self) -> None:
-        self.failureResultOf(OpenDoor().authenticate("a b", None, None), BadName)
+        self.failureResultOf(AnonymousAuthenticator().authenticate("a b", None, None), BadName)

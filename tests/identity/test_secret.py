@@ -4,14 +4,14 @@ import pytest
 
 from broker.config.stored_secret import StoredSecret
 from broker.identity import hash_secret
-from broker.identity.secret import MOST_SECRET_BYTES, is_secret, unmatchable_secret
+from broker.identity.secret import MAX_SECRET_BYTES, matches_secret, unmatchable_secret
 
 
 def test_a_secret_is_recognised_by_its_hash() -> None:
     stored = StoredSecret.parse(hash_secret("Größe"))
-    assert is_secret("Größe".encode(), stored)
-    assert not is_secret(b"Groesse", stored)
-    assert not is_secret(b"", stored)
+    assert matches_secret("Größe".encode(), stored)
+    assert not matches_secret(b"Groesse", stored)
+    assert not matches_secret(b"", stored)
 
 
 def test_the_same_secret_is_stored_differently_each_time() -> None:
@@ -22,12 +22,12 @@ def test_the_hash_does_not_hold_the_secret() -> None:
     assert "correct horse" not in hash_secret("correct horse")
 
 
-@pytest.mark.parametrize("secret", ["s", "s" * MOST_SECRET_BYTES])
+@pytest.mark.parametrize("secret", ["s", "s" * MAX_SECRET_BYTES])
 def test_the_shortest_and_the_longest_secret_are_recognised(secret: str) -> None:
-    assert is_secret(secret.encode(), StoredSecret.parse(hash_secret(secret)))
+    assert matches_secret(secret.encode(), StoredSecret.parse(hash_secret(secret)))
 
 
-@pytest.mark.parametrize("secret", ["", "s" * (MOST_SECRET_BYTES + 1)])
+@pytest.mark.parametrize("secret", ["", "s" * (MAX_SECRET_BYTES + 1)])
 def test_an_empty_or_endless_secret_is_not_stored(secret: str) -> None:
     with pytest.raises(ValueError, match="1 to 1024 bytes"):
         hash_secret(secret)
@@ -40,13 +40,13 @@ def test_an_endless_secret_is_refused_without_hashing_it(
         raise AssertionError("it was hashed")
 
     monkeypatch.setattr("hashlib.scrypt", hashed)
-    assert not is_secret(b"s" * (MOST_SECRET_BYTES + 1), unmatchable_secret())
+    assert not matches_secret(b"s" * (MAX_SECRET_BYTES + 1), unmatchable_secret())
 
 
 def test_a_secret_of_another_cost_is_recognised_too() -> None:
     # From this cost on, OpenSSL wants to be told that it may take so much memory.
     dear = StoredSecret(2**15, 8, 1, b"s" * 16, b"d" * 32)
-    assert not is_secret(b"guess", dear)
+    assert not matches_secret(b"guess", dear)
 
 
 def test_what_stands_for_an_unknown_account_costs_what_a_stored_secret_does() -> None:

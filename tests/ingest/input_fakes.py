@@ -16,8 +16,8 @@ from broker.errors import (
     NotValid,
 )
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
-from broker.identity.who import anonymous
+from broker.event.event_id import EventId
+from broker.identity.identity import anonymous_identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
 from broker.log.deduplication import Deduplication
@@ -138,7 +138,7 @@ class Setting:
     def join(self) -> tuple[Publisher, list[Published | NotPublished]]:
         answers: list[Published | NotPublished] = []
         publisher = Publisher(
-            anonymous("alice"), 1, answers.append, lambda: self.take_all(publisher)
+            anonymous_identity("alice"), 1, answers.append, lambda: self.take_all(publisher)
         )
         return publisher, answers
 

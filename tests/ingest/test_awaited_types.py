@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
 from broker.ingest.awaited_types import LONGEST_PAUSE, AwaitedTypes
@@ -29,7 +29,7 @@ class Dtds:
     def get(self, reference: DtdReference) -> object:
         return self if reference in self.here else None
 
-    def retry(self, reference: DtdReference) -> None:
+    def clear_failure(self, reference: DtdReference) -> None:
         pass
 
     def lookup(self, reference: DtdReference, _: FetchHint) -> Deferred[object]:

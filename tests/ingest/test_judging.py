@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.identity.rights import Rights

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.ingest.latest_versions import LatestVersions
 from broker.matching.contract import Accepted, LatestNamed, accepted_kind
 

@@ -55,7 +55,7 @@ def test_a_write_that_failed_is_repeated(tmp_path: Path, monkeypatch: pytest.Mon
         def fails(*_: object, **__: object) -> None:
             raise OSError("full")
 
-        full.setattr(module, "write_checked", fails)
+        full.setattr(module, "write_checksummed", fails)
         ranges.note("aa", (1, 5), (1, 7), 2)
     assert not opened(path)
     ranges.note("aa", (1, 6), (1, 6), 1)

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.log.commit import Retention
 from broker.log.deduplication import Freshness
 from broker.log.event_log import LINGER, RETRY_AFTER, EventLog

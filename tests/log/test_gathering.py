@@ -10,7 +10,7 @@ import pytest
 from broker.log.commit import Keeping
 from broker.log.gathering import Gathering
 from broker.log.histories import Loss
-from tests.recovery.test_log_merging import logged
+from tests.recovery.test_log_merge import logged
 
 EVENT = logged("own", 1, 1, "p", 1)
 LOSS = Loss((1, 1), (1, 3), (1, 0), (1, 2))

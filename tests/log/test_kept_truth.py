@@ -22,8 +22,8 @@ def keep(log: LogFile, origin: str, after: tuple[int, int], events: list[LoggedE
 
 
 def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
-    """AskKeeper comes while a commit of copies is under way: KeeperHas tells the end before it, and
-    the owner goes on from there."""
+    """A ReplicaRequest arrives during a commit of copies. ReplicaState reports the end before it, and
+    the owner continues there."""
     log = LogFile(tmp_path, Retention(), sync=False)
     keep(log, "far", (0, 0), copies("far", 1, 10))
     keep(log, "far", (1, 10), copies("far", 11, 10))
@@ -47,7 +47,7 @@ def test_what_was_kept_just_now_is_there_beside_much_of_another(tmp_path: Path) 
         LoggedEvent(1, n, 5000 + n, 0, b"\x90", b"x" * 1000, "other", 0) for n in range(1, 21)
     ]
     keep(log, "other", (0, 0), events)
-    # Kept(other, (1, 20)) is sent now.
+    # ReplicaAck(other, (1, 20)) is sent now.
     assert [e.offset for e in log.read_kept("other", (0, 0), 99, 1 << 30)] == list(range(1, 21))
     assert log.kept["other"] == KeptSpan((0, 0), (1, 20))
 

@@ -14,7 +14,7 @@ import pytest
 
 from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.log.commit import Bounds, Commit, Retention
 from broker.log.log_file import LogFile
 from broker.log.records import LoggedEvent, encode_header

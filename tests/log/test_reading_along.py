@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.log.commit import Commit, Retention
 from broker.log.log_file import LogFile
 from broker.log.records import LoggedEvent, encode_header

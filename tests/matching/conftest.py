@@ -11,8 +11,8 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType, Liveness, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.matching.contract import IMatcher
 from broker.matching.reference import ReferenceMatcher
 from broker.matching.switch import Switch

@@ -11,7 +11,7 @@ from zope.interface.verify import verifyObject
 from broker.dtd.reference import DtdReference
 from broker.errors import QueryTooExpensive, UnknownSubscription
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, DtdNeeded, IMatcher, Refused, TypeMissing
 from broker.matching.query.query import parse_query

@@ -13,7 +13,7 @@ from broker.dtd.catalogue import shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.errors import BadEnvelope, InvalidEvent
 from broker.event.envelope import NAMESPACE
-from broker.event.reading import parse_document, read_event
+from broker.event.reader import parse_document, read_event
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.examination import Examiner

@@ -7,7 +7,7 @@ from typing import Any
 from broker.dtd.reference import DtdReference
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused, TypeFigures
 from broker.matching.figures import MAX_TYPES, Figures

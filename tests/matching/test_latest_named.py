@@ -9,12 +9,12 @@ from twisted.internet.task import Clock
 
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.matching.contract import Accepted, IMatcher, LatestNamed
 from broker.matching.query.query import parse_query
 from broker.matching.reference import ReferenceMatcher

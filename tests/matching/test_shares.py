@@ -17,7 +17,7 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.matching.evaluation import CompiledXPath, Subject
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
-from broker.matching.query.worst import Worst, WorstCases
+from broker.matching.query.worst_case import WorstCost, WorstCaseCosts
 from broker.matching.switch import Switch
 from tests.matching.conftest import ENGINES, KnownDtds, event
 
@@ -45,18 +45,18 @@ class Ready:
     compiled: Counted
     numbers: tuple[int, ...] = ()
 
-    def worst(self, nodes: int) -> Worst:
-        return self._worst_cases.on(nodes)
+    def worst(self, nodes: int) -> WorstCost:
+        return self._worst_cases.cost_on(nodes)
 
     @cached_property
-    def _worst_cases(self) -> WorstCases:
-        return WorstCases(self.compiled.query.expression)
+    def _worst_cases(self) -> WorstCaseCosts:
+        return WorstCaseCosts(self.compiled.query.expression)
 
 
 class Large(Ready):
     """One that the event's nodes count for, not its bytes."""
 
-    def worst(self, nodes: int) -> Worst:
+    def worst(self, nodes: int) -> WorstCost:
         return super().worst(2_048)
 
 

@@ -11,9 +11,9 @@ from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType, Liveness
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.matching.contract import Accepted, DtdNeeded, IMatcher, TypeMissing
 from broker.matching.query.query import parse_query
 from broker.matching.reference import ReferenceMatcher
@@ -35,7 +35,7 @@ def test_each_event_is_judged_by_the_text_that_is_named(
 ) -> None:
     dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
     dtds.add(REPORT, text("own"))
-    other = DtdReference("report", "1.0", dtds.load(REPORT, text("other")).content_hash)
+    other = DtdReference("report", "1.0", dtds.compile_text(REPORT, text("other")).content_hash)
     matcher: IMatcher = engine(dtds, time.perf_counter)
     numbers = {
         kind: matcher.subscribe(

@@ -13,7 +13,7 @@ from lxml import etree
 from broker.dtd.catalogue import shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
-from broker.event.writing import payload_element
+from broker.event.writer import extract_payload_element
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
 from broker.matching.reference import ReferenceMatcher
@@ -47,7 +47,7 @@ def test_real_filters_select_from_real_packets_what_lxml_selects(
     selected = [0, 0, 0]
     seen = 0
     for packet in packets(shared_data):
-        payload = payload_element(packet)
+        payload = extract_payload_element(packet)
         document = make_event(payload, stream="voevent", type_name="VOEvent", version="2.0")
         (verdict,) = engine.match([document], undescribed)
         assert isinstance(verdict, Accepted), verdict
@@ -70,7 +70,7 @@ def test_packets_are_valid_by_the_shipped_dtd(
     text = (shipped_folder() / "voevent-2.0.dtd").read_bytes()
     engine = ReferenceMatcher(KnownDtds(load_dtd("VOEvent", "2.0", text)), clock=ticking)
     documents = [
-        make_event(payload_element(p), type_name="VOEvent", version="2.0")
+        make_event(extract_payload_element(p), type_name="VOEvent", version="2.0")
         for p in packets(shared_data)
     ]
     refused = [v for v in engine.match(documents) if not isinstance(v, Accepted)]

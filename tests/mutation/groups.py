@@ -53,12 +53,13 @@ GROUPS: Final = (
     Group(
         "admission",
         """
-        broker/cluster: admission reception greeting greeting_core clones segment address situation
-        broker/cluster: lateness descriptor joining meshing newcomers terms
+        broker/cluster: admission acceptor handshake_messages handshake_core clone_detection
+        broker/cluster: network_segment address admission_context timer_lag descriptor joining
+        broker/cluster: meshing start_position link_policy
         """,
         _tests("""
-        cluster: admission reception greeting address descriptor joining newcomers meshing
-        cluster: clones
+        cluster: admission acceptor handshake_core address descriptor joining start_position
+        cluster: meshing clone_detection
         simulation/network: addresses clones joining joining_again slow_nodes newcomers one_name
         simulation/network: link_costs clearance configured
         """),
@@ -67,7 +68,7 @@ GROUPS: Final = (
     Group(
         "rights",
         """
-        broker/identity: accounts clearance client_ids login rights secret who
+        broker/identity: accounts clearance client_ids identity login rights secret
         """,
         _tests("""
         identity: *
@@ -83,20 +84,23 @@ GROUPS: Final = (
         broker/node: type_answers
         broker/delivery: link catching_up
         broker/ingest: late_judgement
-        broker/cluster: terms network correspondence dtds building pages
-        broker/cluster/map: paths far near own ways
-        broker/cluster/flows: departures
-        broker/recovery: fetching asking log_pages from_archive from_logs
-        broker/replay/engine: matching scope
+        broker/cluster: link_policy network node_messenger dtd_exchange network_factory
+        broker/cluster: log_page_server
+        broker/cluster/map: shortest_paths unit_graph cluster_graph own_links route_table
+        broker/cluster/traffic: sender
+        broker/recovery: page_exchange inspection log_page_reader
+        broker/recovery: archive_source log_source
+        broker/replay/engine: request_matcher request_scope
         """,
         _tests("""
         delivery: link catching_up
         sessions: session
         subscriptions: durables
         ingest: parts judging input
-        recovery: log_pages kept_pages fetching filling explaining
-        replay/engine: matching
-        cluster: pages
+        recovery: log_page_reader replica_pages page_exchange subscription_recovery
+        recovery: plan_explanation
+        replay/engine: request_matcher
+        cluster: log_page_server
         cluster/map: *
         simulation: durable_commands registered_types identities strangers
         simulation/network: clearance types hostile_types link_costs replays
@@ -107,16 +111,18 @@ GROUPS: Final = (
     Group(
         "recovery",
         """
-        broker/recovery: planning filling fetching log_pages returning from_logs from_archive
-        broker/recovery: missing_events seeking
+        broker/recovery: planner subscription_recovery page_exchange log_page_reader
+        broker/recovery: branch_restore log_source archive_source
+        broker/recovery: unarchived_events durable_search
         """,
         _tests("""
-        recovery: fetching filling filling_branches filling_cut_off filling_elsewhere
-        recovery: filling_healing from_logs merged_pages silent_origins
-        recovery: log_pages kept_pages messages planning page_turns explaining
+        recovery: page_exchange subscription_recovery recovery_branches unreachable_nodes
+        recovery: unknown_origins archive_repair log_source page_merge silent_origin
+        recovery: log_page_reader replica_pages messages planner page_schedule
+        recovery: plan_explanation
         replay: request
-        recovery: repairing returning returned_events
-        recovery: missing_events lost_branches seeking
+        recovery: log_repair branch_restore restored_events
+        recovery: unarchived_events lost_branch_reader durable_search
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones silent_origins duplicates
         """),
@@ -124,10 +130,10 @@ GROUPS: Final = (
     Group(
         "lost-logs",
         """
-        broker/recovery: silent_origins other_logs merged_pages
+        broker/recovery: silent_origin remote_logs page_merge
         """,
         _tests("""
-        recovery: silent_origins
+        recovery: silent_origin
         simulation/network: silent_origins
         """),
         share=0.3,
@@ -136,11 +142,11 @@ GROUPS: Final = (
         "order",
         """
         broker/replay: ordering
-        broker/recovery: log_merging page_turns page_matching
+        broker/recovery: log_merge page_schedule page_matcher
         """,
         _tests("""
         replay: ordering
-        recovery: log_merging page_turns page_matching log_pages
+        recovery: log_merge page_schedule page_matcher log_page_reader
         """),
     ),
     Group(
@@ -150,7 +156,7 @@ GROUPS: Final = (
         broker/subscriptions: beginning
         broker/ingest: late_judgement awaited_types
         broker/ingest: undecided safety
-        broker/cluster: missing_types relayed_entries pages
+        broker/cluster: missing_types relayed_entry log_page_server
         """,
         _tests("""
         delivery: catching_up lacking recovering link gone
@@ -159,7 +165,7 @@ GROUPS: Final = (
         ingest: parts
         ingest: undecided awaited_types
         delivery: seam
-        cluster: pages neighbour_losses intake missing_types relayed_entries
+        cluster: log_page_server neighbour_losses relay_ingest missing_types relayed_entry
         simulation/network: gaps seams types types_stay hostile_types clearance flowing
         simulation/network: damaged_logs lost_disks
         simulation: retention missing_types slow_subscribers

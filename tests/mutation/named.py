@@ -9,49 +9,51 @@ from typing import Final
 from tests.mutation.groups import ROOT
 from tests.mutation.mutants import Mutant
 
-_FILLING: Final = "tests/recovery/test_filling.py::test_no_source_gives_what_is_above_the_clearance"
+_FILLING: Final = (
+    "tests/recovery/test_subscription_recovery.py::test_no_source_gives_what_is_above_the_clearance"
+)
 _PAGES: Final = (
-    "tests/recovery/test_log_pages.py::"
+    "tests/recovery/test_log_page_reader.py::"
     "test_a_page_leaves_out_and_counts_what_is_above_the_clearance"
 )
-_FETCHING: Final = "tests/recovery/test_fetching.py::"
+_FETCHING: Final = "tests/recovery/test_page_exchange.py::"
 _ADDRESSES: Final = (
     "tests/simulation/network/test_addresses.py::"
     "test_a_node_that_the_rules_exclude_founds_a_cluster_beside"
 )
-_ADMISSION: Final = "tests/cluster/test_admission.py::test_addresses_are_discriminated"
+_ADMISSION: Final = "tests/cluster/test_admission.py::test_address_rules_restrict_members"
 _SLOW: Final = "tests/simulation/network/test_slow_nodes.py::"
 
 #: By module and test: what is changed, wherever it stands in the module, and into what.
 NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     # Ignore clearance.
-    ("recovery/from_archive", _FILLING, {"clearance=missed.clearance": "clearance=2"}),
-    ("recovery/from_logs", _FILLING, {"missed.clearance, ranges": "2, ranges"}),
-    ("recovery/log_pages", _PAGES, {"if event.level <= request.clearance": "if True"}),
+    ("recovery/archive_source", _FILLING, {"clearance=missed.clearance": "clearance=2"}),
+    ("recovery/log_source", _FILLING, {"missed.clearance, ranges": "2, ranges"}),
+    ("recovery/log_page_reader", _PAGES, {"if event.level <= request.clearance": "if True"}),
     (
         "recovery/engine/matching",
-        "tests/replay/engine/test_matching.py::test_clearance_leaves_out_and_counts",
+        "tests/replay/engine/test_request_matcher.py::test_clearance_leaves_out_and_counts",
         {"places.level[rows] <= self.scope.clearance[requests]": "places.level[rows] <= 2"},
     ),
     (
-        "recovery/fetching",
+        "recovery/page_exchange",
         _FETCHING + "test_a_page_is_asked_for_and_read_with_the_clearance_of_who_wants_it",
         {"request.clearance, ranges": "2, ranges", "message.clearance,": "2,"},
     ),
     (
-        "recovery/fetching",
+        "recovery/page_exchange",
         _FETCHING + "test_a_page_holds_what_a_way_to_the_reader_is_cleared_for",
-        {"if self._post.cleared(message.source, e.level)": "if True"},
+        {"if self._messenger.is_cleared(message.source, e.level)": "if True"},
     ),
     # Drop allow, deny and segments.
     (
-        "cluster/building",
+        "cluster/network_factory",
         _ADDRESSES,
         {
-            "allow=tuple(ip_network(each) for each in said.allow)": "allow=()",
-            "deny=tuple(ip_network(each) for each in said.deny)": "deny=()",
-            'attached_networks if said.segment == "same" else None': "None",
-            ", rules.admits)": ")",
+            "allow=tuple(ip_network(each) for each in network_settings.allow)": "allow=()",
+            "deny=tuple(ip_network(each) for each in network_settings.deny)": "deny=()",
+            'attached_networks if network_settings.segment == "same" else None': "None",
+            ", rules.allows)": ")",
         },
     ),
     (
@@ -61,33 +63,33 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
             "if any(ip in network for network in self.deny)": "if False",
             "if self.allow and not any(ip in network for network in self.allow)": "if False",
             "self.segments is None or": "True or",
-            "if not rules.addresses(host)": "if False",
+            "if not rules.is_address_allowed(host)": "if False",
         },
     ),
     # Never too slow.
     (
-        "cluster/lateness",
+        "cluster/timer_lag",
         _SLOW + "test_a_machine_is_slow_by_the_lateness_of_its_timers",
-        {"self.average > (QUICK if self.is_slow else SLOW)": "False"},
+        {"self.average > (SLOW_UNTIL if self.is_slow else SLOW_FROM)": "False"},
     ),
     (
         "cluster/network",
         _SLOW + "test_a_node_that_is_behind_names_another_member",
         {
-            " or self.lateness.is_slow": "",
-            "self.driver.intake.is_behind() or ": "",
-            "self.membership.tell_slow(self.lateness.is_slow)": "pass",
+            " or self.timer_lag.is_slow": "",
+            "self.driver.relay_ingest.is_overloaded() or ": "",
+            "self.membership.set_slow(self.timer_lag.is_slow)": "pass",
         },
     ),
     (
         "cluster/admission",
         _SLOW + "test_a_node_that_is_behind_names_another_member",
-        {"if situation.behind and": "if False and"},
+        {"if context.is_overloaded and": "if False and"},
     ),
     (
         "cluster/meshing",
-        "tests/cluster/test_meshing.py::test_only_some_are_dialled_at_once",
-        {"MOST_UNDER_WAY_IF_SLOW if self.is_slow else MOST_UNDER_WAY": "MOST_UNDER_WAY"},
+        "tests/cluster/test_meshing.py::test_concurrent_dials_are_bounded",
+        {"MOST_DIALS_IF_SLOW if self.is_slow else MOST_DIALS": "MOST_DIALS"},
     ),
 )
 

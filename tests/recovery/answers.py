@@ -20,7 +20,8 @@ def answers(engine: Engine, requests: list[ReplayRequest], folder: Path) -> list
     reports = engine.run(requests, folder, lambda done, of: None, lambda: False)
     spool = Spool(folder)
     return [
-        (report, spool.read(number, 0, 100_000, 1 << 30)) for number, report in enumerate(reports)
+        (report, spool.read_events(number, 0, 100_000, 1 << 30))
+        for number, report in enumerate(reports)
     ]
 
 
@@ -30,7 +31,7 @@ def compare(world: World, request: ReplayRequest, answer: Answer) -> None:
     right = expected(world, request)
     assert [(event.origin, event.mark) for event in got] == right.places
     assert report.events == len(got)
-    assert report.holes == ()
+    assert report.missing_ranges == ()
     assert report.error is None
     if not request.last:
         assert (report.denied, report.duplicates) == (right.denied, right.duplicates)

@@ -13,7 +13,13 @@ from broker.cluster.address import Address
 from broker.cluster.messages import decode, encode
 from broker.errors import ProtocolError
 from broker.log.records import LoggedEvent
-from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, pack_events, unpack_events
+from broker.recovery.messages import (
+    MAX_SEARCHED,
+    DurablesFound,
+    FindDurables,
+    pack_events,
+    unpack_events,
+)
 
 HERE, THERE = Address(("alps", "a"), "a1"), Address(("sea",), "c1")
 WANTED = st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=5).map(tuple)
@@ -24,20 +30,20 @@ FOUND = st.lists(st.tuples(NUMBERS, st.text(max_size=30)), max_size=5).map(tuple
 
 @given(NUMBERS, WANTED, UNITS, NUMBERS)
 def test_a_question_comes_as_it_was_said(number: int, wanted: Any, unit: Any, ms: int) -> None:
-    said = Seek(HERE, THERE, 9, number, wanted, unit, ms)
+    said = FindDurables(HERE, THERE, 9, number, wanted, unit, ms)
     assert decode(encode(said)) == said
 
 
 @given(NUMBERS, FOUND, st.booleans())
 def test_an_answer_comes_as_it_was_said(number: int, found: Any, whole: bool) -> None:
-    said = Sought(HERE, THERE, 9, number, found, whole)
+    said = DurablesFound(HERE, THERE, 9, number, found, whole)
     assert decode(encode(said)) == said
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        (0x86, 1, [["c", "d"]] * (MOST_SOUGHT + 1), None, 5),
+        (0x86, 1, [["c", "d"]] * (MAX_SEARCHED + 1), None, 5),
         (0x86, 1, [["c"]], None, 5),
         (0x86, 1, [["c", 5]], None, 5),
         (0x86, 1, 5, None, 5),

@@ -18,10 +18,10 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE, EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.log.records import LoggedEvent, encode_header, header_from_fields
 from broker.replay.request import ReplayRequest
 from tests.replay.plain_order import Row, plainly, run_of, without_copies

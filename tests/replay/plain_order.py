@@ -1,4 +1,4 @@
-"""A plain way to find the order of recovered events, and runs whose events are to be ordered."""
+"""A simple implementation of the order of recovered events, and generated runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def without_copies(rows: Sequence[Row]) -> list[Row]:
 
 
 def plainly(rows: Sequence[Row], *, stacks: bool = False) -> list[Row]:
-    """Of all that may come next the earliest, looked for each time anew; no contradictions."""
+    """Take the earliest event that may come, repeatedly. Contradictions are not handled."""
     left = sorted(rows, key=lambda row: (row.arrival, *row[:3]))
     came: list[Row] = []
 
@@ -58,10 +58,10 @@ def plainly(rows: Sequence[Row], *, stacks: bool = False) -> list[Row]:
 
 
 def run_of(seed: int, *, events: int = 60) -> list[Row]:
-    """What a run with skewed clocks, moving publishers and copies leaves in the archive.
+    """Generate a run with skewed clocks, moving publishers and copies.
 
-    Each publisher publishes at one origin at a time; it may send what it had published before it
-    moved again, as far as it has no answer yet.
+    Each publisher publishes at one origin at a time. After a move it may repeat unacknowledged
+    events.
     """
     rng = random.Random(seed)
     origins = rng.randrange(1, 5)
@@ -97,7 +97,7 @@ def run_of(seed: int, *, events: int = 60) -> list[Row]:
             rows.append(
                 Row(origin, *mark[origin], arrivals[origin], publisher, number, number * 10)
             )
-    # A stack orders some of them as they came to be, now and then with a hole.
+    # A stack orders some of them in order of creation, with occasional missing numbers.
     place = 0
     for number, row in enumerate(rows):
         if rng.random() < 0.5 and not any(r[4:6] == row[4:6] for r in rows[:number]):

@@ -1,4 +1,4 @@
-"""The order of recovered events, against what it means and against a plain way to find it."""
+"""The order of recovered events, compared with its definition and a simple implementation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replay.ordering import Keys, Ordered, first_of_each, ordered
+from broker.replay.ordering import EventOrder, OrderKeys, mark_first_of_each, order_events
 from tests.replay.plain_order import Row, plainly, run_of, without_copies
 
 
-def keys(rows: Sequence[Row], *, stacks: bool = False) -> Keys:
+def keys(rows: Sequence[Row], *, stacks: bool = False) -> OrderKeys:
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(Row._fields)).T
-    return Keys(*(columns if stacks else columns[:7]))
+    return OrderKeys(*(columns if stacks else columns[:7]))
 
 
-def in_order(rows: Sequence[Row], *, stacks: bool = False) -> tuple[list[Row], Ordered]:
-    found = ordered(keys(rows, stacks=stacks))
+def in_order(rows: Sequence[Row], *, stacks: bool = False) -> tuple[list[Row], EventOrder]:
+    found = order_events(keys(rows, stacks=stacks))
     assert sorted(found.rows.tolist()) == list(range(len(rows)))
     return [rows[row] for row in found.rows], found
 
@@ -37,20 +37,20 @@ def holds(rows: Sequence[Row]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_of_any_run_each_origin_and_each_publisher_comes_in_order(seed: int) -> None:
+def test_each_origin_and_each_publisher_is_in_order(seed: int) -> None:
     rows, found = in_order(run_of(seed))
     assert found.contradictions == 0
     holds(rows)
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_it_is_the_order_that_is_found_by_taking_the_earliest_each_time(seed: int) -> None:
+def test_the_order_equals_repeatedly_taking_the_earliest_event(seed: int) -> None:
     rows = run_of(seed)
     assert in_order(rows)[0] == plainly(rows)
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_the_order_of_a_stack_holds_too_where_it_is_asked_for(seed: int) -> None:
+def test_the_order_of_a_stack_holds_on_request(seed: int) -> None:
     rows = run_of(seed)
     found, how = in_order(rows, stacks=True)
     assert how.contradictions == 0
@@ -59,7 +59,7 @@ def test_the_order_of_a_stack_holds_too_where_it_is_asked_for(seed: int) -> None
     assert placed == sorted(placed)
 
 
-def test_the_runs_are_no_easy_ones() -> None:
+def test_the_generated_runs_are_hard() -> None:
     disordered = copies = placed_anew = 0
     for seed in range(300):
         rows = run_of(seed)
@@ -73,7 +73,7 @@ def test_the_runs_are_no_easy_ones() -> None:
     assert placed_anew > 10
 
 
-#: What no run leaves: any publisher anywhere at any time.
+#: Arbitrary events, which no run could produce.
 ANY = st.lists(
     st.tuples(
         st.integers(0, 2),
@@ -89,7 +89,7 @@ ANY = st.lists(
 
 
 @given(ANY)
-def test_where_orders_contradict_each_other_that_of_origins_holds(rows: list[Row]) -> None:
+def test_the_order_of_origins_holds_despite_contradictions(rows: list[Row]) -> None:
     found, how = in_order(rows)
     last: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for row in found:
@@ -101,7 +101,7 @@ def test_where_orders_contradict_each_other_that_of_origins_holds(rows: list[Row
 
 
 def test_a_contradiction_is_counted() -> None:
-    # P and Q have swapped places, each before the other.
+    # The events of P and Q contradict each other.
     rows = [
         Row(0, 1, 1, 1, publisher=1, sequence=6, timestamp=0),
         Row(0, 1, 2, 2, publisher=0, sequence=5, timestamp=0),
@@ -111,8 +111,8 @@ def test_a_contradiction_is_counted() -> None:
     assert in_order(rows)[1].contradictions == 1
 
 
-def test_what_contradicts_itself_comes_before_the_event_that_arrived_next() -> None:
-    # Two publishers' events were logged backwards at one place, and another's behind them.
+def test_contradicting_events_come_before_later_arrivals() -> None:
+    # Each of two publishers was logged backwards, and a third publisher's events around them.
     rows = [
         Row(0, 1, 1, 1, publisher=0, sequence=2, timestamp=0),
         Row(0, 1, 2, 2, publisher=0, sequence=1, timestamp=0),
@@ -126,8 +126,8 @@ def test_what_contradicts_itself_comes_before_the_event_that_arrived_next() -> N
 
 
 def test_a_late_copy_is_not_waited_for() -> None:
-    # P's first two events were logged at B, which was then cut off; P sends both again to A, where
-    # Q is by now, behind what Q published at B after P.
+    # P's first two events were logged at B, then B was cut off. P sends both again to A, where Q is
+    # now. Q had published at B after P.
     rows = [
         Row(0, 1, 1, 30, publisher=1, sequence=2, timestamp=0),  # Q2 at A
         Row(0, 1, 2, 31, publisher=0, sequence=1, timestamp=0),  # P1 at A: a copy
@@ -141,12 +141,12 @@ def test_a_late_copy_is_not_waited_for() -> None:
     assert found == [*rows[3:], *rows[:3]]
 
 
-def test_nothing_is_in_order() -> None:
-    assert len(ordered(keys([])).rows) == 0
+def test_no_rows_give_an_empty_order() -> None:
+    assert len(order_events(keys([])).rows) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2))))
 def test_the_first_of_each_is_the_first_row_with_its_values(rows: list[tuple[int, int]]) -> None:
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), 2).T
     expected = [row not in rows[:place] for place, row in enumerate(rows)]
-    assert first_of_each(*columns).tolist() == expected
+    assert mark_first_of_each(*columns).tolist() == expected

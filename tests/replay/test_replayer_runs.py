@@ -1,4 +1,4 @@
-"""The replay process in virtual time: whatever happens, in any order."""
+"""Random runs of the replay process in virtual time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
-from broker.replay.replays import ReplayerLimits
-from tests.replay.replayer_played import Process
+from broker.replay.replay_entry import ReplayerLimits
+from tests.replay.simulated_replayer import Process
 
 
 @attrs.define
 class Node:
-    """What a node knows of one replay."""
+    """A node's record of one replay."""
 
     id: int
     link: int
@@ -25,7 +25,7 @@ class Node:
     failed: bool = False
     credit: int = 0
 
-    def hear(self, message: messages.Message) -> None:
+    def receive(self, message: messages.Message) -> None:
         match message:
             case messages.Found(_, report):
                 self.events = Report.from_wire(report).events
@@ -43,7 +43,7 @@ class Node:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
+def test_each_event_comes_once_and_in_order_in_random_runs(seed: int) -> None:
     rng = random.Random(seed)
     process = Process(ReplayerLimits(requests=rng.choice([2, 5, 100])))
     nodes: dict[int, Node] = {}
@@ -51,10 +51,10 @@ def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
     link = 1
     broken = False
 
-    def hear() -> None:
+    def receive_messages() -> None:
         for message in process.take(link):
             if (node := nodes.get(getattr(message, "id", 0))) is not None:
-                node.hear(message)
+                node.receive(message)
 
     def step(action: str) -> None:
         nonlocal link, broken
@@ -72,9 +72,9 @@ def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
             node = nodes.pop(rng.choice(alive).id)
             process.tell(link, messages.Cancel(node.id))
         elif action == "break":
-            # What is under way is lost.
+            # Data in transit is lost.
             process.take(link)
-            process.core.disconnected(link, process.now)
+            process.core.connection_lost(link, process.now)
             link += 1
             for node in alive:
                 node.credit = 0
@@ -84,18 +84,18 @@ def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
                 broken = True
                 process.fail()
             else:
-                # The requests are alike: by the replays of the job, which have not been read yet.
+                # All requests of the job get the same number of events.
                 process.finish(*([3 * (seed % 4)] * len(process.job.requests)))
         elif action == "read" and process.pages:
             page = process.pages[0]
             process.read(min(rng.randrange(1, 4), 3 * (seed % 4) - page.first))
         elif action == "full":
-            process.core.full(link)
+            process.core.pause_connection(link)
         elif action == "room":
-            process.do(process.core.room(link))
+            process.do(process.core.resume_connection(link))
         elif action == "wait":
             process.wait(rng.choice([0.01, 0.1, 1.0]))
-        hear()
+        receive_messages()
 
     actions = ["ask", "more", "more", "cancel", "break", "finish", "read", "read", "read", "wait"]
     for _ in range(120):

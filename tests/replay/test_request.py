@@ -1,4 +1,4 @@
-"""What may be asked of a replay, and how it travels."""
+"""Validation and encoding of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import BadName, BadPosition, BadQuery, BrokerError, ProtocolError
-from broker.replay.request import MOST_ORIGINS, ORDERS, ReplayRequest
+from broker.replay.request import MAX_ORIGINS, ORDERS, ReplayRequest
 
 MARKS = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1))
 ORIGINS = st.text("abcdef0123456789", min_size=1, max_size=16)
@@ -74,7 +74,7 @@ def changed(place: int, value: Any) -> list[Any]:
         (4, [["a", [1, 0], None], ["a", [2, 0], None]], ProtocolError),
         (4, [["a", [1, 0]]], ProtocolError),
         (4, 7, ProtocolError),
-        (4, [[f"{n}", [0, 0], None] for n in range(MOST_ORIGINS + 1)], BadPosition),
+        (4, [[f"{n}", [0, 0], None] for n in range(MAX_ORIGINS + 1)], BadPosition),
         (5, 1, ProtocolError),
         (6, 1 << 63, ProtocolError),
         (7, -1, ProtocolError),
@@ -86,7 +86,7 @@ def changed(place: int, value: Any) -> list[Any]:
         (10, 7, ProtocolError),
     ],
 )
-def test_a_request_that_can_not_be_is_refused_by_its_kind(
+def test_an_invalid_request_raises_a_typed_error(
     place: int, value: Any, error: type[BrokerError]
 ) -> None:
     with pytest.raises(error):
@@ -94,7 +94,7 @@ def test_a_request_that_can_not_be_is_refused_by_its_kind(
 
 
 @pytest.mark.parametrize("value", [None, 3, b"", "x", [], [1] * 9, [1] * 11, {}])
-def test_what_is_no_list_of_its_fields_is_no_request(value: Any) -> None:
+def test_an_invalid_list_is_rejected(value: Any) -> None:
     with pytest.raises(ProtocolError):
         travelled(value)
 
@@ -104,7 +104,7 @@ def test_a_time_range_does_not_end_before_it_begins() -> None:
         travelled(ReplayRequest(">", "true()", from_ms=5, until_ms=4).to_wire())
 
 
-def test_an_origin_that_is_not_named_is_wanted_wholly_if_others_are() -> None:
+def test_unnamed_origins_are_requested_completely_if_others_is_set() -> None:
     named = {"a": ((1, 2), None)}
     assert ReplayRequest(">", "true()", ranges=named).range_of("b") == ((0, 0), None)
     assert ReplayRequest(">", "true()", ranges=named, others=False).range_of("b") is None

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from broker.errors import BadQuery, BrokerError, ProtocolError
-from broker.identity.who import anonymous
+from broker.identity.identity import anonymous_identity
 from broker.ingest.publisher import Publisher
 from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN
@@ -107,7 +107,7 @@ class Setting:
         node = cast(Any, self.node)
         services = SessionServices(node, node, {}, lambda session: None, self.clock)
         self.session = Session(
-            anonymous("alice"), 1, b"", cast(Any, self.driver), services, lambda _: cast(Any, None)
+            anonymous_identity("alice"), 1, b"", cast(Any, self.driver), services, lambda _: cast(Any, None)
         )
 
     def receive(self, *wanted: Message | bytes) -> None:

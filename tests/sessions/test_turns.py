@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from broker.errors import BadQuery, ProtocolError, UnknownType
-from broker.identity.who import anonymous
+from broker.identity.identity import anonymous_identity
 from broker.matching.contract import Verdict
 from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import LONGEST_TURN, SECONDS_A_TURN, Turns
@@ -102,7 +102,7 @@ class Setting(InputSetting):
             self.input, cast(Any, self.subscribing), {}, lambda session: None, self.clock
         )
         session = Session(
-            anonymous("alice"), 1, b"", cast(Any, driver), services, lambda _: cast(Any, None)
+            anonymous_identity("alice"), 1, b"", cast(Any, driver), services, lambda _: cast(Any, None)
         )
         return session, driver
 

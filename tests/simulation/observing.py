@@ -9,9 +9,9 @@ import attrs
 
 from broker.client.client import Client
 from broker.client.received import Gap, Receipt, ReceivedEvent
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
-from broker.event.reading import read_event
+from broker.event.reader import read_event
 from broker.testing.guarantees import (
     Delivered,
     End,
@@ -21,7 +21,7 @@ from broker.testing.guarantees import (
     Process,
     Published,
     Subscriber,
-    ToldGap,
+    ReportedGap,
 )
 from broker.testing.guarantees.records import digest_of
 from broker.testing.virtual_time import VirtualTime
@@ -45,7 +45,7 @@ class Observer:
             settled = enqueue(document, event_id)
             event = read_event(document)
             kind = event.event_type
-            self.seen.published(
+            self.seen.record_publication(
                 Published(
                     EventKey.of(event_id),
                     event.stream,
@@ -67,8 +67,8 @@ class Observer:
         for origin, log in logs.items():
             for truth in log:
                 key = EventKey.of(truth.header.event_id)
-                self.seen.logged(key, Place(origin, *truth.mark))
-        self.seen.logs_read = complete
+                self.seen.record_place(key, Place(origin, *truth.mark))
+        self.seen.has_all_places = complete
 
     def subscriber(
         self,
@@ -80,14 +80,14 @@ class Observer:
     ) -> Subscriber:
         """Record a subscription: each reader was one process, killed when the next one came."""
         interest = readers[0].interest
-        made = self.seen.subscriber(
+        made = self.seen.add_subscriber(
             name, lambda event: _wanted(interest, event), kind=kind, clearance=clearance
         )
         for number, reader in enumerate(readers, 1):
-            process = made.process()
+            process = made.add_process()
             process.end = End.RUNNING if number == len(readers) else End.KILLED
             if reader.flowing:
-                process.flowing(reader.began_after)
+                process.record_flow(reader.began_after)
             if reader.error is not None:
                 process.error = repr(reader.error)
             process.items += map(_item, reader.items)
@@ -101,7 +101,7 @@ class Observer:
     def _receipt(self, receipt: Receipt) -> Receipt:
         key = EventKey.of(receipt.event_id)
         now = self._time.clock.seconds()
-        self.seen.acknowledged(key, self._durability, receipt.place, now)
+        self.seen.record_receipt(key, self._durability, receipt.place, now)
         return receipt
 
 
@@ -109,9 +109,9 @@ def _wanted(interest: Interest, event: Published) -> bool:
     return interest.wants(event.stream, event.value)
 
 
-def _item(item: ReceivedEvent | Gap) -> Delivered | ToldGap:
+def _item(item: ReceivedEvent | Gap) -> Delivered | ReportedGap:
     if isinstance(item, Gap):
-        return ToldGap(item.first.origin, item.first.mark, item.last.mark, item.count, item.reason)
+        return ReportedGap(item.first.origin, item.first.mark, item.last.mark, item.count, item.reason)
     return _delivered(item)
 
 

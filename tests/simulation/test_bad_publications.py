@@ -22,8 +22,8 @@ from broker.errors import (
     TooLarge,
 )
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.testing.simulation import World
 from broker.wire import messages
 from broker.wire.batches import encode_batch
@@ -171,7 +171,7 @@ def test_a_hostile_clients_event_is_refused_in_its_batch_alone(document: bytes) 
         results = []
         for number, each in enumerate((event("alice", 1), document, event("alice", 3)), 1):
             # Past the client's own checks.
-            results.append(alice._loop.promise())
+            results.append(alice._loop.make_promise())
             outbox.add(each, EventId("alice", 1, number, 1), results[-1])
         alice._flush()
         said = [outcome(world, each.awaitable) for each in results]

@@ -16,7 +16,7 @@ from broker.client.received import TypeChanged
 from broker.client.subscription import Subscription
 from broker.config import Settings
 from broker.dtd.catalogue import shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
@@ -149,7 +149,7 @@ def test_a_query_that_can_never_match_is_warned_of(world: World) -> None:
     client = world.client("reader")
     wrong = subscribe(world, client, "/flight/flightleg[@statsu = 'active']")
     assert wrong.warnings == (
-        "no event of the types known here can match: the DTD flight 1.1 has no attribute 'statsu' "
+        "no event of the known types can match: the DTD flight 1.1 has no attribute 'statsu' "
         "on flightleg (column 19); there is 'status'",
     )
     assert subscribe(world, client, "/flight/flightleg[@status = 'active']").warnings == ()
@@ -169,7 +169,7 @@ def test_who_was_away_is_warned_at_the_return(world: World) -> None:
     assert world.node.notices.counts.sent == 0
     back = subscribe(world, client, query, durable="mine")
     assert back.warnings == (
-        "its newest version can not match, though an older one can: the DTD flight 2.0 has no "
+        "the newest version can not match, though an older one can: the DTD flight 2.0 has no "
         "element 'altitude' in flightleg (column 19); there is /flight/flightleg/position/altitude",
     )
     world.run(1.0)

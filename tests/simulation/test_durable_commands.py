@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from broker.client.client import Client
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.config import Settings
 from broker.errors import (
     BadPosition,
@@ -231,7 +231,7 @@ def test_a_deleted_subscription_ends_for_its_client_and_begins_anew(site: Site) 
     subscription = site.reader.subscription
     assert subscription is not None and subscription.over
     # The process knows nothing of it any more, either.
-    assert site.reader.client._core.positions.leaving.of("d") == Left(
+    assert site.reader.client._core.positions.resume_points.find("d") == ResumePoint(
         subscription.position.__class__()
     )
     site.publish(2)

@@ -14,8 +14,8 @@ from broker.client.received import ALL
 from broker.config import Settings
 from broker.errors import BadName, BadQuery, NotAllowed, Overloaded, TooLarge
 from broker.event.envelope import EventType, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.node.metrics import NodeCollector
 from broker.node.status import status
 from broker.testing.simulation import World
@@ -269,7 +269,7 @@ def test_a_node_that_stops_leaves_nobody_waiting_for_a_turn(world: World) -> Non
     world.run(1.0)
     explained(world, me, query=HIGH)
     world.stop_node()
-    assert not world.running
+    assert not world.is_running
 
 
 # ----------------------------------------------------------------------------- figures

@@ -11,7 +11,7 @@ from broker.client.client import Client
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
 from broker.client.received import ALL, STORED, Receipt, Start, since
 from broker.event.envelope import EventLinkage, EventType, Order
-from broker.event.merging.finished import Row, resolve
+from broker.event.merging.resolution import Row, resolve
 from broker.event.place import Position
 from broker.testing.simulation import World
 from tests.seeds import seeds
@@ -165,7 +165,7 @@ def test_a_broken_session_doubles_nothing_of_what_is_held(seed: int) -> None:
             feeds.run(0.6)
             reader.read(random.choice((0.0, 0.2)))
             if turn % 2:
-                world.cut("reader")
+                world.cut_client("reader")
             else:
                 world.kill_node()
                 world.run(0.3)

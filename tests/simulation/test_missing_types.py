@@ -13,7 +13,7 @@ from broker.client.received import ALL, Receipt
 from broker.config import Settings
 from broker.dtd.cache import CacheLimits
 from broker.dtd.catalogue import shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
@@ -122,7 +122,7 @@ def test_without_a_type_its_events_are_refused_with_the_reason_and_the_others_go
     publisher.publish(name="report")
     world.run(1.0)
     assert source.asked == [] and isinstance(publisher.results[-1][1], UnknownType)
-    world.run(CacheLimits().refusal_seconds)
+    world.run(CacheLimits().failure_seconds)
     publisher.publish(name="report")
     world.run(1.0)
     source.answer()
@@ -204,16 +204,16 @@ def test_who_leaves_while_its_batch_waits_gets_it_taken_in_its_next_session_and_
         world.run(1.0)
         publisher.publish(altitude=3)
         world.run(1.0)
-        address = world.address("publisher")
+        address = world.client_address("publisher")
         world.network.refuse(address)
-        world.cut("publisher")
+        world.cut_client("publisher")
         world.run(3.0)
         assert not list(world.node.reception.sessions)
         # No DTD: what the old session holds is refused, and what is behind it must not be taken
         # before the client has said again what is before it.
         source.fail()
         world.run(1.0)
-        world.run(CacheLimits().refusal_seconds)
+        world.run(CacheLimits().failure_seconds)
         world.network.heal(address)
         world.run(5.0)
         source.answer()
@@ -242,7 +242,7 @@ def test_a_restart_while_a_batch_waits_loses_nothing(world: World) -> None:
 
 def test_too_many_questions_send_a_batch_back_and_it_is_taken_later(world: World) -> None:
     source = with_source(world)
-    world.node.dtds._limits = attrs.evolve(world.node.dtds._limits, max_waiting=1)
+    world.node.dtds._limits = attrs.evolve(world.node.dtds._limits, max_waiters=1)
     first, second = (Publisher(world, world.client(name)) for name in ("first", "second"))
     world.run(1.0)
     first.publish(name="report")
@@ -270,7 +270,7 @@ def test_a_dtd_that_is_not_loaded_any_more_is_fetched_for_who_reads_the_log(worl
     world.run(1.0)
     source.answer()
     world.run(1.0)
-    assert world.node.dtds.forget(REPORT)
+    assert world.node.dtds.remove(REPORT)
     reader = Reader(world, world.client("reader"), everything(), start=ALL)
     beside = Reader(
         world, world.client("beside"), Interest("other", "true()", lambda s, _: s == "other")

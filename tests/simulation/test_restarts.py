@@ -133,7 +133,7 @@ def test_what_waits_when_a_client_is_closed_is_told_that_it_was_not_published(
     ((_, result),) = publisher.results
     assert not isinstance(result, Receipt) and result.code == "closed"
     world.run(10.0)
-    assert world.left_over() == []
+    assert world.pending_timers() == []
 
 
 # ----------------------------------------------------------------------------- the session's end
@@ -153,9 +153,9 @@ def test_a_session_goes_on_after_a_cut_and_ends_with_its_lease() -> None:
         world.run(1.0)
         (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
         for away in (0.5, 10.0):
-            address = world.address("reader")
+            address = world.client_address("reader")
             world.network.refuse(address)
-            world.cut("reader")
+            world.cut_client("reader")
             publisher.publish()
             world.run(away)
             world.network.heal(address)
@@ -177,9 +177,9 @@ def test_wishes_made_without_a_connection_are_told_with_the_next(resumed: bool) 
         world.run(1.0)
         publisher.publish()
         world.run(1.0)
-        address = world.address("reader")
+        address = world.client_address("reader")
         world.network.refuse(address)
-        world.cut("reader")
+        world.cut_client("reader")
         world.run(0.1)
         assert not client.connected
         for reader, forget in ((left, False), (forgotten, True), (remembered, False)):
@@ -230,9 +230,9 @@ def test_positions_processed_without_a_connection_are_told_with_the_next(world: 
     world.run(1.0)
     publisher.publish()
     world.run(1.0)
-    address = world.address("reader")
+    address = world.client_address("reader")
     world.network.refuse(address)
-    world.cut("reader")
+    world.cut_client("reader")
     world.run(0.1)
     reader.read()
     reader.read()
@@ -270,7 +270,7 @@ def test_a_full_disk_stops_acknowledging_says_why_and_loses_nothing(world: World
     troubles: list[object] = []
     publisher.client.on_trouble = troubles.append
     world.run(1.0)
-    world.disk.full = True
+    world.disk.is_full = True
     for _ in range(50):
         publisher.publish()
         world.run(0.1)
@@ -278,7 +278,7 @@ def test_a_full_disk_stops_acknowledging_says_why_and_loses_nothing(world: World
     assert isinstance(publisher.client.trouble, LogUnavailable)
     assert world.node.input.outcomes.not_taken > 0
     world.check_outcomes()
-    world.disk.full = False
+    world.disk.is_full = False
     settle(world, publisher, reader)
     assert publisher.client.trouble is None
     assert len(reader.events) == 50
@@ -291,15 +291,15 @@ def test_answers_of_before_a_cut_are_not_taken_for_those_of_after_it(world: Worl
         with World(step, latency=0.05) as world:
             publisher = Publisher(world, world.client("publisher"))
             world.run(1.0)
-            world.disk.full = True
+            world.disk.is_full = True
             for _ in range(6):
                 publisher.publish()
                 world.run(0.02)
             world.run(0.05 + step * 0.005)
-            address = world.address("publisher")
+            address = world.client_address("publisher")
             world.network.refuse(address)
-            world.cut("publisher")
-            world.disk.full = False
+            world.cut_client("publisher")
+            world.disk.is_full = False
             world.run(2.0)
             world.network.heal(address)
             settle(world, publisher, seconds=0.5)

@@ -92,7 +92,7 @@ def test_a_rare_query_that_is_read_pins_nothing_and_gets_no_gap(small: World) ->
     stored = world.node.durables.get("reader", "d")
     assert stored is not None
     assert [offset for _, offset in stored.position.marks.values()] == [1000]
-    world.cut("reader")
+    world.cut_client("reader")
     world.kill_node()
     world.start_node()
     publisher.publish(altitude=7)

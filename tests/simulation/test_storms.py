@@ -130,13 +130,13 @@ class Storm:
                 reader.read_one()
         if random.random() < weather.cut:
             everyone = [p.client for p in self.publishers] + [r.client for r in self.living()]
-            world.cut(random.choice(everyone).client_id)
-        if world.running and random.random() < weather.kill:
+            world.cut_client(random.choice(everyone).client_id)
+        if world.is_running and random.random() < weather.kill:
             world.kill_node()
             world.clock.callLater(random.uniform(0.0, 2.0), self._start_node)
-        if not world.disk.full and random.random() < weather.full:
-            world.disk.full = True
-            world.clock.callLater(random.uniform(0.0, 3.0), setattr, world.disk, "full", False)
+        if not world.disk.is_full and random.random() < weather.full:
+            world.disk.is_full = True
+            world.clock.callLater(random.uniform(0.0, 3.0), setattr, world.disk, "is_full", False)
         if random.random() < weather.die:
             self._end_a_process()
         if random.random() < 0.01:
@@ -171,7 +171,7 @@ class Storm:
     def _heal(self) -> None:
         world = self.world
         world.run(4.0)
-        world.disk.full = False
+        world.disk.is_full = False
         world.run(1.0)
         world.run_until(lambda: not any(p.client.unacknowledged for p in self.publishers))
         quiet_since, before = world.clock.seconds(), 0
@@ -203,7 +203,7 @@ def test_nothing_is_lost_or_doubled_in_a_storm(seed: int) -> None:
             world.wait(client.close())
         world.run(1.0)
         assert not list(world.node.reception.sessions), f"seed {seed}"
-        assert world.left_over() == [], f"seed {seed}"
+        assert world.pending_timers() == [], f"seed {seed}"
         world.check_outcomes()
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from broker.config import Settings
 from broker.errors import PeerSilent, ProtocolError, TooManySessions, VersionMismatch
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.testing.simulation import World
 from broker.wire import messages
 from broker.wire.batches import encode_batch
@@ -50,7 +50,7 @@ def world() -> Iterator[World]:
         publisher.publish()
         world.run(0.5)
         yield world
-        if not world.running:
+        if not world.is_running:
             world.start_node()
         connected = [publisher.client.connected, reader.client.connected]
         assert connected == [True, True], "others were disturbed"
@@ -173,7 +173,7 @@ def test_who_leaves_in_the_middle_of_the_greeting_leaves_nothing(world: World) -
         stranger = Stranger(world)
         stranger.channel.send([messages.encode(hello("a"))])
         world.run(0.0021)
-        world.cut("stranger")
+        world.cut_client("stranger")
     world.run(70.0)
     assert len(list(world.node.reception.sessions)) == 2
 

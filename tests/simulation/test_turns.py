@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from broker.client.received import ALL
-from broker.sessions import session, turns
+from broker.sessions import session
+from broker.sessions import turns
 from broker.sessions.turns import LONGEST_TURN
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
@@ -57,7 +58,7 @@ def test_a_connection_that_breaks_between_two_turns_loses_nothing(
         nonlocal begun
         begun += 1
         if begun == turn:
-            world.cut("greedy")
+            world.cut_client("greedy")
         inner(self)
 
     greedy = Greedy(world)
@@ -218,12 +219,12 @@ def test_a_disk_that_is_full_within_a_batch_changes_nothing_of_the_order(
     reader = Reader(world, world.client("reader"))
     run(world, 1.0)
     publisher = publish_batch(world)
-    world.disk.full = True
+    world.disk.is_full = True
     for _ in range(10):
         publisher.publish(altitude=DOCUMENTS)
     run(world, 0.1)
     assert world.node.event_log.failures == 1
-    world.disk.full = False
+    world.disk.is_full = False
     run(world, 10.0)
     reader.read()
     log = truths(world)
@@ -237,7 +238,7 @@ def test_a_disk_that_is_full_within_a_batch_changes_nothing_of_the_order(
 def test_a_connection_that_breaks_within_a_batch_changes_nothing(slow_world: World) -> None:
     world = slow_world
     publisher = publish_batch(world)
-    world.cut("publisher")
+    world.cut_client("publisher")
     run(world, 5.0)
     assert not any(receipt.duplicate for receipt in publisher.receipts)
     check_all(world, publisher)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.dtd import store
-from broker.dtd.stored import SAVE_AGAIN
-from broker.dtd.whole_file import write_whole
+from broker.dtd.async_store import RETRY_SECONDS
+from broker.dtd.atomic_file import write_atomically
 from broker.errors import LogUnavailable
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_types_stay import (
@@ -31,13 +31,13 @@ class Disk:
     def write(self, *of: Any, **named: Any) -> None:
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write_whole(*of, **named)
+        write_atomically(*of, **named)
 
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(store, "write_whole", disk.write)
+    monkeypatch.setattr(store, "write_atomically", disk.write)
     return disk
 
 
@@ -55,7 +55,7 @@ def test_an_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: 
         assert publisher.receipts == [] and reader.items == []
         assert world["a"].types.snapshot()["not_written"] >= 3
         disk.full = False
-        read(world, reader, seconds=2 * SAVE_AGAIN + 2.0)
+        read(world, reader, seconds=2 * RETRY_SECONDS + 2.0)
         assert len(publisher.receipts) == 2 and altitudes(reader) == [1, 2]
         assert reader.gaps == []
         world.kill_client(reader.client)
@@ -81,7 +81,7 @@ def test_a_type_is_registered_when_it_is_on_disk(disk: Disk) -> None:
         with pytest.raises(LogUnavailable, match="can not be written at the moment"):
             world.wait(client.ask("dtd-add", report_text().encode(), **named))
         disk.full = False
-        world.run(SAVE_AGAIN + 1.0)
+        world.run(RETRY_SECONDS + 1.0)
         assert world.wait(client.ask("dtd-add", report_text().encode(), **named))["known"]
         world.kill("a")
         world.start("a")

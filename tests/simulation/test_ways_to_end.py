@@ -14,7 +14,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from broker.client.attempts_file import AttemptsFile
-from broker.client.client import FAREWELL
+from broker.client.client import CLOSE_TIMEOUT
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile
 from broker.client.received import ReceivedEvent
@@ -152,7 +152,7 @@ def test_a_close_that_the_node_does_not_confirm_says_so(site: Site, kind: str) -
     began = site.world.clock.seconds()
     confirmed = site.world.wait(first.client.close())
     assert confirmed is (kind == "transient")
-    assert site.world.clock.seconds() - began < FAREWELL + 0.1
+    assert site.world.clock.seconds() - began < CLOSE_TIMEOUT + 0.1
     site.world.start_node()
     second = site.next(kind)
     # A state folder knows what the node was not told.

@@ -10,12 +10,12 @@ import attrs
 import msgpack
 
 from broker.client.client import Client
-from broker.client.effects import Portion
+from broker.client.effects import EventBatch
 from broker.client.received import NEW, Gap, Receipt, ReceivedEvent, Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent, header_from_fields
 from broker.testing.simulation import World
@@ -168,10 +168,10 @@ class Reader:
         if self._start in (None, NEW):
             # What was stored, if it was, or else the cut.
             (self.began_after,) = subscription.position.marks.values() or [(0, 0)]
-        arrived = subscription.arrived
+        arrived = subscription.receive_item
 
         def watch(item: Any) -> None:
-            if isinstance(item, Portion):
+            if isinstance(item, EventBatch):
                 now = self.world.clock.seconds()
                 (cut,) = subscription.cut.marks.values()
                 for event in item.events:
@@ -181,7 +181,7 @@ class Reader:
                         self.wrong_liveness.append(event)
             arrived(item)
 
-        subscription.arrived = watch  # type: ignore[method-assign]
+        subscription.receive_item = watch  # type: ignore[method-assign]
 
     def read(self) -> None:
         """Take what has arrived, and be done with what was taken before."""

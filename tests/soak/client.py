@@ -15,14 +15,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.cli.recovery_progress import INTERVAL, catching_up
+from broker.cli.recovery_progress import INTERVAL, ask_recoveries
 from broker.client.asyncio_face import AsyncioClient, connect
-from broker.client.following import Following
+from broker.client.subscription_state import SubscriptionState
 from broker.client.received import ALL, ReceivedEvent
-from broker.client.working import Working
+from broker.client.worker import Working
 from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Position
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
@@ -115,30 +115,30 @@ def trace_positions(notes: Notebook) -> None:
     """Note where each subscription goes on, what its node warns of, where it flows, and how far a
     node moves it. The checker needs the warnings alone; the rest helps to find the cause of a
     violation."""
-    subscribe, accepted = Following.subscribe, Following.accepted
-    flows, progresses = Following.flows, Following.progresses
+    subscribe, accepted = SubscriptionState.begin_session, SubscriptionState.receive_subscribed
+    flows, progresses = SubscriptionState.receive_flowing, SubscriptionState.receive_progress
 
-    def subscribing(following: Following) -> Subscribe:
+    def subscribing(following: SubscriptionState) -> Subscribe:
         message = subscribe(following)
         notes.note("subscribes", former=message.former, position=message.position)
         return message
 
-    def accepting(following: Following, message: Subscribed) -> Any:
+    def accepting(following: SubscriptionState, message: Subscribed) -> Any:
         notes.note("accepted", warnings=message.warnings)
         return accepted(following, message)
 
-    def flowing(following: Following, message: Flowing, node: str) -> Any:
+    def flowing(following: SubscriptionState, message: Flowing, node: str) -> Any:
         notes.note("flows", node=node, position=message.cut)
         return flows(following, message, node)
 
-    def progressing(following: Following, position: Position, *times: Any) -> Any:
+    def progressing(following: SubscriptionState, position: Position, *times: Any) -> Any:
         notes.note("moved", position=position.to_wire())
         return progresses(following, position, *times)
 
-    Following.subscribe = subscribing  # type: ignore[method-assign]
-    Following.accepted = accepting  # type: ignore[method-assign]
-    Following.flows = flowing  # type: ignore[method-assign]
-    Following.progresses = progressing  # type: ignore[method-assign]
+    SubscriptionState.begin_session = subscribing  # type: ignore[method-assign]
+    SubscriptionState.receive_subscribed = accepting  # type: ignore[method-assign]
+    SubscriptionState.receive_flowing = flowing  # type: ignore[method-assign]
+    SubscriptionState.receive_progress = progressing  # type: ignore[method-assign]
 
 
 async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
@@ -162,7 +162,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
 
     async def caught_up() -> None:
         """Note that the node has sent all of the past."""
-        while (left := await catching_up(client)) is None or left:
+        while (left := await ask_recoveries(client)) is None or left:
             await asyncio.sleep(INTERVAL)
         notes.note("caught-up")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.client.received import Gap, Receipt, ReceivedEvent
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.testing.guarantees.records import digest_of
 

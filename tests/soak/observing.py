@@ -13,7 +13,7 @@ from broker.errors import BrokerError
 from broker.event.place import Place
 from broker.log.reading_along import LogAlong, read_only
 from broker.log.records import header_from_fields
-from broker.recovery.handing_over import MAY_REPEAT
+from broker.recovery.durable_handover import MAY_REPEAT
 from broker.testing.guarantees import (
     Delivered,
     End,
@@ -22,7 +22,7 @@ from broker.testing.guarantees import (
     Observations,
     Process,
     Published,
-    ToldGap,
+    ReportedGap,
 )
 from tests.soak.clients import SoakClient
 from tests.soak.interests import INTERESTS_OF_ALL
@@ -96,23 +96,23 @@ class Observer:
             subscriber = (
                 found[0]
                 if found
-                else self.seen.subscriber(
+                else self.seen.add_subscriber(
                     called, interest.matches, kind=interest.kind, clearance=interest.clearance
                 )
             )
-            self._processes[name, number] = subscriber.process()
+            self._processes[name, number] = subscriber.add_process()
         return self._processes[name, number]
 
     def _take(self, name: str, number: int, line: dict[str, Any]) -> None:
         kind, at = line["kind"], line["at"]
         if kind == "published":
             fields = {each: line[each] for each in ("stream", "type", "level", "digest", "value")}
-            self.seen.published(Published(EventKey(*line["key"]), at=at, **fields))
+            self.seen.record_publication(Published(EventKey(*line["key"]), at=at, **fields))
         elif kind == "receipt":
             key = EventKey(*line["key"])
             durability = "neighbour" if self.seen.events[key].stream[:5] == "safe." else "node"
             place = Place(*line["place"]) if line["place"] else None
-            self.seen.acknowledged(key, durability, place, at)
+            self.seen.record_receipt(key, durability, place, at)
             self.newest = at
         elif kind == "refused":
             self.refused.append(f"{name}/{line['number']}: {line['error']}")
@@ -123,7 +123,7 @@ class Observer:
         process, kind, at = self._process(name, number), line["kind"], line["at"]
         if kind == "flowing":
             cut = line.get("cut")
-            process.flowing(
+            process.record_flow(
                 cut if cut is None else {origin: tuple(mark) for origin, mark in cut.items()}, at
             )
             self.flowing.add(name)
@@ -143,7 +143,7 @@ class Observer:
         elif kind == "gap":
             first, last = Place(*line["first"]), Place(*line["last"])
             count, reason = line["count"], line["reason"]
-            gap = ToldGap(first.origin, first.mark, last.mark, count, reason, at)
+            gap = ReportedGap(first.origin, first.mark, last.mark, count, reason, at)
             process.items.append(gap)
             self.newest = at
         elif kind == "caught-up":
@@ -169,6 +169,6 @@ class Observer:
         while events := read_only(folder, start, PAGE):
             for event in events:
                 header = header_from_fields(msgpack.unpackb(event.record))
-                self.seen.logged(EventKey.of(header.event_id), event.place)
+                self.seen.record_place(EventKey.of(header.event_id), event.place)
                 self.recorded.add(event.origin, [event.mark])
             start = events[-1].serial + 1

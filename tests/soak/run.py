@@ -16,16 +16,8 @@ from typing import Final
 import attrs
 
 from broker.event.place import Place
-from broker.testing.guarantees import (
-    Allowances,
-    EventKey,
-    Observations,
-    ToldGap,
-    Violation,
-    check,
-    is_complete,
-    report,
-)
+from broker.testing.guarantees import Allowances, EventKey, Observations, ReportedGap, Violation, check, is_complete
+from broker.testing.guarantees import report
 from tests.soak.faults import FAULTS
 from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.observing import Observer
@@ -213,7 +205,7 @@ def _allowances(
         # What was published after the damage was never on the disk that was lost.
         return seen.events[key].at <= damaged.get(place.origin, 0.0)
 
-    def may_be_gone(key: EventKey, place: Place, gap: ToldGap) -> bool:
+    def may_be_gone(key: EventKey, place: Place, gap: ReportedGap) -> bool:
         if gap.reason == "slow":
             return True
         if gap.reason == "unknown-type":
@@ -226,14 +218,14 @@ def _allowances(
         return place not in recorded
 
     return Allowances(
-        may_be_gone=may_be_gone,
-        unheard_of=unheard_of,
+        justifies_gap=may_be_gone,
+        is_unrecorded=unheard_of,
         # Where the archive can not be searched, a recovery ends with an error that says so.
         errors_end_processes=True,
         unknown_origins=world.stepped or world.emptied,
         # Some publishers go to other nodes. Those that stay are at one origin.
         fifo_across_origins=False,
-        logged_again=frozenset(set_back),
+        set_back_origins=frozenset(set_back),
         new_types=frozenset(f"soak 1.{each}" for each in range(1, world.versions + 1)),
     )
 
@@ -243,7 +235,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
     world.odd += observer.read_logs(world.nodes.values())
     world.odd += observer.read_archive(world.layout.archive)
     for line in world.lines:
-        seen.fault(line)
+        seen.record_fault(line)
     violations = check(seen, _allowances(world, seen, observer.recorded))
     if observer.refused:
         world.odd.append(f"{len(observer.refused)} refused, for example {observer.refused[0]}")

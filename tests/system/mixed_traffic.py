@@ -12,7 +12,7 @@ import attrs
 from broker.client.asyncio_face import AsyncioClient
 from broker.client.received import ReceivedEvent
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from tests.system.traffic import FLIGHT, Inbox, flight
 
 #: Events of one publisher that may be unacknowledged.

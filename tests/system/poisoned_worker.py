@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker.client.asyncio_face import connect
 from broker.client.received import ReceivedEvent
-from broker.client.working import Working
+from broker.client.worker import Working
 
 
 async def main(endpoint: str, state: str, deadly: str) -> None:

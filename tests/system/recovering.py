@@ -9,21 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from broker.archive.archive import Archive
-from broker.archive.objects import objects_at
+from broker.archive.object_store import open_object_store
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt, ReceivedEvent
 from broker.event.envelope import Liveness
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import FLIGHT, Inbox, flight
+from tests.system.traffic import Inbox
 
 #: Makes an event so long that the smallest log, of 1 MiB, keeps some hundred.
 FILLING = "x" * 8_000
 #: Seconds between two looks at the archive.
 LOOK = 0.05
-STREAM = "roaming.flights"
 
 
 def settings(
@@ -57,27 +56,17 @@ def two_nodes(
 
 async def archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
     """Wait until all up to these is in the archive."""
-    archive = Archive(objects_at(str(folder)))
+    archive = Archive(open_object_store(str(folder)))
     marks: dict[str, Mark] = {}
     for place in (receipt.place for receipt in receipts):
         assert place is not None
         marks[place.origin] = max(place.mark, marks.get(place.origin, place.mark))
     async with asyncio.timeout(PATIENCE):
         # Nobody tells: it is looked at. The node's archiver makes it.
-        while not archive.is_there() or any(
-            archive.state().upto(o, (0, 0)) < mark for o, mark in marks.items()
+        while not archive.exists() or any(
+            archive.state().covered_upto(o, (0, 0)) < mark for o, mark in marks.items()
         ):
             await asyncio.sleep(LOOK)
-
-
-async def publish(client: AsyncioClient, first: int, last: int, filling: str = "") -> list[Receipt]:
-    """Flights with these numbers, durable when this returns."""
-    async with asyncio.timeout(PATIENCE):
-        published = [
-            client.publish(STREAM, flight(number, filling=filling), FLIGHT)
-            for number in range(first, last)
-        ]
-        return list(await asyncio.gather(*published))
 
 
 def ids(receipts: Sequence[Receipt]) -> list[EventId]:

@@ -84,7 +84,7 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(
 
     async def work() -> None:
         await publish(node, 0, 100)
-        cared = f"the archive is cared for: {THOUSANDS} files merged"
+        cared = f"archive maintenance so far: {THOUSANDS} files merged"
         waiting = asyncio.create_task(asyncio.to_thread(node.await_log, cared, patience=CARE))
         for first in range(100, 400, 100):
             await publish(node, first, first + 100)
@@ -106,6 +106,6 @@ def test_what_is_too_old_goes_while_the_node_runs(filled: Path, tmp_path: Path) 
     settings = f'[archive]\nlocation = "{folder}"\nevery = 0.5\ncompact = false\nmax_age = "30d"\n'
     with NodeProcess(tmp_path, settings) as node:
         within(publish(node, 0, 50))
-        node.await_log(f"0 files merged, {THOUSANDS} too old")
+        node.await_log(f"0 files merged, {THOUSANDS} expired")
         node.stop()
     assert len(everything_in(Archive.open(str(folder), create=False))) == 50

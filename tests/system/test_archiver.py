@@ -83,7 +83,7 @@ def test_what_was_acknowledged_is_archived_though_the_node_is_killed(tmp_path: P
         assert archived(tmp_path).keys() == places(receipts)
         archive = Archive.open(str(tmp_path / "data" / "archive"), create=False)
         assert b"<!ELEMENT flight " in archive.read_dtd(DtdReference("flight", "1.0"))
-        assert archive.state().upto(archived_origin(receipts), (0, 0))[1] == 300
+        assert archive.state().covered_upto(archived_origin(receipts), (0, 0))[1] == 300
 
 
 def archived_origin(receipts: list[Receipt]) -> str:
@@ -140,4 +140,4 @@ def test_an_archive_that_is_usable_again_gets_what_was_logged_meanwhile(tmp_path
         node.await_log("events are archived")
         node.stop()
     archive = Archive.open(str(folder), create=False)
-    assert archive.state().upto(archived_origin(receipts), (0, 0))[1] == 100
+    assert archive.state().covered_upto(archived_origin(receipts), (0, 0))[1] == 100

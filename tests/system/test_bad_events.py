@@ -25,8 +25,8 @@ from broker.errors import (
     UnknownType,
 )
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from broker.wire.batches import encode_batch
 from broker.wire.messages import Published
 from tests.system.conftest import DtdServer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.asyncio_face import connect
-from broker.event.reading import read_event
+from broker.event.reader import read_event
 from broker.log.reading_along import read_only
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import how_it_ends

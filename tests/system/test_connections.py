@@ -20,8 +20,8 @@ from broker.client.client import Client
 from broker.client.received import ReceivedEvent
 from broker.client.subscription import Subscription
 from broker.errors import Closed, GaveUp, NotConnected
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from examples.free_ports import free_port
 from tests.seeds import seeds
 from tests.system.node_process import PATIENCE, NodeProcess

@@ -13,7 +13,7 @@ import pytest
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ALL, Receipt
 from broker.errors import BrokerError, ShuttingDown
-from broker.event.reading import read_event
+from broker.event.reader import read_event
 from broker.log.reading_along import read_only
 from tests.seeds import seeds
 from tests.system.node_process import NodeProcess

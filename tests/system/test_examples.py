@@ -171,7 +171,7 @@ def test_who_interrupts_the_network_leaves_no_process_behind(tmp_path: Path) -> 
     running = network_example(tmp_path / "nodes")
     assert running.stdout is not None
     # All nodes run by then.
-    assert " wants " in running.stdout.readline()
+    assert " subscribes to " in running.stdout.readline()
     assert len(processes_in(tmp_path)) == 9
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=4 * PATIENCE)

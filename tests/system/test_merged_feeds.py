@@ -12,12 +12,14 @@ import pytest
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from broker.client import asyncio_face, twisted_face
+from broker.client import asyncio_face
+
+from broker.client import twisted_face
 from broker.client.client import Client
 from broker.client.merged import MergedSubscription, Merging
 from broker.event.envelope import Bundle, EventLinkage, Order
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_connections import Connect, take
 from tests.system.traffic import FLIGHT, flight, within
@@ -86,4 +88,4 @@ def test_the_command_line_prints_bundles_by_their_numbers(shared_node: NodeProce
     assert [place - min(places) for place in places] == [1, 0, 2, 3]
     hole = {"stream": "chain", "bundle_id": "b", "first": 4, "last": 5}
     assert [line["missing"] for line in lines if "missing" in line] == [hole]
-    assert said == "bundle: 'b' of chain lacks 4 to 5\n4 events\n"
+    assert said == "bundle: 'b' of chain is missing 4 to 5\n4 events\n"

@@ -84,7 +84,7 @@ def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: st
         tmp_path, "n2", f'join = ["127.0.0.1:{port}"]\n{at(free_port())}', own, authority
     )
     if shows == "of another node":
-        assert "is of 'n9', but node.name is 'n2'" in the_line(outside)
+        assert "is for 'n9', but node.name is 'n2'" in the_line(outside)
         return
     inside.start()
     try:
@@ -108,10 +108,14 @@ def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: st
         (
             "authority.pem",
             "authority.pem",
-            "network.certificate {folder}/authority.pem has not what",
+            "network.certificate {folder}/authority.pem lacks the required PEM",
         ),
-        ("both.pem", "empty.pem", "network.authority {folder}/empty.pem has not what"),
-        ("mixed.pem", "authority.pem", "mixed.pem: the private key is not that of the certificate"),
+        ("both.pem", "empty.pem", "network.authority {folder}/empty.pem lacks the required PEM"),
+        (
+            "mixed.pem",
+            "authority.pem",
+            "mixed.pem: the private key does not belong to the certificate",
+        ),
     ],
 )
 def test_a_file_that_can_not_be_used_is_told(

@@ -16,16 +16,16 @@ import pyarrow.fs
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.copying import Copying
+from broker.archive.backup import Backup
 from broker.archive.verification import Verification
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from examples.free_ports import free_port
 from tests.capability import needs
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import FILLING, archived, ids, publish, settings
+from tests.system.recovering import FILLING, archived, ids, settings
 from tests.system.test_replays import all_of
-from tests.system.traffic import within
+from tests.system.traffic import publish, within
 
 pytestmark = [pytest.mark.system, needs("s3-server")]
 
@@ -83,7 +83,7 @@ def test_what_a_node_archives_in_a_bucket_is_found_there(
 
     def looked_after(events: int) -> None:
         copy = Archive.open(str(tmp_path / "copy"))
-        Copying(Archive.open(store, create=False), copy).run()
+        Backup(Archive.open(store, create=False), copy).run()
         verified = Verification(copy).run()
         assert (verified.faults, verified.rows) == ([], events)
 

@@ -138,7 +138,7 @@ def test_an_interrupted_replay_goes_on_where_it_says(node: NodeProcess, metrics:
     rest, err = replay.communicate(timeout=PATIENCE)
     assert replay.returncode == 130
     had = numbers("".join(first) + rest)
-    found = re.fullmatch(r"stopped after (\d+) events; go on with --since (\S+)\n", err)
+    found = re.fullmatch(r"stopped after (\d+) events; continue with --since (\S+)\n", err)
     assert found is not None, err
     assert int(found[1]) == len(had) < EVENTS
     out, _ = run(node, "recover", "--since", found[2])
@@ -162,19 +162,19 @@ def test_a_terminal_shows_where_it_is(node: NodeProcess, metrics: int) -> None:
     shown, status = on_a_terminal(node, "recover", "--explain")
     assert status == 0
     place = lines(run(node, "recover", "--last", "1")[0])[0]["place"].partition(":")[2]
-    assert f"behind 0:0, up to {place}, {EVENTS} places: this node's log" in shown
+    assert f"after 0:0, up to {place}, {EVENTS} places: this node's log" in shown
     lose_all_but_the_archive(node)
-    shown, status = on_a_terminal(node, "recover", "--rate", "50", interrupt="rows looked at")
+    shown, status = on_a_terminal(node, "recover", "--rate", "50", interrupt="rows read")
     assert status == 130
-    assert f"the archive: {EVENTS} of {EVENTS} rows looked at" in shown
+    assert f"the archive: {EVENTS} of {EVENTS} rows read" in shown
     assert "<flight><id>0</id><flightleg/></flight>" in shown
-    assert "go on with --since" in shown
+    assert "continue with --since" in shown
     told = await_status(node, lambda told: told["recoveries"]["under_way"] == 0)
     assert told["replays"]["runs"] and told["replays"]["processes"] == 1
     assert figures(http(metrics, "/metrics")[1])["xmlbroker_replayer_up"] == {"": 1}
     shown, status = on_a_terminal(node, "recover", "--explain")
     assert status == 0
-    assert "1. the archive: it has all that there ever was" in shown
+    assert "1. the archive: it has all past events" in shown
     shown, _ = on_a_terminal(node, "status")
     assert "archive: behind" in shown and "recoveries: begun" in shown
 
@@ -191,13 +191,13 @@ def test_a_durable_subscription_stays_where_it_is(node: NodeProcess) -> None:
     (origin,) = told["origins"]
     assert [part["source"] for part in origin["parts"]] == ["log"]
     _, err = run(node, "recover", "--durable", "e", "--client-id", "me", status=1)
-    assert err.startswith("xmlbroker: this node knows no durable subscription 'e' of client 'me'; ")
+    assert err.startswith("xmlbroker: this node has no durable subscription 'e' of client 'me'; ")
 
 
 def test_what_the_node_refuses_is_one_line(node: NodeProcess) -> None:
     epoch = lines(run(node, "recover", "--last", "1")[0])[0]["place"].rpartition(":")[0]
     for arguments, says in (
-        (("/flight[",), "(line 1, column 9); mend the query"),
+        (("/flight[",), "(line 1, column 9); correct the query"),
         (("--since", f"{epoch}:9999"), "lies in the future of"),
         (("--until", f"{epoch}:9999"), "lies in the future of"),
         (("--explain", "//v:x"), "--namespace p=URI"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.listed import ArchivedFile
+from broker.archive.manifest_entry import ArchivedFile
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
@@ -23,12 +23,11 @@ from tests.system.recovering import (
     first_events,
     ids,
     kill_child,
-    publish,
     recovered,
     settings,
     until_all,
 )
-from tests.system.traffic import Inbox, within
+from tests.system.traffic import Inbox, publish, within
 
 pytestmark = pytest.mark.system
 
@@ -77,7 +76,9 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
 
 
 @pytest.mark.parametrize(
-    "victim", ["replayer", pytest.param("archiver", marks=pytest.mark.soak), "node"]
+    "victim",
+    ["broker.replay.replayer", pytest.param("broker.archiver", marks=pytest.mark.soak), "node"],
+    ids=["replayer", "archiver", "node"],
 )
 def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
     tmp_path: Path, victim: str
@@ -98,7 +99,7 @@ def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
                     node.kill()
                     await asyncio.to_thread(node.start)
                 else:
-                    kill_child(node, f"broker.recovery.{victim}")
+                    kill_child(node, victim)
                 inbox = Inbox(subscription)
                 await until_all(inbox, receipts[5:])
                 assert got + inbox.ids == ids(receipts)
@@ -109,8 +110,8 @@ def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
         within(work(), 4 * PATIENCE)
         node.stop()
         assert "Traceback" not in node.log()
-        if victim == "replayer":
-            assert "replaying begins again" in node.log()
+        if victim == "broker.replay.replayer":
+            assert "the replay is restarted" in node.log()
 
 
 def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) -> None:

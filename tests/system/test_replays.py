@@ -16,12 +16,12 @@ from broker.client.received import Receipt
 from broker.client.received import since as start_at
 from broker.client.subscription import Subscription
 from broker.errors import ArchiveUnavailable, ReplayTooLarge
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Position
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import FILLING, archived, ids, publish, settings
-from tests.system.traffic import ask_status, within
+from tests.system.recovering import FILLING, archived, ids, settings
+from tests.system.traffic import ask_status, publish, within
 
 pytestmark = pytest.mark.system
 
@@ -72,7 +72,7 @@ def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path)
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await published(client, tmp_path / "archive")
             replay = client.replay()
-            with pytest.raises(ReplayTooLarge, match="ask for less"):
+            with pytest.raises(ReplayTooLarge, match="request less"):
                 await all_of(replay)
             assert not replay.gaps
             places = [receipt.place for receipt in receipts if receipt.place is not None]
@@ -127,7 +127,7 @@ def test_an_archive_that_is_not_mounted_is_waited_for_and_not_taken_for_an_empty
             archive.rename(elsewhere)
             more = await publish(client, 280, 290)
             replay = client.replay()
-            await asyncio.to_thread(node.await_log, "replaying waits: there is no archive")
+            await asyncio.to_thread(node.await_log, "the replay is retried later: there is no archive")
             assert not archive.exists()
             elsewhere.rename(archive)
             assert await all_of(replay) == ids([*receipts, *more])
@@ -147,7 +147,7 @@ def test_a_full_disk_under_the_spool_is_waited_for(tmp_path: Path) -> None:
                 while file.write(bytes(1 << 16)):
                     pass
             replay = client.replay()
-            await asyncio.to_thread(node.await_log, "replaying waits: the spool can not be")
+            await asyncio.to_thread(node.await_log, "the replay is retried later: the spool cannot be")
             ballast.unlink()
             assert await all_of(replay) == ids(receipts)
             assert not replay.gaps

@@ -12,16 +12,17 @@ import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
-from broker.event.origin import born
+from broker.event.origin import origin_start_ms
 from broker.log.tables import FORMAT_NAME
 from broker.log.values import Values
 from examples.free_ports import free_port
+from tests.capability import PREVIOUS, VERSION_1
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.previous_client import PreviousClient
 from tests.system.previous_version import log_format, previous_tree
-from tests.system.recovering import come_back, ids, publish, until_all
-from tests.system.traffic import within
+from tests.system.recovering import come_back, ids, until_all
+from tests.system.traffic import publish, within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -31,9 +32,16 @@ LINKS = [(1, 0), (2, 1)]
 
 
 @pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of the previous version."""
-    return previous_tree(tmp_path_factory.mktemp("previous"))
+def first_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree whose nodes speak version 1 of the protocol between nodes and write logs of format
+    3."""
+    return previous_tree(tmp_path_factory.mktemp("first"), VERSION_1)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of the release before this one."""
+    return previous_tree(tmp_path_factory.mktemp("release"), PREVIOUS)
 
 
 def line(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
@@ -117,12 +125,15 @@ class Everybody:
             await each.close()
 
 
-@pytest.mark.parametrize("order", [(1, 2, 0), (0, 2, 1)], ids=["middle-first", "middle-last"])
+@pytest.mark.parametrize(
+    ("version", "order"), [(1, (1, 2, 0)), (2, (0, 2, 1))], ids=["first-version", "release"]
+)
 def test_each_node_of_a_network_is_upgraded_in_turn(
-    tmp_path: Path, previous: Path, order: Sequence[int]
+    tmp_path: Path, request: pytest.FixtureRequest, version: int, order: Sequence[int]
 ) -> None:
     """Between any two upgrades nodes and clients of both versions have all events of all others,
     over gateways and within a cluster, and keep each other's copies."""
+    previous = request.getfixturevalue("first_version" if version == 1 else "release")
     nodes = line(tmp_path, [previous, previous, previous])
 
     async def work() -> None:
@@ -142,7 +153,7 @@ def test_each_node_of_a_network_is_upgraded_in_turn(
                 await asyncio.to_thread(upgraded, nodes[number], ROOT)
                 await everybody.exchange()
                 if nodes[1].code == ROOT:
-                    wanted = sorted(2 if nodes[n].code == ROOT else 1 for n in (0, 2))
+                    wanted = sorted(2 if nodes[n].code == ROOT else version for n in (0, 2))
                     links = await links_of(clients[1])
                     assert sorted(int(str(link["version"])) for link in links) == wanted
             await everybody.close()
@@ -160,9 +171,11 @@ async def links_of(client: AsyncioClient) -> list[dict[str, object]]:
     return links
 
 
-def test_a_log_with_a_short_name_goes_on_after_the_upgrade(tmp_path: Path, previous: Path) -> None:
+def test_a_log_with_a_short_name_goes_on_after_the_upgrade(
+    tmp_path: Path, first_version: Path
+) -> None:
     """A log that began before names told the time keeps its name, its events and its places."""
-    nodes = first, second = line(tmp_path, [previous, previous])
+    nodes = first, second = line(tmp_path, [first_version, first_version])
     first.start()
     first.stop()
     rename_log(first.data, SHORT_NAME)
@@ -185,7 +198,7 @@ def test_a_log_with_a_short_name_goes_on_after_the_upgrade(tmp_path: Path, previ
             await until_all(inbox, published)
             places = [receipt.place for receipt in published]
             assert {place.origin for place in places if place} == {SHORT_NAME}
-            assert not born(SHORT_NAME)
+            assert not origin_start_ms(SHORT_NAME)
             assert inbox.ids == ids(published)
             assert not inbox.subscription.gaps
             await inbox.close()
@@ -211,18 +224,18 @@ def rename_log(data: Path, name: str) -> None:
 
 
 def test_the_previous_version_refuses_a_log_of_a_later_format(
-    tmp_path: Path, previous: Path
+    tmp_path: Path, first_version: Path
 ) -> None:
     """A downgrade ends with one line that names both formats, and changes nothing."""
-    old, new = log_format(previous), log_format(ROOT)
+    old, new = log_format(first_version), log_format(ROOT)
     assert old != new
-    (node,) = line(tmp_path, [previous])
+    (node,) = line(tmp_path, [first_version])
     node.start()
     node.stop()
     node.code = ROOT
     node.start()
     node.stop()
-    node.code = previous
+    node.code = first_version
     node.launch()
     assert node.wait() != 0
     refusal = [text for text in node.log().splitlines() if new in text]

@@ -79,7 +79,7 @@ def test_a_port_in_use_is_told_with_the_setting(tmp_path: Path, taken: int) -> N
         (f'udp = "{NOWHERE}:7209"', f"network.udp {NOWHERE}:7209: Cannot assign"),
         ('udp = "localhost:7209"', "network.udp localhost:7209: localhost is no IP address"),
         ('udp = "0.0.0.0:7209"', "network.udp is on all interfaces"),
-        ('listen = ["tcp:port=0"]', "name the address of one, or say network.advertise"),
+        ('listen = ["tcp:port=0"]', "name the address of one interface, or set network.advertise"),
     ],
 )
 def test_what_can_not_be_listened_on_is_told_with_the_setting(
@@ -103,9 +103,12 @@ def test_a_group_to_which_nothing_can_be_sent_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ('name = "ours"\nkey_file = "{other}"', "the network.key_file of both differ"),
-        ('name = "ours"', "who dials has no network.key_file"),
-        ('name = "theirs"\nkey_file = "{key}"', "the network.name of both differ"),
+        (
+            'name = "ours"\nkey_file = "{other}"',
+            "the nodes have different keys in network.key_file",
+        ),
+        ('name = "ours"', "but this node has no network.key_file"),
+        ('name = "theirs"\nkey_file = "{key}"', "the nodes have different network.name settings"),
         ('name = "ours"\nkey_file = "{key}"', "another node has the node.name first"),
     ],
 )
@@ -140,10 +143,10 @@ def test_whom_a_node_does_not_reach_is_told_once_with_the_place_and_what_is_wron
             node.await_log(f"listening on 127.0.0.1:{node.port} for clients")
             node.await_log(f"listening on 127.0.0.1:{elsewhere} for other nodes")
             line = node.await_log(f'to network.gateways "{gateways[0]}"')
-            assert "nobody listens there (connection refused)" in line
+            assert "no process listens there (connection refused)" in line
             line = node.await_log(f'to network.gateways "{gateways[1]}"')
-            assert "clients connect there: other nodes take the port of the node's" in line
-            node.await_log(f"to the seed localhost:{nobody}, trying on: nobody listens there")
+            assert "that port is for clients: other nodes use the port of the node's" in line
+            node.await_log(f"to the seed localhost:{nobody}, retrying: no process listens there")
             assert "a node greets where clients connect" in clients.await_log("refused")
             client = [sys.executable, "-m", "broker.cli", "status", "--timeout", "2"]
             asked = subprocess.run(

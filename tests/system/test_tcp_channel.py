@@ -29,7 +29,7 @@ from twisted.internet.ssl import CertificateOptions, PrivateCertificate
 from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, FrameTooLarge, ProtocolError
-from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from broker.testing.socket_contract import RecordingReceiver, SocketChannelContract
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import ISocketChannel
@@ -79,7 +79,7 @@ class TcpChannelTests(Events, SocketChannelContract):
 
     async def finish(self, channel: ISocketChannel) -> None:
         """No connection outlives its test."""
-        noting = NotingReceiver(channel, self.changed)
+        noting = RecordingReceiver(channel, self.changed)
         if not cast(TcpSocketChannel, channel)._lost:
             channel.abort(Closed("the test is over"))
             await self.until(lambda: bool(noting.losses))
@@ -165,14 +165,14 @@ class RawClient(Protocol):
 class RawPeerTests(Events):
     """What a peer that speaks something else sees, and does."""
 
-    async def connect(self) -> tuple[RawClient, NotingReceiver]:
+    async def connect(self) -> tuple[RawClient, RecordingReceiver]:
         accepted: Deferred[ISocketChannel] = Deferred()
         endpoint = serverFromString(reactor, "tcp:0:interface=127.0.0.1")
         port = await endpoint.listen(TcpChannelFactory(accepted.callback))
         self.addCleanup(port.stopListening)
         endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port_number(port))
         raw = cast(RawClient, await endpoint.connect(Factory.forProtocol(RawClient)))
-        return raw, NotingReceiver(await accepted, self.changed)
+        return raw, RecordingReceiver(await accepted, self.changed)
 
     async def test_garbage_before_a_handshake_ends_the_connection(self) -> None:
         raw, server = await self.connect()

@@ -11,7 +11,7 @@ from twisted.internet.error import CannotListenError
 from zope.interface import implementer
 
 from broker.errors import Closed
-from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from broker.testing.socket_contract import RecordingReceiver, SocketChannelContract
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import ISocketChannel
@@ -43,7 +43,7 @@ class UdpChannelTests(Events, SocketChannelContract):
 
     async def finish(self, channel: ISocketChannel) -> None:
         """No connection outlives its test."""
-        noting = NotingReceiver(channel, self.changed)
+        noting = RecordingReceiver(channel, self.changed)
         if not cast(DatagramChannel, channel).core.over:
             channel.abort(Closed("the test is over"))
             await self.until(lambda: bool(noting.losses))
@@ -83,8 +83,8 @@ class UdpPortTests(Events):
         for port in (there, here):
             port.start()
             self.addCleanup(port.stop)
-        client = NotingReceiver(await here.connect(*there.host), self.changed)
-        server = NotingReceiver(await accepted, self.changed)
+        client = RecordingReceiver(await here.connect(*there.host), self.changed)
+        server = RecordingReceiver(await accepted, self.changed)
         there.stop()
         await self.until(lambda: bool(client.losses and server.losses))
         assert isinstance(server.losses[0], Closed)

@@ -11,7 +11,7 @@ import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ReceivedEvent
-from broker.client.working import Working
+from broker.client.worker import Working
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.traffic import FLIGHT, flight, within
 
@@ -84,7 +84,7 @@ def test_what_hangs_under_asyncio_is_a_dead_letter_and_who_is_cancelled_ends(
             working = asyncio.create_task(
                 client.work(hangs, "/flight", "hung", durable="h", working=quick)
             )
-            assert b"it was not done in 0.05 s" in ((await anext(letters)).payload or b"")
+            assert b"it timed out after 0.05 s" in ((await anext(letters)).payload or b"")
             assert begun == [flight(1)] * 2
             working.cancel()
             with pytest.raises(asyncio.CancelledError):

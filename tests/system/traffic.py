@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt, ReceivedEvent
 from broker.client.subscription import Subscription
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
 from tests.system.node_process import PATIENCE
 
+if TYPE_CHECKING:
+    # `tests.system.previous_client` runs this module on an older `broker` package.
+    from broker.event.event_id import EventId
+
 FLIGHT = EventType("flight", "1.0")
+STREAM = "roaming.flights"
 
 
 def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
@@ -25,6 +29,16 @@ def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
         b'<altitude type="reported" mode="plain">%d</altitude>'
         b"<coordinate><lat>4928N</lat><lon>12003W</lon></coordinate></flightleg></flight>"
     ) % (number, filling.encode(), altitude)
+
+
+async def publish(client: AsyncioClient, first: int, last: int, filling: str = "") -> list[Receipt]:
+    """Publish flights with these numbers; they are durable when this returns."""
+    async with asyncio.timeout(PATIENCE):
+        published = [
+            client.publish(STREAM, flight(number, filling=filling), FLIGHT)
+            for number in range(first, last)
+        ]
+        return list(await asyncio.gather(*published))
 
 
 def within(

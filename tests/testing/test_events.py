@@ -10,9 +10,9 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.stream import check_stream_name
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.testing.events import ASDI, FLIGHT, MadeEvent, air_traffic, flight_payloads
 
 

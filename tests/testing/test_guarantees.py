@@ -8,20 +8,8 @@ import attrs
 import pytest
 
 from broker.event.place import Place
-from broker.testing.guarantees import (
-    Allowances,
-    Delivered,
-    End,
-    EventKey,
-    Guarantee,
-    Kind,
-    Observations,
-    Process,
-    Published,
-    ToldGap,
-    check,
-    report,
-)
+from broker.testing.guarantees import Allowances, Delivered, End, EventKey, Guarantee, Kind, Observations, Process, Published, ReportedGap, check
+from broker.testing.guarantees import report
 from broker.testing.guarantees.allowances import NONE
 
 EVENTS = 5
@@ -34,15 +22,17 @@ class Run:
         self.seen = Observations()
         self.keys = [EventKey("p", 1, number) for number in range(1, EVENTS + 1)]
         for key in self.keys:
-            self.seen.published(Published(key, "s", "flight 1.0", 1, "bytes", at=key.number))
-            self.seen.acknowledged(key, "node", Place("a", 1, key.number), key.number + 0.5)
-        self.seen.logs_read = True
-        self.subscriber = self.seen.subscriber("reader", lambda event: True, kind=kind)
+            self.seen.record_publication(
+                Published(key, "s", "flight 1.0", 1, "bytes", at=key.number)
+            )
+            self.seen.record_receipt(key, "node", Place("a", 1, key.number), key.number + 0.5)
+        self.seen.has_all_places = True
+        self.subscriber = self.seen.add_subscriber("reader", lambda event: True, kind=kind)
         self.process = self.come()
 
     def come(self) -> Process:
-        process = self.subscriber.process()
-        process.flowing({"a": (1, 0)})
+        process = self.subscriber.add_process()
+        process.record_flow({"a": (1, 0)})
         return process
 
     def delivered(self, number: int) -> Delivered:
@@ -55,8 +45,8 @@ class Run:
     def change(self, number: int, **values: object) -> None:
         self.process.items[number - 1] = attrs.evolve(self.process.items[number - 1], **values)
 
-    def gap(self, first: int, last: int, reason: str = "lost") -> ToldGap:
-        gap = ToldGap("a", (1, first), (1, last), last - first + 1, reason)
+    def gap(self, first: int, last: int, reason: str = "lost") -> ReportedGap:
+        gap = ReportedGap("a", (1, first), (1, last), last - first + 1, reason)
         self.process.items.append(gap)
         return gap
 
@@ -89,7 +79,7 @@ def nowhere() -> Run:
 
 def one_place_for_two() -> Run:
     run = complete()
-    run.seen.logged(run.keys[2], Place("a", 1, 1))
+    run.seen.record_place(run.keys[2], Place("a", 1, 1))
     return run
 
 
@@ -142,7 +132,7 @@ def logged_again() -> Run:
     run.deliver(2, 3, 4, 5)
     again = Place("a", 1, 6)
     run.process.items.append(attrs.evolve(run.delivered(1), place=again))
-    run.seen.logged(run.keys[0], again)
+    run.seen.record_place(run.keys[0], again)
     return run
 
 
@@ -154,7 +144,7 @@ def altered() -> Run:
 
 def stale() -> Run:
     run = complete()
-    run.process.flowing({"a": (1, 1)})
+    run.process.record_flow({"a": (1, 1)})
     return run
 
 
@@ -270,10 +260,10 @@ def test_a_missing_event_of_a_new_type_breaks_the_guarantee_of_types() -> None:
     ("make", "allowed"),
     [
         (complete, NONE),
-        (unjustified_gap, Allowances(may_be_gone=lambda key, place, gap: True)),
-        (logged_again, Allowances(logged_again=frozenset({"a"}))),
+        (unjustified_gap, Allowances(justifies_gap=lambda key, place, gap: True)),
+        (logged_again, Allowances(set_back_origins=frozenset({"a"}))),
         (gap_around_arrived, Allowances(arrived_in_gaps=True)),
-        (one_missing, Allowances(unheard_of=lambda key, place: True)),
+        (one_missing, Allowances(is_unrecorded=lambda key, place: True)),
         (unknown_reason, Allowances(reasons=frozenset({"because"}))),
     ],
 )
@@ -292,16 +282,16 @@ def test_a_place_of_a_gap_that_no_event_is_known_to_have_stands_for_one(
     run.deliver(1, 2)
     run.gap(3, 3)
     run.deliver(*({4, 5} - {*unplaced}))
-    run.seen.logs_read = False
+    run.seen.has_all_places = False
     for number in unplaced:
         run.seen.places.pop(run.keys[number - 1])
-    allowed = Allowances(may_be_gone=lambda key, place, gap: justified)
+    allowed = Allowances(justifies_gap=lambda key, place, gap: justified)
     violations = check(run.seen, allowed)
     assert [each.guarantee for each in violations] == [Guarantee.DURABILITY] * broken
 
 
 def test_only_an_origin_that_was_set_back_may_log_events_again() -> None:
-    (violation,) = check(logged_again().seen, Allowances(logged_again=frozenset({"b"})))
+    (violation,) = check(logged_again().seen, Allowances(set_back_origins=frozenset({"b"})))
     assert violation.guarantee is Guarantee.ORDER
 
 
@@ -315,22 +305,22 @@ def test_the_next_process_may_get_again_what_was_logged_again(
     run = complete()
     run.process.end = End.CLOSED
     place = Place("a", 1, again)
-    run.seen.logged(run.keys[0], place)
+    run.seen.record_place(run.keys[0], place)
     run.come().items.append(attrs.evolve(run.delivered(1), place=place))
-    violations = check(run.seen, Allowances(logged_again=frozenset({origin})))
+    violations = check(run.seen, Allowances(set_back_origins=frozenset({origin})))
     assert [each.guarantee for each in violations] == broken
 
 
 def test_the_first_place_at_an_origin_that_was_set_back_has_its_order() -> None:
     run = logged_again()
     run.seen.places[run.keys[0]] = {Place("a", 1, 6), Place("a", 2, 1)}
-    (violation,) = check(run.seen, Allowances(logged_again=frozenset({"a"})))
+    (violation,) = check(run.seen, Allowances(set_back_origins=frozenset({"a"})))
     assert violation.guarantee is Guarantee.ORDER and violation.key == run.keys[0]
 
 
 def test_events_before_the_first_cut_need_not_come() -> None:
     run = Run()
-    run.process.flowing({"a": (1, 3)})
+    run.process.record_flow({"a": (1, 3)})
     run.deliver(4, 5)
     assert check(run.seen) == []
 
@@ -357,7 +347,7 @@ def test_what_a_killed_process_had_not_confirmed_may_be_gone_for_the_next() -> N
 
 def test_stepped_clocks_hide_the_beginning_of_unknown_origins() -> None:
     run = Run()
-    run.process.flowing({})
+    run.process.record_flow({})
     run.deliver(3, 4, 5)
     assert len(check(run.seen)) == 2
     assert check(run.seen, Allowances(unknown_origins=True)) == []
@@ -365,7 +355,7 @@ def test_stepped_clocks_hide_the_beginning_of_unknown_origins() -> None:
 
 def test_an_event_whose_place_nobody_saw_is_expected_if_it_was_published_behind_the_cut() -> None:
     run = one_missing()
-    run.seen.logs_read = False
+    run.seen.has_all_places = False
     run.seen.places.clear()
     run.process.flowing_at = 2.5
     (violation,) = check(run.seen)

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from broker.errors import LogUnavailable
 from broker.event.envelope import EventType
-from broker.testing.mortal import MortalClock, SlowThreads
+from broker.testing.killable import DelayedThreads, KillableClock
 from broker.testing.simulation import BEGINNING, World
 
 FLIGHT = EventType("flight", "1.0")
@@ -28,7 +28,7 @@ def history(seed: int) -> list[tuple[float, Any]]:
             result.addBoth(lambda r: seen.append((world.clock.seconds(), r.event_id)))
             world.run(world.random.uniform(0.0, 0.3))
             if turn == 10:
-                world.cut("reader")
+                world.cut_client("reader")
             if turn == 20:
                 world.kill_node()
                 world.run(0.5)
@@ -53,7 +53,7 @@ def test_a_killed_node_says_nothing_more_and_another_one_may_start() -> None:
         result: Any = client.publish("a", PAYLOAD, FLIGHT)
         world.run(0.001)
         world.kill_node()
-        assert not world.running
+        assert not world.is_running
         with pytest.raises(AssertionError, match="down"):
             _ = world.node
         world.run(30.0)
@@ -85,21 +85,21 @@ def test_a_killed_client_does_nothing_more() -> None:
         assert not session.driver.attached
         world.run(100.0)
         assert not list(world.node.reception.sessions)
-        assert world.left_over() == []
+        assert world.pending_timers() == []
 
 
 def test_a_full_disk_takes_nothing_and_a_node_does_not_start_on_it() -> None:
     with World(1) as world:
         client = world.client("a")
         world.run(1.0)
-        world.disk.full = True
+        world.disk.is_full = True
         result: Any = client.publish("a", PAYLOAD, FLIGHT)
         world.run(5.0)
         assert not result.called
         world.kill_node()
         with pytest.raises(LogUnavailable):
             world.start_node()
-        world.disk.full = False
+        world.disk.is_full = False
         world.start_node()
         assert world.wait(result).place.offset == 1
 
@@ -121,11 +121,11 @@ def test_time_passes_from_call_to_call() -> None:
 
 def test_a_dead_clock_makes_no_call_and_lets_the_dead_cancel() -> None:
     clock = Clock()
-    mortal = MortalClock(clock)
+    mortal = KillableClock(clock)
     called: list[int] = []
     call = mortal.callLater(1.0, called.append, 1)
     mortal.callLater(2.0, called.append, 2)
-    mortal.die()
+    mortal.kill()
     call.cancel()
     clock.advance(3.0)
     assert called == []
@@ -133,8 +133,8 @@ def test_a_dead_clock_makes_no_call_and_lets_the_dead_cancel() -> None:
 
 def test_calls_of_a_slow_thread_and_their_results_keep_their_order() -> None:
     with World(3) as world:
-        clock = MortalClock(world.clock)
-        threads = SlowThreads(clock, world.random, 1.0)
+        clock = KillableClock(world.clock)
+        threads = DelayedThreads(clock, world.random, 1.0)
         order: list[str] = []
 
         def call(name: str) -> str:

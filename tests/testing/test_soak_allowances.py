@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from broker.event.place import Mark, Place
-from broker.testing.guarantees import Allowances, EventKey, Observations, Published, ToldGap
+from broker.testing.guarantees import Allowances, EventKey, Observations, Published, ReportedGap
 from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.run import _allowances
 
-GAP = ToldGap("a", (1, 1), (1, 9), 9, "lost")
+GAP = ReportedGap("a", (1, 1), (1, 9), 9, "lost")
 KEY = EventKey("p", 1, 1)
 
 
@@ -30,19 +30,19 @@ def allowances(
     **damaged: float,
 ) -> Allowances:
     seen = Observations()
-    seen.published(Published(KEY, "s", "flight 1.0", 1, at=published_at))
-    seen.acknowledged(KEY, durability, Place("a", 1, 1), published_at)
+    seen.record_publication(Published(KEY, "s", "flight 1.0", 1, at=published_at))
+    seen.record_receipt(KEY, durability, Place("a", 1, 1), published_at)
     nodes = {name: SimpleNamespace(origins={name}) for name in "abc"}
     world: Any = SimpleNamespace(
         damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, emptied=False, versions=0
     )
     allowed = _allowances(world, seen, None if heard is None else recorded(heard))
-    assert allowed.logged_again == {"b"}
+    assert allowed.set_back_origins == {"b"}
     return allowed
 
 
 def excused(published_at: float, durability: str = "node", **damaged: float) -> bool:
-    return allowances(published_at, durability, **damaged).may_be_gone(KEY, Place("a", 1, 1), GAP)
+    return allowances(published_at, durability, **damaged).justifies_gap(KEY, Place("a", 1, 1), GAP)
 
 
 @pytest.mark.parametrize(("published_at", "expected"), [(4.0, True), (6.0, False)])
@@ -82,4 +82,4 @@ def test_only_what_no_disk_tells_of_needs_no_gap(
     expected: bool,
 ) -> None:
     allowed = allowances(published_at, durability, heard, **damaged)
-    assert allowed.unheard_of(KEY, Place("a", 1, 1)) is expected
+    assert allowed.is_unrecorded(KEY, Place("a", 1, 1)) is expected

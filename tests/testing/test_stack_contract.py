@@ -80,7 +80,7 @@ def failures(stack: IProtocolStack) -> set[str]:
 
 def test_a_stack_that_loses_messages_and_does_not_check_is_found_out() -> None:
     found = failures(CarelessStack())
-    assert "test_an_option_that_it_does_not_know_is_refused" in found
+    assert "test_an_unknown_option_is_rejected" in found
     assert "test_messages_of_any_size_arrive_as_they_were_sent" in found
     assert "test_nothing_is_lost_or_doubled_by_connections_that_break" in found
     assert "test_no_timer_is_left_when_both_ends_have_closed" not in found
@@ -88,5 +88,5 @@ def test_a_stack_that_loses_messages_and_does_not_check_is_found_out() -> None:
 
 def test_a_stack_that_trusts_strangers_is_found_out() -> None:
     found = failures(BareStack())
-    assert "test_bytes_that_are_not_its_own_end_a_connection_and_not_the_stack" in found
+    assert "test_foreign_bytes_end_a_connection_but_not_the_stack" in found
     assert "test_a_peer_that_takes_nothing_stops_the_sender" in found

@@ -13,9 +13,9 @@ from broker.dtd.reference import DtdReference
 from broker.errors import NotAllowed, Overloaded, UnknownType
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
-from broker.identity import Identity, Rights, anonymous
+from broker.identity import Identity, Rights, anonymous_identity
 from broker.matching.contract import DtdNeeded, TypeMissing
-from broker.matching.explaining.explanation import Explanation, OnEvent
+from broker.matching.explain.explanation import Explanation, EventExplanation
 from broker.matching.query.query import parse_query
 from broker.tracing.explaining import MAX_WAITING, MAX_WAITING_OF_CLIENT, REST, Explaining
 from broker.wire.messages import Ask
@@ -41,7 +41,7 @@ class FakeMatcher:
         self.clock.rightNow += 1.0
         if document and self.missing and self.missing not in undescribed:
             raise DtdNeeded(TypeMissing(self.missing, ""))
-        event = OnEvent(matches=True) if document else None
+        event = EventExplanation(matches=True) if document else None
         return Explanation("fake", query.text, 1, False, event=event)
 
 
@@ -91,7 +91,7 @@ class ExplainingTests(SynchronousTestCase):
     def ask(
         self, explaining: Explaining, client: str = "me", document: bytes = b""
     ) -> Deferred[dict[str, Any]]:
-        return explaining.answer(anonymous(client), Ask(1, "explain", {"query": "//a"}, document))
+        return explaining.answer(anonymous_identity(client), Ask(1, "explain", {"query": "//a"}, document))
 
     def test_there_is_a_pause_behind_each(self) -> None:
         explaining = self.make()
@@ -147,7 +147,7 @@ class ExplainingTests(SynchronousTestCase):
 
     def test_a_failure_gives_the_turn_to_the_next(self) -> None:
         explaining = self.make()
-        identity = attrs.evolve(anonymous("me"), administer=False)
+        identity = attrs.evolve(anonymous_identity("me"), administer=False)
         about_another = Ask(1, "explain", {"query": "//a", "client": "you"})
         self.failureResultOf(explaining.answer(identity, about_another), NotAllowed)
         self.successResultOf(self.ask(explaining))

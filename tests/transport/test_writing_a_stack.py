@@ -33,7 +33,7 @@ globalLogPublisher.addObserver(noted.append)
 from broker.transport.driver import StackDriver
 from broker.transport.socket import TCP_PROPERTIES
 from broker.transport.stacks import StackSettings, build, find_stacks, stack_named
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from tests.capability import need
 
 class Receiver:

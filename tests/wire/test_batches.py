@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.log.records import LoggedEvent, encode_header
 from broker.transport.shared import SharedMessage

@@ -52,7 +52,7 @@ EXAMPLES: list[Message] = [
     Gap(1, "n", (1, 2), (1, 9), 8, "retention"),
     messages.TypeChanged(
         *(1, "flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
-        *(("/a",), (), ("/a", "/a/@b"), ("/c/@d: 'e' came",), 3),
+        *(("/a",), (), ("/a", "/a/@b"), ("/c/@d: 'e' added",), 3),
     ),
     messages.Credit(1 << 40),
     messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),

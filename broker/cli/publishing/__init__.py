@@ -1,6 +1,6 @@
-"""What `xmlbroker pub` does: sources to documents, documents to publications, all in a stream.
+"""Pipeline of `xmlbroker pub`: sources to documents, documents to publications.
 
-`source` opens files, folders, archives and stdin; `splitting` and `json_lines` find the documents
-in them; `preparation` makes publications; `hand_over` carries them to the loop; `pace` says when;
-`run` publishes and `progress` shows it.
+`source` opens files, folders, archives and stdin; `document_reader` and `document_splitter` find
+documents; `preparation` makes publications; `reader_thread` carries them to the loop; `pace`
+schedules them; `publish_run` publishes; `progress` shows the progress.
 """

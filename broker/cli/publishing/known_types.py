@@ -1,5 +1,4 @@
-"""What the shipped event types look like from outside: how a payload shows its type, where it
-tells its time, and which stream it goes to unless the user says otherwise."""
+"""Properties of the shipped event types: detection, path of the time, default stream."""
 
 from __future__ import annotations
 
@@ -14,36 +13,36 @@ _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 
 
 @attrs.frozen
-class Detected:
-    """The type that a payload shows."""
+class DetectedType:
+    """Type that a payload shows."""
 
     name: str
     version: str
     stream: str
-    """Where it goes by default."""
+    """Default stream."""
 
 
-#: Prefixes that a DTD knows for a namespace, by the root's local name: it sees them as written.
+#: Prefixes that a DTD uses for a namespace, by the root's local name: it sees them as written.
 PREFIXES: Final = {
     "VOEvent": {f"{_VOEVENT}1.1": "voe", f"{_VOEVENT}2.0": "voe", _XSI: "xsi"},
 }
-#: Where a payload of a type has its time, as `--time-from` takes it.
+#: Path of a payload's time, as `--time-from` takes it.
 TIMES: Final = {"VOEvent": "Who/Date", "flight": "timestamp", "asdi": "time"}
 
 
-def detect(root: etree._Element) -> Detected | None:
-    """The type and version that the root element shows, or None: the user has to name it."""
+def detect_type(root: etree._Element) -> DetectedType | None:
+    """Return the type that the root element shows; None if the user has to name it."""
     name = etree.QName(root)
     if name.localname == "VOEvent":
         version = _voevent_version(root, name.namespace)
-        return Detected("VOEvent", version, "voevent") if version else None
+        return DetectedType("VOEvent", version, "voevent") if version else None
     if name.namespace is not None:
         return None
     if name.localname == "flight":
         version = "1.0" if root.find("timestamp") is None else "1.1"
-        return Detected("flight", version, "flight")
+        return DetectedType("flight", version, "flight")
     if name.localname == "asdi":
-        return Detected("asdi", "1.0", _asdi_stream(root))
+        return DetectedType("asdi", "1.0", _asdi_stream(root))
     return None
 
 
@@ -53,7 +52,7 @@ def _voevent_version(root: etree._Element, namespace: str | None) -> str:
 
 
 def _asdi_stream(root: etree._Element) -> str:
-    """`asdi.zbw.tz` for a track of the centre KZBW."""
+    """Return a stream such as `asdi.zbw.tz` for a track of the centre KZBW."""
     centre = (root.findtext("facility") or "").strip().lower()
     kind = root.get("type", "").lower()
     centre = centre[1:] if len(centre) == 4 and centre[0] in "kcp" else centre

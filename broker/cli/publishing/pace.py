@@ -1,4 +1,4 @@
-"""When the next event is due: at a rate, or spaced as the events' own times are (N5, Q3).
+"""Delay of the next event: by a rate, or by the spacing of the events' own times (N5, Q3).
 
 Sans-I/O: `now` comes in as monotonic seconds, and delays come out.
 """
@@ -11,20 +11,20 @@ from typing import Final
 
 from lxml import etree
 
-#: A time that falls by more, in seconds, begins another recording: it sets the clock anew.
-ANOTHER_RECORDING: Final = 6 * 3600.0
+#: A time that falls by more than this, in seconds, begins another recording.
+RECORDING_RESET: Final = 6 * 3600.0
 
-#: So much lateness, in seconds, is made up for when events go out at a rate.
-MADE_UP_FOR: Final = 0.1
+#: Lateness in seconds that a rate catches up.
+MAX_CATCH_UP: Final = 0.1
 
 _FEED_TIME = re.compile(r"([0-3][0-9])([0-2][0-9])([0-5][0-9])([0-5][0-9])", re.ASCII)
 
 
-def seconds_of(text: str) -> float | None:
-    """Seconds since 1970 of a time as feeds write it, or None if it is none.
+def parse_time(text: str) -> float | None:
+    """Return a feed's time in seconds since 1970; None if it is not a time.
 
-    ISO 8601, UTC unless it says otherwise; day and time of the air-traffic feed (DDhhmmss), whose
-    month nobody knows, so it counts from the first of any; or ms since 1970.
+    ISO 8601, by default in UTC; ms since 1970; or DDhhmmss of the air-traffic feed. That has no
+    month, so it counts from the first day of any month.
     """
     text = text.strip()
     if feed := _FEED_TIME.fullmatch(text):
@@ -40,9 +40,9 @@ def seconds_of(text: str) -> float | None:
 
 
 class TimePath:
-    """Where a payload has its time: `Who/Date`, `.//Time`, `/flight/timestamp`, `head/@at`.
+    """Path of a payload's time: `Who/Date`, `.//Time`, `/flight/timestamp`, `head/@at`.
 
-    Steps as ElementPath has them, and an attribute at the end; ValueError if it is none.
+    Steps of ElementPath, with an optional attribute at the end. Raises ValueError.
     """
 
     def __init__(self, text: str) -> None:
@@ -54,41 +54,39 @@ class TimePath:
             self._root, _, path = path[1:].partition("/")
         self._path = f".{path}" if path.startswith("/") else path or "."
         if slash and not re.fullmatch(r"[^\s/@\[\]]+", attribute):
-            raise ValueError("what follows the @ is no attribute's name")
+            raise ValueError("the text after @ is not the name of an attribute")
         try:
             etree.Element("any").find(self._path)
         except (SyntaxError, KeyError, ValueError) as error:
             raise ValueError(str(error)) from None
 
-    def seconds(self, root: etree._Element) -> float | None:
-        """The time that it finds, as `seconds_of` reads it."""
+    def find_time(self, root: etree._Element) -> float | None:
+        """Return the time in a payload, as `parse_time` reads it."""
         if self._root.rpartition(":")[2] not in ("", "*", etree.QName(root).localname):
             return None
         found = root if self._path == "." else root.find(self._path)
         if found is None:
             return None
         text = found.get(self._attribute) if self._attribute else found.text
-        return seconds_of(text or "")
+        return parse_time(text or "")
 
 
 class AsFastAsPossible:
-    """Every event is due at once."""
-
     def delay(self, time: float | None, now: float) -> float:
-        """Seconds to wait before an event of that time."""
+        """Return the seconds to wait before an event of this time."""
         return 0.0
 
 
 class Rate:
-    """So many events a second, evenly. Delays of timers are made up for, real breaks are not."""
+    """Evenly spaced events. Late timers are caught up; longer breaks are not."""
 
     def __init__(self, events_per_second: float) -> None:
         self._step = 1 / events_per_second
         self._due: float | None = None
 
     def delay(self, time: float | None, now: float) -> float:
-        """Seconds to wait before the next event."""
-        due = now if self._due is None else max(self._due, now - MADE_UP_FOR)
+        """Return the seconds to wait before the next event."""
+        due = now if self._due is None else max(self._due, now - MAX_CATCH_UP)
         self._due = due + self._step
         return max(0.0, due - now)
 
@@ -96,23 +94,23 @@ class Rate:
 class OriginalPace:
     """The spacing of the events' own times, `factor` times as fast.
 
-    An event without a time, or with an earlier one than was seen, is due at once.
+    An event without a time, or with an earlier time than the last, is due at once.
     """
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
-        self._began: tuple[float, float] | None = None
+        self._reference: tuple[float, float] | None = None
         self._latest = 0.0
 
     def delay(self, time: float | None, now: float) -> float:
-        """Seconds to wait before an event of that time."""
+        """Return the seconds to wait before an event of this time."""
         if time is None:
             return 0.0
-        if self._began is None or time < self._latest - ANOTHER_RECORDING:
-            self._began = (time, now)
+        if self._reference is None or time < self._latest - RECORDING_RESET:
+            self._reference = (time, now)
             self._latest = time
         self._latest = max(self._latest, time)
-        first, started = self._began
+        first, started = self._reference
         return max(0.0, started + (time - first) / self._factor - now)
 
 

@@ -1,7 +1,7 @@
-"""A document as it was found, made a payload: one element in UTF-8, with prefixes that DTDs know.
+"""Conversion of a document into a payload: one element in UTF-8, with the DTD's prefixes.
 
 A DTD sees prefixes as they are written, and an event is in UTF-8 (K26). Most documents need no
-change, and then their bytes are not touched.
+change; their bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PARSERS: Final = {
     for encoding in (None, "utf-8")
 }
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml[ \t\r\n][^>]*?\?>)?[ \t\r\n]*+")
-#: libxml2's own words for the place, which count from the document's beginning.
+#: libxml2's own text for the position, which counts from the document's beginning.
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
-#: Without a DOCTYPE the parser refuses it; with one it may leave it out of an attribute, silently.
+#: Without a DOCTYPE the parser rejects it. With one it may silently omit it in an attribute.
 _ENTITY = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
 _XSI_TYPE: Final = "{http://www.w3.org/2001/XMLSchema-instance}type"
 
 
-class Unusable(Exception):
+class UnusableDocument(Exception):
     """The document can not become a payload. `line` counts from 1 within it."""
 
     def __init__(self, reason: str, line: int = 1) -> None:
@@ -49,44 +49,44 @@ class Payload:
 
     element: bytes
     root: etree._Element
-    skipped: int
+    skipped_lines: int
     """Lines of the document before the payload's first."""
-    as_found: bool
+    is_unchanged: bool
 
 
 def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
-    """The payload that a document is; raises `Unusable`.
+    """Return the payload of a document. Raises `UnusableDocument`.
 
-    `transcoded` says that the bytes are UTF-8 whatever the document's declaration says.
+    With `transcoded` the bytes are UTF-8 regardless of the document's declaration.
     """
     try:
         root = etree.fromstring(document, _PARSERS["utf-8" if transcoded else None])
     except etree.XMLSyntaxError as error:
         line = error.lineno or 1
-        reason = _PLACE.sub("", error.msg or "there is nothing")
-        raise Unusable(f"not well-formed: {reason}", line) from None
+        reason = _PLACE.sub("", error.msg or "the document is empty")
+        raise UnusableDocument(f"not well-formed: {reason}", line) from None
     except (ValueError, LookupError) as error:
-        raise Unusable(f"not well-formed: {error}") from None
+        raise UnusableDocument(f"not well-formed: {error}") from None
     if cast(Any, root.getroottree().docinfo).doctype and _ENTITY.search(document):
-        raise Unusable("it uses an entity that is not one of the five predefined ones")
+        raise UnusableDocument("it uses an entity other than the five predefined ones")
     head = _HEAD.match(document)
     start = head.end() if head is not None else 0
     skipped = document.count(b"\n", 0, start)
     encoding = root.getroottree().docinfo.encoding or "UTF-8"
-    # Then the document begins with the root element there, and ends with it.
+    # Then the root element begins here and ends the document.
     plain = document[start + 1 : start + 2] not in b"!?" and root.getnext() is None
     plain = plain and (transcoded or is_utf8(encoding))
-    renamed = _renaming(root)
+    renamed = _prefixes_to_rename(root)
     if plain and not renamed:
-        return Payload(document[start:].rstrip(b" \t\r\n"), root, skipped, as_found=True)
+        return Payload(document[start:].rstrip(b" \t\r\n"), root, skipped, is_unchanged=True)
     if renamed:
-        root = _with_prefixes(root, renamed)
+        root = _rename_prefixes(root, renamed)
     element = etree.tostring(root, encoding="UTF-8", xml_declaration=False, with_tail=False)
-    return Payload(element, root, 0, as_found=False)
+    return Payload(element, root, 0, is_unchanged=False)
 
 
-def _renaming(root: etree._Element) -> dict[str, str]:
-    """Prefixes to rename: what is written -> what the DTD knows."""
+def _prefixes_to_rename(root: etree._Element) -> dict[str, str]:
+    """Return the prefixes to rename: as written -> of the DTD."""
     wanted = PREFIXES.get(etree.QName(root).localname)
     if wanted is None:
         return {}
@@ -96,12 +96,14 @@ def _renaming(root: etree._Element) -> dict[str, str]:
     }
     taken = {prefix for prefix, uri in bound if wanted.get(uri) is None}
     if clash := taken & set(renamed.values()):
-        raise Unusable(f"the prefix {min(clash)!r} is bound to another namespace than the DTD has")
+        raise UnusableDocument(
+            f"the prefix {min(clash)!r} is bound to another namespace than the DTD has"
+        )
     return renamed
 
 
-def _with_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
-    """A copy of the tree in which prefixes are renamed; lxml can not do it in place."""
+def _rename_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
+    """Return a copy of the tree with renamed prefixes; lxml can not rename in place."""
 
     def bindings(found: etree._Element) -> Any:
         return {renamed.get(p or "", p): str(uri) for p, uri in found.nsmap.items()}
@@ -114,7 +116,7 @@ def _with_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree
                 fill(inner, child)
                 inner.tail = child.tail
             else:
-                made.append(_detached(child))
+                made.append(_copy_node(child))
         for name, value in original.attrib.items():
             prefix, colon, local = str(value).partition(":")
             if name == _XSI_TYPE and colon and prefix.strip() in renamed:
@@ -126,7 +128,7 @@ def _with_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree
     return root
 
 
-def _detached(node: etree._Element) -> etree._Element:
+def _copy_node(node: etree._Element) -> etree._Element:
     made = copy(node)
     made.tail = node.tail
     return made

@@ -1,4 +1,4 @@
-"""Documents made publications: type, stream, security level and time, from options or contents."""
+"""Publications from documents: type, stream, security level and time, by options or content."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, cast
 import attrs
 from lxml import etree
 
-from broker.cli.publishing.known_types import PREFIXES, TIMES, detect
+from broker.cli.publishing.document_splitter import DocumentSplitter
+from broker.cli.publishing.known_types import PREFIXES, TIMES, detect_type
 from broker.cli.publishing.pace import TimePath
-from broker.cli.publishing.payload import Payload, Unusable, make_payload
-from broker.cli.publishing.publication import Origin, Piece, Publication, Refusal
-from broker.cli.publishing.splitting import DocumentSplitter
+from broker.cli.publishing.payload import Payload, UnusableDocument, make_payload
+from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
 from broker.errors import BrokerError
 from broker.event.encoding import is_utf8
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
-from broker.event.reading import read_event
+from broker.event.reader import read_event
 
-#: Keys of the lines of `sub` that tell of something else than an event.
-_NO_EVENTS = frozenset({"gap", "missing", "type-changed"})
-_TIMES = {name: TimePath(path) for name, path in TIMES.items()}
+#: Keys of the lines of `sub` that are not events.
+_REPORT_KEYS = frozenset({"gap", "missing", "type-changed"})
+_TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
 
 @attrs.frozen
-class Wishes:
-    """What the command line says of every event; None where it leaves that to the documents."""
+class PublishOptions:
+    """Options for every event; None leaves the choice to the documents."""
 
     stream: str | None = None
     type: tuple[str, str] | None = None
@@ -36,41 +36,43 @@ class Wishes:
 
 @attrs.frozen
 class Preparation:
-    """Turns what was found into what is published, or says why not."""
+    """Turns documents into publications or refusals."""
 
-    wishes: Wishes = Wishes()
+    options: PublishOptions = PublishOptions()
 
-    def of_xml(self, piece: Piece, *, transcoded: bool = False) -> Publication | Refusal:
-        """The publication that an XML document is: a payload, or an event with its envelope."""
-        made = _refusing(piece.origin, lambda: self._of_xml(piece, transcoded))
+    def prepare_xml(self, raw: RawDocument, *, transcoded: bool = False) -> Publication | Refusal:
+        """Return the publication of an XML document: a payload, or an event with its envelope."""
+        made = _or_refusal(raw.location, lambda: self._prepare_xml(raw, transcoded))
         assert made is not None
         return made
 
-    def of_json(self, line: Piece) -> Publication | Refusal | None:
-        """The publication that a line of JSON describes; None if it reports something else.
+    def prepare_json(self, line: RawDocument) -> Publication | Refusal | None:
+        """Return the publication of a line of JSON; None if the line is not an event.
 
         Its keys are those that `xmlbroker sub --json` prints: `stream`, `type`, `version`, `level`,
-        `payload`; also `summary` and `application_types`. All may be left out, others are ignored.
+        `payload`; also `summary` and `application_types`. All are optional, others are ignored.
         """
-        return _refusing(line.origin, lambda: self._of_json(line))
+        return _or_refusal(line.location, lambda: self._prepare_json(line))
 
-    def _of_xml(self, piece: Piece, transcoded: bool) -> Publication:
-        if piece.problem:
-            raise Unusable(piece.problem)
-        payload = make_payload(piece.data, transcoded=transcoded)
+    def _prepare_xml(self, raw: RawDocument, transcoded: bool) -> Publication:
+        if raw.problem:
+            raise UnusableDocument(raw.problem)
+        payload = make_payload(raw.data, transcoded=transcoded)
         if payload.root.tag == f"{{{NAMESPACE}}}Event":
-            return self._of_event(piece, payload.root, transcoded)
-        return self._publication(piece.origin, payload, {})
+            return self._prepare_event(raw, payload.root, transcoded)
+        return self._make_publication(raw.location, payload, {})
 
-    def _of_event(self, piece: Piece, root: etree._Element, transcoded: bool) -> Publication:
-        """What another publisher's event says goes out again, under an EventId of our own."""
-        document = piece.data
+    def _prepare_event(
+        self, raw: RawDocument, root: etree._Element, transcoded: bool
+    ) -> Publication:
+        """Publish another publisher's event again, under an EventId of our own."""
+        document = raw.data
         found = cast(Any, root.getroottree().docinfo)
         if transcoded or not is_utf8(found.encoding or "UTF-8"):
-            # lxml would leave a DOCTYPE out that names a root element with a prefix.
+            # lxml would omit a DOCTYPE whose root element has a prefix.
             document = etree.tostring(root, encoding="UTF-8", doctype=found.doctype)
         event = read_event(document)
-        said = {
+        fields = {
             "stream": event.stream,
             "type": event.event_type.name,
             "version": event.event_type.version,
@@ -79,69 +81,74 @@ class Preparation:
             "application_types": list(event.application_types),
         }
         payload = None if event.payload is None else make_payload(event.payload)
-        publication = self._publication(piece.origin, payload, said)
-        return attrs.evolve(publication, linkage=event.linkage, as_found=False)
+        publication = self._make_publication(raw.location, payload, fields)
+        return attrs.evolve(publication, linkage=event.linkage, is_unchanged=False)
 
-    def _of_json(self, line: Piece) -> Publication | None:
+    def _prepare_json(self, line: RawDocument) -> Publication | None:
         if line.problem:
-            raise Unusable(line.problem)
+            raise UnusableDocument(line.problem)
         try:
-            said = json.loads(line.data)
+            fields = json.loads(line.data)
         except json.JSONDecodeError as error:
-            raise Unusable(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+            raise UnusableDocument(f"not JSON: {error.msg} at character {error.pos + 1}") from None
         except (UnicodeDecodeError, RecursionError) as error:
-            raise Unusable(f"not JSON: {error}") from None
-        if not isinstance(said, dict):
-            raise Unusable("not a JSON object")
-        if not _NO_EVENTS.isdisjoint(said):
+            raise UnusableDocument(f"not JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise UnusableDocument("not a JSON object")
+        if not _REPORT_KEYS.isdisjoint(fields):
             return None
-        text = said.get("payload")
+        text = fields.get("payload")
         if text is None:
             payload = None
         elif isinstance(text, str):
             payload = _single_payload(text)
         else:
-            raise Unusable("payload is not a text")
-        return attrs.evolve(self._publication(line.origin, payload, said), as_found=False)
-
-    def _publication(
-        self, origin: Origin, payload: Payload | None, said: dict[str, Any]
-    ) -> Publication:
-        name, version, stream = self._type(payload, said)
-        level = self.wishes.security_level or SecurityLevel(said.get("level") or "med")
-        return Publication(
-            origin=origin if payload is None else origin.further(payload.skipped),
-            stream=self.wishes.stream or _text(said, "stream") or stream,
-            event_type=EventType(name, version, security_level=level),
-            payload=None if payload is None else payload.element,
-            application_types=_texts(said, "application_types"),
-            summary=_text(said, "summary"),
-            time=None if payload is None else self._time(payload, name),
-            as_found=payload is not None and payload.as_found,
+            raise UnusableDocument("payload is not a text")
+        return attrs.evolve(
+            self._make_publication(line.location, payload, fields), is_unchanged=False
         )
 
-    def _type(self, payload: Payload | None, said: dict[str, Any]) -> tuple[str, str, str]:
-        """Name, version and default stream: as the user says, else the line, else the payload."""
-        name, version = self.wishes.type or (_text(said, "type"), _text(said, "version"))
+    def _make_publication(
+        self, location: SourceLocation, payload: Payload | None, fields: dict[str, Any]
+    ) -> Publication:
+        name, version, stream = self._find_type(payload, fields)
+        level = self.options.security_level or SecurityLevel(fields.get("level") or "med")
+        return Publication(
+            location=location if payload is None else location.plus_lines(payload.skipped_lines),
+            stream=self.options.stream or _text_value(fields, "stream") or stream,
+            event_type=EventType(name, version, security_level=level),
+            payload=None if payload is None else payload.element,
+            application_types=_text_values(fields, "application_types"),
+            summary=_text_value(fields, "summary"),
+            time=None if payload is None else self._find_time(payload, name),
+            is_unchanged=payload is not None and payload.is_unchanged,
+        )
+
+    def _find_type(self, payload: Payload | None, fields: dict[str, Any]) -> tuple[str, str, str]:
+        """Return name, version and default stream: from the options, the line, or the payload."""
+        name, version = self.options.type or (
+            _text_value(fields, "type"),
+            _text_value(fields, "version"),
+        )
         if name and version:
-            detected = None if payload is None or self.wishes.stream else detect(payload.root)
+            detected = None if payload is None or self.options.stream else detect_type(payload.root)
             return name, version, detected.stream if detected else name.lower().replace(".", "-")
         if name or version:
-            raise Unusable("type and version go together: one of them is missing")
+            raise UnusableDocument("give both type and version: one of them is missing")
         if payload is None:
             return ENVELOPE_TYPE, "1.1", ENVELOPE_TYPE
-        detected = detect(payload.root)
+        detected = detect_type(payload.root)
         if detected is None:
             known = ", ".join(sorted({*PREFIXES, *TIMES}))
-            raise Unusable(
+            raise UnusableDocument(
                 f"the type of <{str(payload.root.tag)[:80]}> is not one of {known}: "
                 "name it with --type NAME VERSION"
             )
         return detected.name, detected.version, detected.stream
 
-    def _time(self, payload: Payload, type_name: str) -> float | None:
-        path = self.wishes.time_from or _TIMES.get(type_name)
-        return None if path is None else path.seconds(payload.root)
+    def _find_time(self, payload: Payload, type_name: str) -> float | None:
+        path = self.options.time_from or _TIME_PATHS.get(type_name)
+        return None if path is None else path.find_time(payload.root)
 
 
 def _single_payload(text: str) -> Payload:
@@ -149,34 +156,34 @@ def _single_payload(text: str) -> Payload:
     data = text.encode("utf-8", "surrogatepass")
     pieces = [*splitter.feed(data), *splitter.close()]
     if len(pieces) != 1:
-        raise Unusable(f"payload is {len(pieces)} XML documents, not one")
+        raise UnusableDocument(f"payload is {len(pieces)} XML documents, not one")
     if pieces[0].problem:
-        raise Unusable(f"payload: {pieces[0].problem}")
+        raise UnusableDocument(f"payload: {pieces[0].problem}")
     return make_payload(pieces[0].data, transcoded=True)
 
 
-def _refusing(
-    origin: Origin, make: Callable[[], Publication | None]
+def _or_refusal(
+    location: SourceLocation, make: Callable[[], Publication | None]
 ) -> Publication | Refusal | None:
     try:
         return make()
-    except Unusable as error:
-        return Refusal(origin.further(error.line - 1), str(error))
+    except UnusableDocument as error:
+        return Refusal(location.plus_lines(error.line - 1), str(error))
     except BrokerError as error:
-        return Refusal(origin.further(max(error.line - 1, 0)), error.text)
+        return Refusal(location.plus_lines(max(error.line - 1, 0)), error.text)
     except ValueError as error:
-        return Refusal(origin, str(error))
+        return Refusal(location, str(error))
 
 
-def _text(said: dict[str, Any], key: str) -> str | None:
-    value = said.get(key)
+def _text_value(fields: dict[str, Any], key: str) -> str | None:
+    value = fields.get(key)
     if value is not None and not isinstance(value, str):
-        raise Unusable(f"{key} is not a text")
+        raise UnusableDocument(f"{key} is not a text")
     return value or None
 
 
-def _texts(said: dict[str, Any], key: str) -> tuple[str, ...]:
-    value = said.get(key) or []
+def _text_values(fields: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = fields.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise Unusable(f"{key} is not a list of texts")
+        raise UnusableDocument(f"{key} is not a list of texts")
     return tuple(value)

@@ -1,4 +1,4 @@
-"""The progress of publishing on a terminal: one line on stderr, a few times a second."""
+"""Progress of publishing on a terminal: one line on stderr, five times a second."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from broker.cli.publishing.tally import Tally
-from broker.cli.terminal import console, one_line
+from broker.cli.terminal import make_console, one_line
 from broker.client.client import Client
 
-_PERIOD: Final = 0.2
+_REFRESH_INTERVAL: Final = 0.2
 
 
 @contextmanager
-def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
-    """Shows the tally while the block runs, if `wanted`; to be entered where a loop runs."""
-    if not wanted:
+def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[None]:
+    """Show the tally during the block, if `enabled`. Enter it where a loop runs."""
+    if not enabled:
         yield
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -28,24 +28,27 @@ def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
-        console=console(err=True),
+        console=make_console(err=True),
         transient=True,
         auto_refresh=False,
     )
     task = line.add_task("")
     # Refusals are printed above the line, not through it.
-    tell, tally.tell = tally.tell, lambda text: line.console.print(one_line(text), style="red")
+    report, tally.report = (
+        tally.report,
+        lambda text: line.console.print(one_line(text), style="red"),
+    )
     timer: asyncio.TimerHandle | None = None
 
     def refresh() -> None:
         nonlocal timer
-        timer = loop.call_later(_PERIOD, refresh)
+        timer = loop.call_later(_REFRESH_INTERVAL, refresh)
         seconds = max(loop.time() - began, 1e-9)
         line.update(
             task,
             description=f"sent {tally.sent:,}   durable {tally.durable:,}   "
             f"refused {tally.refused:,}   {tally.durable / seconds:,.0f} events/s"
-            + ("" if client.connected else "   no connection, trying again"),
+            + ("" if client.connected else "   no connection, retrying"),
         )
         line.refresh()
 
@@ -54,6 +57,6 @@ def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            tally.tell = tell
+            tally.report = report
             if timer is not None:
                 timer.cancel()

@@ -1,4 +1,4 @@
-"""What is about to be published, and what can not be."""
+"""Publications and refusals of `xmlbroker pub`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from broker.event.envelope import EventLinkage, EventType
 
 
 @attrs.frozen
-class Origin:
-    """Where a document stands: for people."""
+class SourceLocation:
+    """Location of a document, for messages."""
 
     source: str
     """A file, or `archive: member`, or `stdin`."""
@@ -19,38 +19,37 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.source}:{self.line}"
 
-    def further(self, lines: int) -> Origin:
-        """So many lines below."""
-        return Origin(self.source, self.line + lines)
+    def plus_lines(self, lines: int) -> SourceLocation:
+        return SourceLocation(self.source, self.line + lines)
 
 
 @attrs.frozen
-class Piece:
-    """One document as it was found, still to be looked at; or why it is none."""
+class RawDocument:
+    """One document as it was found, unparsed."""
 
-    origin: Origin
+    location: SourceLocation
     data: bytes = attrs.field(repr=False)
     problem: str = ""
-    """Not empty: it can not be published, for this reason."""
+    """Reason why it can not be published, or empty."""
 
 
 @attrs.frozen
 class Refusal:
     """A document that can not be published."""
 
-    origin: Origin
+    location: SourceLocation
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.origin}: {self.reason}"
+        return f"{self.location}: {self.reason}"
 
 
 @attrs.frozen
 class Publication:
-    """A document that can."""
+    """A document that can be published."""
 
-    origin: Origin
-    """Of the payload's first line."""
+    location: SourceLocation
+    """Location of the payload's first line."""
     stream: str
     event_type: EventType
     payload: bytes | None = attrs.field(repr=False)
@@ -58,6 +57,6 @@ class Publication:
     application_types: tuple[str, ...] = ()
     summary: str | None = None
     time: float | None = None
-    """What the event says of its time, seconds since 1970; None if it says nothing."""
-    as_found: bool = True
-    """Whether the payload's bytes are those of the source, so that lines can be told."""
+    """The event's own time, seconds since 1970; None if it has none."""
+    is_unchanged: bool = True
+    """True if the payload's bytes are those of the source, so that line numbers apply."""

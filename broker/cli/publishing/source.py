@@ -1,7 +1,7 @@
-"""Where documents come from: files, folders, archives, stdin; opened one after the other.
+"""Sources of documents: files, folders, archives, stdin; opened one after the other.
 
-What a file is, its first bytes say, not its name: XML, JSON lines, a tar archive, or one of these
-compressed. Nothing is unpacked to disk, and nothing is held but what is being read.
+The first bytes of a file decide its form, not its name: XML, JSON lines, a tar archive, or one of
+these compressed. Nothing is unpacked to disk, and only the current portion is in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Any, Final, Literal, cast
 
 import attrs
 
-from broker.cli.publishing.publication import Origin, Refusal
+from broker.cli.publishing.publication import Refusal, SourceLocation
 
 _CHUNK: Final = 64 * 1024
 _OPENERS: Final = (
@@ -32,112 +32,118 @@ _TAR_MAGIC: Final = (257, b"ustar")
 _BLOCK: Final = tarfile.BLOCKSIZE
 _BLANK: Final = b" \t\r\n"
 _UTF_16: Final = (b"\xfe\xff", b"\xff\xfe", b"\x00<", b"<\x00")
-#: What reading a damaged archive or compressed file raises.
-DAMAGED: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+#: Errors of reading a damaged archive or compressed file.
+READ_ERRORS: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
 
 
 @attrs.frozen
-class Opened:
-    """One source, open: read it to its end before asking for the next."""
+class OpenedSource:
+    """One open source; read it to its end before the next."""
 
     name: str
     form: Form
     stream: IO[bytes]
 
-    def portions(self) -> Iterator[bytes]:
-        """Its bytes as they come."""
-        while portion := _some(self.stream):
+    def read_portions(self) -> Iterator[bytes]:
+        """Yield its bytes as they come."""
+        while portion := _read_some(self.stream):
             yield portion
 
 
 def open_sources(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]
-) -> Iterator[Opened | Refusal]:
-    """All sources that the arguments name, in order; folders by the names in them, sorted."""
+) -> Iterator[OpenedSource | Refusal]:
+    """Yield the sources of the arguments, in order; files of a folder sorted by name."""
     for argument in arguments:
         if argument == "-":
-            yield from _open("stdin", stdin())
+            yield from _open_stream("stdin", stdin())
             continue
         path = Path(argument)
-        for file in _files(path) if path.is_dir() else [path]:
+        for file in _list_files(path) if path.is_dir() else [path]:
             try:
                 with open(file, "rb") as stream:
-                    yield from _open(str(file), stream)
+                    yield from _open_stream(str(file), stream)
             except OSError as error:
-                yield Refusal(Origin(str(file), 1), f"can not be read: {error.strerror}")
+                yield Refusal(SourceLocation(str(file), 1), f"can not be read: {error.strerror}")
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder, sorted, without hidden ones and folders that are links."""
+def _list_files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, sorted, without hidden files and linked folders."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _open(name: str, stream: IO[bytes], compressions: int = 0) -> Iterator[Opened | Refusal]:
+def _open_stream(
+    name: str, stream: IO[bytes], compressions: int = 0
+) -> Iterator[OpenedSource | Refusal]:
     try:
-        head = _head(stream)
-    except DAMAGED as error:
-        yield Refusal(Origin(name, 1), f"can not be read: {reason_of(error)}")
+        head = _read_head(stream)
+    except READ_ERRORS as error:
+        yield Refusal(SourceLocation(name, 1), f"can not be read: {describe_error(error)}")
         return
-    whole: Any = io.BufferedReader(_Rejoined(head, stream), _CHUNK)
-    form = _form(head)
+    whole: Any = io.BufferedReader(_PushedBack(head, stream), _CHUNK)
+    form = _detect_form(head)
     if form == "empty" and len(head) >= _BLOCK:
         form = "xml"
     if form == "compressed" and compressions < 2:
         opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
         with opener(whole) as unpacked:
-            yield from _open(name, unpacked, compressions + 1)
+            yield from _open_stream(name, unpacked, compressions + 1)
     elif form == "tar":
-        yield from _members(name, whole)
+        yield from _open_members(name, whole)
     elif form in ("unknown", "compressed"):
         shown = head[:24].decode("utf-8", "backslashreplace")
         reason = f"this is neither XML nor JSON lines nor a tar archive: it begins with {shown!r}"
-        yield Refusal(Origin(name, 1), reason)
+        yield Refusal(SourceLocation(name, 1), reason)
     elif form != "empty":
         try:
-            yield Opened(name, form, whole)
+            yield OpenedSource(name, form, whole)
         finally:
             whole.detach()
 
 
-def _members(name: str, stream: IO[bytes]) -> Iterator[Opened | Refusal]:
-    """The files of an archive, in its order."""
-    watched = _Watched(stream)
+def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refusal]:
+    """Yield the files of an archive, in its order."""
+    watched = _TailRecorder(stream)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], watched), mode="r|") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None:
                     with closing(content):
-                        yield from _open(f"{name}: {member.name}", content, compressions=1)
-        # tarfile takes an archive that stops between two files for a whole one.
+                        yield from _open_stream(f"{name}: {member.name}", content, compressions=1)
+        # tarfile accepts an archive that stops between two files.
         if any(watched.tail):
-            yield Refusal(Origin(name, 1), "the archive is cut short: its end mark is missing")
-    except DAMAGED as error:
-        yield Refusal(Origin(name, 1), f"the archive is damaged or cut short: {reason_of(error)}")
+            yield Refusal(
+                SourceLocation(name, 1), "the archive is cut short: its end mark is missing"
+            )
+    except READ_ERRORS as error:
+        yield Refusal(
+            SourceLocation(name, 1), f"the archive is damaged or cut short: {describe_error(error)}"
+        )
 
 
-def _head(stream: IO[bytes]) -> bytes:
-    """As many first bytes as tell the form: from a slow pipe no more is awaited than needed."""
+def _read_head(stream: IO[bytes]) -> bytes:
+    """Read enough bytes to detect the form; a slow pipe is not read further."""
     head = b""
-    while len(head) < _BLOCK and _form(head) in ("empty", "unknown"):
-        portion = _some(stream)
+    while len(head) < _BLOCK and _detect_form(head) in ("empty", "unknown"):
+        portion = _read_some(stream)
         if not portion:
             break
         head += portion
     return head
 
 
-def _some(stream: Any) -> bytes:
-    """What is there, at least a byte but at the end: a pipe is not waited for to fill a buffer."""
+def _read_some(stream: Any) -> bytes:
+    """Read available bytes, at least one except at the end; a pipe need not fill a buffer."""
     read = getattr(stream, "read1", stream.read)
     return cast(bytes, read(_CHUNK))
 
 
-def _form(head: bytes) -> Form:
+def _detect_form(head: bytes) -> Form:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
     if not text:
         return "empty"
@@ -153,15 +159,15 @@ def _form(head: bytes) -> Form:
     return "json" if text.startswith(b"{") else "unknown"
 
 
-def reason_of(error: BaseException) -> str:
-    """What to tell of an error of reading."""
+def describe_error(error: BaseException) -> str:
+    """Return the text of a read error."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
 
 
-class _Rejoined(io.RawIOBase):
-    """A stream with the bytes that were read of it already."""
+class _PushedBack(io.RawIOBase):
+    """A stream with its first bytes put back."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head = head
@@ -172,14 +178,14 @@ class _Rejoined(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not self._head:
-            self._head = _some(self._rest)
+            self._head = _read_some(self._rest)
         portion, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         buffer[: len(portion)] = portion
         return len(portion)
 
 
-class _Watched:
-    """Remembers the last block that tarfile read."""
+class _TailRecorder:
+    """Records the last block that tarfile reads."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What became of everything that was to be published."""
+"""Counts of the documents of one `pub` run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from broker.cli.publishing.publication import Origin, Publication, Refusal
+from broker.cli.publishing.publication import Publication, Refusal, SourceLocation
 from broker.client.received import Receipt
 from broker.errors import (
     BadName,
@@ -19,34 +19,33 @@ from broker.errors import (
     TooLarge,
 )
 
-#: So many refusals are told one by one; the rest are counted only.
-MOST_TOLD: Final = 100
-#: The node, or the client library, says that this event will never be taken.
+#: Refusals that are reported one by one; the rest is counted only.
+MAX_REPORTED: Final = 100
+#: Errors by which the node, or the client library, refuses an event for good.
 REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, TooLarge)
-#: The envelope has so many lines before the one on which the payload begins.
+#: Lines of the envelope before the payload's first line.
 _ENVELOPE_LINES: Final = 2
 
 
 @attrs.define
 class Tally:
-    """Counts. `found` is the sum of `refused_here` and `sent`; `sent` that of the others."""
+    """Counts. `found` is `refused_locally` plus `sent`; `sent` is the sum of the others."""
 
-    tell: Callable[[str], None]
-    """Told each refusal as a line of text, a bounded number of them."""
+    report: Callable[[str], None]
+    """Called with each refusal as a line of text, up to a bound."""
     found: int = 0
-    refused_here: int = 0
+    refused_locally: int = 0
     sent: int = 0
     durable: int = 0
     duplicates: int = 0
     refused_by_node: int = 0
     unconfirmed: int = 0
-    """Sent, but the end came before the receipt: they may be durable or not."""
-    _told: int = 0
+    """Sent without a receipt before the end: they may be durable or not."""
+    _reported: int = 0
 
     @property
     def refused(self) -> int:
-        """By us or by the node."""
-        return self.refused_here + self.refused_by_node
+        return self.refused_locally + self.refused_by_node
 
     @property
     def outstanding(self) -> int:
@@ -54,30 +53,30 @@ class Tally:
         settled = self.durable + self.duplicates + self.refused_by_node + self.unconfirmed
         return self.sent - settled
 
-    def refuse(self, refusal: Refusal) -> None:
-        """A document can not be published."""
+    def count_refused(self, refusal: Refusal) -> None:
         self.found += 1
-        self.refused_here += 1
-        self._tell(str(refusal))
+        self.refused_locally += 1
+        self._report_refusal(str(refusal))
 
-    def send(self) -> None:
-        """An event is on its way."""
+    def count_sent(self) -> None:
         self.found += 1
         self.sent += 1
 
-    def settle(self, publication: Publication, result: Receipt | BaseException) -> None:
-        """The node has answered, or the session is over."""
+    def count_result(self, publication: Publication, result: Receipt | BaseException) -> None:
+        """Count the node's answer, or the end of the session."""
         if isinstance(result, Receipt):
             self.duplicates += result.duplicate
             self.durable += not result.duplicate
         elif isinstance(result, REFUSALS):
             self.refused_by_node += 1
-            self._tell(f"{_place(publication, result)}: refused by the node: {result.text}")
+            self._report_refusal(
+                f"{_source_location(publication, result)}: refused by the node: {result.text}"
+            )
         else:
             self.unconfirmed += 1
 
     def summary(self, seconds: float) -> str:
-        """One line of JSON."""
+        """Return the counts as one line of JSON."""
         counts = {
             "found": self.found,
             "sent": self.sent,
@@ -90,15 +89,15 @@ class Tally:
         }
         return json.dumps(counts)
 
-    def _tell(self, text: str) -> None:
-        self._told += 1
-        if self._told <= MOST_TOLD:
-            self.tell(text)
-        if self._told == MOST_TOLD:
-            self.tell("further refusals are counted, not told")
+    def _report_refusal(self, text: str) -> None:
+        self._reported += 1
+        if self._reported <= MAX_REPORTED:
+            self.report(text)
+        if self._reported == MAX_REPORTED:
+            self.report("further refusals are only counted")
 
 
-def _place(publication: Publication, error: BrokerError) -> Origin:
-    """The line of the source where the node found the error, as far as that can be said."""
+def _source_location(publication: Publication, error: BrokerError) -> SourceLocation:
+    """Return the source line of the node's error, as far as it is known."""
     line = error.line - 1 - _ENVELOPE_LINES
-    return publication.origin.further(line if publication.as_found and line > 0 else 0)
+    return publication.location.plus_lines(line if publication.is_unchanged and line > 0 else 0)

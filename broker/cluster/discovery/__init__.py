@@ -1,1 +1,1 @@
-"""Where a node learns whom it may ask to join: its seeds (Q15, G22)."""
+"""Discovery of seeds: nodes that this node can ask to join (Q15, G22)."""

@@ -1,1 +1,1 @@
-"""What the tables of the network say about its shape: who is where, and which way leads there."""
+"""Map of the network: nodes, links and routes, built from tables."""

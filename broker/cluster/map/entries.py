@@ -1,11 +1,11 @@
-"""The entries of the two tables that the map is made of, to and from plain values.
+"""Entries of the tables that form the map, to and from plain values.
 
-`node`: a node about itself, to its cluster: `self` is its description, `link:<node>` a link inside
-the cluster. `unit-links`: a gateway to all in the unit that it links two children of (Mspaces G5):
-`link:<far node>` is one link. An edge counts when both its ends tell of it.
+A `node` table describes a node to its cluster. `self` is its descriptor, `link:<node>` a link
+inside the cluster. A gateway writes a `unit-links` table for the unit that contains both ends
+(Mspaces G5). `link:<far node>` is one link. An edge needs the entries of both ends.
 
-`process`: a gateway about itself, where it has `unit-links`: `self` is its description. No map is
-made of it. Another process under the same name learns of this one by it (`broker.cluster.clones`).
+A gateway with `unit-links` also writes a `process` table, with its descriptor as `self`. It is not
+part of the map. It reveals a second process under the same name (`broker.cluster.clone_detection`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.cluster.address import (
     child_towards,
     common_prefix,
 )
-from broker.cluster.descriptor import Endpoint, checked_endpoint, rank
+from broker.cluster.descriptor import Endpoint, check_rank, checked_endpoint
 from broker.errors import BadName, ProtocolError
 from broker.wire.fields import count
 
@@ -30,13 +30,13 @@ PROCESS = "process"
 SELF = "self"
 LINK = "link:"
 
-#: Sums of costs stay small numbers, however long the way.
+#: Keeps the sums of costs small on any route.
 MAX_COST = 1 << 24
 _TRANSPORT = re.compile(r"[a-z0-9-]{1,32}")
 
 
 class NodeLink(NamedTuple):
-    """One end of a link inside a cluster, as the node at this end tells of it."""
+    """One end of a link inside a cluster, from the table of its node."""
 
     cost: int
     clearance: int
@@ -44,74 +44,74 @@ class NodeLink(NamedTuple):
 
 
 class UnitLink(NamedTuple):
-    """One end of a link between two clusters, as the gateway at this end tells of it."""
+    """One end of a link between clusters, from the table of its gateway."""
 
     unit: str
-    """The child of the context that this end is in."""
+    """Child of the context that contains this end."""
     far_unit: str
     own: Address
     far: Address
     cost: int
     clearance: int
     endpoint: Endpoint | None
-    """Where the far end takes requests for links."""
+    """Address where the far end accepts link requests."""
 
     def to_plain(self) -> tuple[Any, ...]:
-        """The entry's value."""
         own, far = str(self.own), str(self.far)
         endpoint = self.endpoint and tuple(self.endpoint)
         return (self.unit, self.far_unit, own, far, self.cost, self.clearance, endpoint)
 
 
-def linked_node(name: str) -> str:
-    """The node at the far end of the link that the entry `name` is about."""
+def parse_link_key(name: str) -> str:
+    """Return the far node."""
     if not name.startswith(LINK):
-        raise ProtocolError(f"no entry of a map: {name[:80]!r}")
+        raise ProtocolError(f"not a link entry: {name[:80]!r}")
     try:
         return check_name(name[len(LINK) :])
     except BadName as error:
         raise ProtocolError(str(error)) from None
 
 
-def node_link(value: Any) -> NodeLink:
-    """The link that an entry of a `node` table tells of; `ProtocolError` if it tells of none."""
+def parse_node_link(value: Any) -> NodeLink:
+    """Raises `ProtocolError`."""
     try:
         price, clearance, transport = value
         if not (isinstance(transport, str) and _TRANSPORT.fullmatch(transport)):
-            raise TypeError("not the name of a transport")
-        return NodeLink(cost(price), rank(clearance), transport)
+            raise TypeError("invalid transport name")
+        return NodeLink(check_cost(price), check_rank(clearance), transport)
     except (ValueError, TypeError) as error:
-        raise ProtocolError(f"no link of a node: {error}") from None
+        raise ProtocolError(f"malformed link of a node: {error}") from None
 
 
-def unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
-    """The link that an entry of `author`'s `unit-links` table for `context` tells of.
+def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
+    """Return the link in an entry of `author`'s `unit-links` table for `context`.
 
-    `ProtocolError` if it tells of none, or of one that is not between two children of `context`.
+    Raises `ProtocolError` for a malformed value, or if the ends are not in two children of
+    `context`.
     """
     try:
         unit, far_unit, own, far, price, clearance, endpoint = value
         link = UnitLink(
             *(unit, far_unit, Address.parse(own), Address.parse(far)),
-            *(cost(price), rank(clearance)),
+            *(check_cost(price), check_rank(clearance)),
             None if endpoint is None else checked_endpoint(endpoint),
         )
         if common_prefix(link.own.unit, link.far.unit) != context:
-            raise ValueError("its ends are of another context")
+            raise ValueError("the ends belong to another context")
         if link.own.node != author or link.far.node != far_node:
-            raise ValueError("its ends are other nodes")
+            raise ValueError("the ends are other nodes")
         if len(context) in (len(link.own.unit), len(link.far.unit)):
-            raise ValueError("one end is in no child of the context")
+            raise ValueError("an end is in no child of the context")
         names = (child_towards(context, link.own.unit), child_towards(context, link.far.unit))
         if names != (unit, far_unit):
-            raise ValueError("its ends are in other units")
+            raise ValueError("the ends are in other units")
         return link
     except (ValueError, TypeError, AttributeError, BadName) as error:
-        raise ProtocolError(f"no link of units: {error}") from None
+        raise ProtocolError(f"malformed link of units: {error}") from None
 
 
-def cost(value: Any) -> int:
-    """What a link costs; `TypeError` for anything else."""
+def check_cost(value: Any) -> int:
+    """Raises `TypeError`."""
     if not 1 <= count(value) <= MAX_COST:
-        raise TypeError("not a cost")
+        raise TypeError("invalid cost")
     return count(value)

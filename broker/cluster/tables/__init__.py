@@ -1,1 +1,1 @@
-"""Tables: what nodes tell each other of themselves, replicated by flooding within a unit."""
+"""Tables that nodes publish about themselves, replicated by flooding within a unit."""

@@ -1,8 +1,10 @@
-"""The flooding of tables within units: a sans-I/O core (Mspaces G5, G7; see protocols/tables.md).
+"""Flooding of tables within units: a sans-I/O core (Mspaces G5, G7; see protocols/tables.md).
 
-A node publishes tables; everybody in their scope holds a copy, as long as the author is heard of.
-Links are FIFO and lose nothing while they are up. What a call returns is done before the next call:
-then this node's cut is asked (`cut`) only after it has done with what changed before.
+A node publishes tables. Each node in their scope has a copy while the author is alive. Links are
+FIFO and lose nothing while they are up.
+
+The caller applies the effects of a call before the next call. So `cut` returns this node's place
+only after it has applied earlier changes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import (
-    GONE,
+    REMOVED,
     Digest,
     Message,
     Probe,
@@ -24,29 +26,30 @@ from broker.cluster.messages import (
     check_value,
 )
 from broker.cluster.tables.echoes import Echoes
-from broker.cluster.tables.effects import Echoed, Namesake, Send, TablesEffect
-from broker.cluster.tables.group import Group, changes_of
-from broker.cluster.tables.links import MOST_INCARNATION, Links, Neighbour
-from broker.cluster.tables.parts import Assembly, digest_parts
+from broker.cluster.tables.effects import NameConflict, Send, TableEchoed, TablesEffect
+from broker.cluster.tables.group import Group, effective_change
+from broker.cluster.tables.links import MAX_INCARNATION, Links, LinkState
+from broker.cluster.tables.message_parts import Reassembly, split_digest
 from broker.cluster.tables.replication import Replication
 from broker.cluster.tables.table import (
     GroupKey,
-    TableFigures,
     TableKey,
     TableLimits,
+    TableSnapshot,
     TableTimes,
 )
-from broker.cluster.tables.waves import CutSource, Ended, WaveEffect, Waves
+from broker.cluster.tables.waves import CutSource, WaveEffect, WaveEnded, Waves
 from broker.errors import Overloaded, ProtocolError
 
 _TIMES, _LIMITS = TableTimes(), TableLimits()
 
 
 class Tables:
-    """All tables that a node holds: its own and the others'.
+    """All tables at a node: its own and the copies.
 
-    `counts` tells what happened: `updates`, `stale` ones, `asked` where something lacked, `aged`
-    out, `refused`, own `waves` and those that were `broken`, `above` where it had lost its memory.
+    `counts` has `updates`, `stale` ones, `asked` (requests for missing changes), `aged` out,
+    `refused`, own `waves`, `broken` ones, and `above` (incarnations raised). `beyond` counts
+    incarnations too high to exceed.
     """
 
     def __init__(
@@ -63,21 +66,21 @@ class Tables:
         self._times, self._limits = times, limits
         self._links = Links(address.unit)
         self._replication = Replication(address, self._links, self, times, limits, self.counts)
-        self._waves = Waves(cut, self._has, times)
+        self._waves = Waves(cut, self._has_version, times)
         self._echoes: dict[GroupKey, Echoes] = {}
         self._serial = 0
-        self._tick: float | None = None
-        self._heard_above = 0
-        """The highest incarnation of this node's own tables that others have."""
-        self._rise_at: float | None = None
-        """When to go above that, where it was done a moment ago."""
-        self._risen = (float("-inf"), 0.0)
-        """When that was last, and the pause before the next time."""
+        self._refresh_at: float | None = None
+        self._highest_seen = 0
+        """Highest incarnation of this node's own tables at other nodes."""
+        self._raise_at: float | None = None
+        """Time of the next raise, if the last one was too recent."""
+        self._last_raise = (float("-inf"), 0.0)
+        """Time of the last raise, and the pause after it."""
 
     # ------------------------------------------------------------------------- reading
 
     def get(self, key: TableKey) -> Mapping[str, Value]:
-        """The table's entries; nothing where there is no such table."""
+        """Empty if the table does not exist."""
         for depth in range(len(self.address.unit), -1, -1):
             group = self._replication.groups.get(GroupKey(key.author, self.address.unit[:depth]))
             if group is not None and key[:2] in group.tables:
@@ -85,28 +88,25 @@ class Tables:
         return {}
 
     def items(self, kind: str) -> Iterator[tuple[TableKey, Mapping[str, Value]]]:
-        """All tables of a kind, this node's own among them."""
         for group in self._replication.groups.values():
             for name, table in group.tables.items():
                 if name[0] == kind:
                     yield TableKey(*name, group.key.author), table
 
-    def stand(self, key: TableKey, scope: UnitPath) -> tuple[int, int]:
-        """Incarnation and version at which a table of this scope is held here."""
+    def version_of(self, key: TableKey, scope: UnitPath) -> tuple[int, int]:
         group = self._replication.groups.get(GroupKey(key.author, scope))
-        return (0, 0) if group is None else group.stand
+        return (0, 0) if group is None else group.version
 
-    def figures(self) -> TableFigures:
-        """How much is held here, this node's own tables among it."""
+    def snapshot(self) -> TableSnapshot:
         groups = self._replication.groups.values()
-        return TableFigures(
+        return TableSnapshot(
             authors=len({group.key.author for group in groups}),
             tables=sum(len(group.tables) for group in groups),
             entries=sum(len(table) for group in groups for table in group.tables.values()),
             bytes=sum(group.bytes for group in groups),
         )
 
-    # ------------------------------------------------------------------------- this node's own
+    # ------------------------------------------------------------------------- own tables
 
     def publish(
         self,
@@ -118,227 +118,240 @@ class Tables:
         *,
         echo: bool = False,
     ) -> tuple[int, list[TablesEffect]]:
-        """Change entries of an own table; it begins with its first. The version that has them.
+        """Change entries of an own table, creating it if needed. Return its new version.
 
-        `ValueError` or `TypeError` if the scope does not contain this node or a value can not
-        travel; `Overloaded`, and no change, if the table would be too large.
+        With `echo` a wave proves later that all reachable nodes have it. Raises `ValueError` or
+        `TypeError` if the scope does not contain this node or a value can not be encoded. Raises
+        `Overloaded`, without a change, if the table would be too large.
         """
         if not is_within(self.address.unit, scope):
-            raise ValueError(f"{self.address} is outside of {'.'.join(scope)!r}")
+            raise ValueError(f"{self.address} is outside {'.'.join(scope)!r}")
         for value in changes.values():
             if value is not None:
                 check_value(value)
-        group = self._own(scope, now)
+        group = self._own_group(scope, now)
         name = (kind, subject)
-        change = changes_of(name, group.tables.get(name), changes)
+        change = effective_change(name, group.tables.get(name), changes)
         if change is None and not echo:
             return group.number, []
-        # An echo is always of a version of its own: what it proves was so after this call.
-        effects = self._write(group, () if change is None else (change,), now)
+        # An echo needs its own version: it proves a state after this call.
+        effects = self._write_changes(group, () if change is None else (change,), now)
         if echo:
-            self._echoes[group.key].ask(TableKey(kind, subject, group.key.author), group.number)
+            self._echoes[group.key].request_echo(
+                TableKey(kind, subject, group.key.author), group.number
+            )
             effects += self._send_wave(group.key, now)
         return group.number, effects
 
     def withdraw(self, kind: str, subject: str, now: float) -> list[TablesEffect]:
-        """An own table is over. Nothing if there is none."""
         name = (kind, subject)
         effects: list[TablesEffect] = []
         for key, echoes in self._echoes.items():
             if name in self._replication.groups[key].tables:
-                echoes.forget(TableKey(kind, subject, key.author))
-                effects += self._write(self._replication.groups[key], ((*name, GONE, ()),), now)
+                echoes.remove_table(TableKey(kind, subject, key.author))
+                effects += self._write_changes(
+                    self._replication.groups[key], ((*name, REMOVED, ()),), now
+                )
         return effects
 
-    def _own(self, scope: UnitPath, now: float) -> Group:
+    def _own_group(self, scope: UnitPath, now: float) -> Group:
         key = GroupKey(self.address.node, scope)
         if key not in self._replication.groups:
             self._replication.groups[key] = Group(key, self.address.unit, self.incarnation)
             self._echoes[key] = Echoes(key, self._times)
-            self._start_ticking(now)
+            self._start_refreshing(now)
         return self._replication.groups[key]
 
-    def _write(
+    def _write_changes(
         self, group: Group, changes: tuple[TableChange, ...], now: float
     ) -> list[TablesEffect]:
         before = group.number
         try:
-            group.apply((self.incarnation, before + 1), before, changes, self._limits)
+            group.apply_changes((self.incarnation, before + 1), before, changes, self._limits)
         except ProtocolError as error:
-            raise Overloaded(f"an own table would be too large: {error}") from None
+            raise Overloaded(f"the node's own table would be too large: {error}") from None
         return self._replication.flood_update(group, before, changes, now)
 
-    def tables_came(self, key: GroupKey) -> None:
-        """For replication: waves may have waited for these tables."""
-        self._waves.changed(key)
+    def tables_updated(self, key: GroupKey) -> None:
+        """Called by replication: waves may have waited for these tables."""
+        self._waves.tables_updated(key)
 
-    def heard_of_self(
+    def check_own_version(
         self,
         key: GroupKey,
-        stand: tuple[int, int],
+        version: tuple[int, int],
         now: float,
         tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """For replication: others may know more of this node than it does, which lost its memory.
+        """Called by replication: another node has a version of this node's own tables.
 
-        Then it goes above that, and says again what holds: at once, but less and less often where
-        somebody else goes above it again, for then two nodes have one name. Above what is said to
-        be the highest there is nothing: that has to age out where it is.
+        If it is newer, this process has lost its state, or another process uses its name. Then the
+        node publishes its tables under a higher incarnation. If two processes alternate, the pause
+        between raises doubles. The highest possible incarnation can not be exceeded; it has to age
+        out.
         """
         group = self._replication.groups.get(key)
-        if stand <= ((self.incarnation, 0) if group is None else group.stand):
+        if version <= ((self.incarnation, 0) if group is None else group.version):
             return []
-        if stand[0] >= MOST_INCARNATION:
+        if version[0] >= MAX_INCARNATION:
             self.counts["beyond"] += 1
             return []
-        self._heard_above = max(self._heard_above, stand[0])
-        heard: list[TablesEffect] = [Namesake(tables)] if tables else []
-        if self._rise_at is not None:
-            return heard
-        last, pause = self._risen
+        self._highest_seen = max(self._highest_seen, version[0])
+        conflict: list[TablesEffect] = [NameConflict(tables)] if tables else []
+        if self._raise_at is not None:
+            return conflict
+        last, pause = self._last_raise
         if now < last + pause:
-            self._rise_at = last + pause
-            return heard
-        return heard + self._go_above(now)
+            self._raise_at = last + pause
+            return conflict
+        return conflict + self._raise_incarnation(now)
 
-    def _go_above(self, now: float) -> list[TablesEffect]:
-        last, pause = self._risen
+    def _raise_incarnation(self, now: float) -> list[TablesEffect]:
+        last, pause = self._last_raise
         quiet = last + self._times.silence <= now
-        longer = min(max(self._times.again, 2 * pause), self._times.again_most)
-        self._risen = (now, self._times.again if quiet else longer)
-        self._rise_at = None
+        longer = min(max(self._times.retry, 2 * pause), self._times.max_retry)
+        self._last_raise = (now, self._times.retry if quiet else longer)
+        self._raise_at = None
         self.counts["above"] += 1
-        self.incarnation = self._heard_above + 1
+        self.incarnation = self._highest_seen + 1
         effects: list[TablesEffect] = []
         for key, echoes in self._echoes.items():
             group = self._replication.groups[key]
-            group.rise(self.incarnation, group.number + 1)
-            base, changes = group.since(0, 0)
+            group.raise_version(self.incarnation, group.number + 1)
+            base, changes = group.changes_since(0, 0)
             effects += self._replication.flood_update(group, base, changes, now)
-            self._waves.cancel(key)
-            echoes.rise()
+            self._waves.cancel_own(key)
+            echoes.reset_request()
             effects += self._send_wave(key, now)
         return effects
 
     # ------------------------------------------------------------------------- neighbours
 
-    def neighbour_up(self, name: str, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """A link is up: tell what is here of what both may know."""
-        effects = self.neighbour_down(name, now) if name in self._links.neighbours else []
-        self._links.neighbours[name] = Neighbour(unit, Assembly(self._limits))
-        self._start_ticking(now)
-        stands = tuple(
-            (*group.key, *group.stand)
+    def add_neighbour(self, name: str, unit: UnitPath, now: float) -> list[TablesEffect]:
+        """Start a link: send a digest of the tables in the common scopes."""
+        effects = self.remove_neighbour(name, now) if name in self._links.neighbours else []
+        self._links.neighbours[name] = LinkState(unit, Reassembly(self._limits))
+        self._start_refreshing(now)
+        versions = tuple(
+            (*group.key, *group.version)
             for group in self._replication.groups.values()
             if is_within(unit, group.key.scope) and group.number
         )
-        return [*effects, *(Send(name, part) for part in digest_parts(stands, all=True))]
+        return [*effects, *(Send(name, part) for part in split_digest(versions, all=True))]
 
-    def neighbour_down(self, name: str, now: float) -> list[TablesEffect]:
-        """A link broke. Nothing if it was not up."""
+    def remove_neighbour(self, name: str, now: float) -> list[TablesEffect]:
         if self._links.neighbours.pop(name, None) is None:
             return []
-        return self._after_waves(self._waves.neighbour_down(name), now)
+        return self._apply_wave_effects(self._waves.remove_neighbour(name), now)
 
-    def received(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
-        """A neighbour sent this. `ProtocolError` if it must not: nothing has changed then.
+    def receive_message(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
+        """Handle a neighbour's message. Raises `ProtocolError`, without a change, for an invalid
+        one.
 
-        What comes late, over a link that is down, is passed over.
+        Messages of a link that is down are ignored.
         """
         if neighbour not in self._links.neighbours:
             return []
         try:
-            return self._received(neighbour, message, now)
+            return self._dispatch(neighbour, message, now)
         except ProtocolError as error:
             self.counts["refused"] += 1
             raise ProtocolError(f"{neighbour}: {error}") from None
 
-    def _received(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
-        assembly = self._links.neighbours[neighbour].assembly
+    def _dispatch(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
+        assembly = self._links.neighbours[neighbour].reassembly
         match message:
             case Update():
-                self._links.check(neighbour, message.scope, message.incarnation)
-                update = assembly.update(message)
-                return [] if update is None else self._replication.updated(neighbour, update, now)
+                self._links.check_scope(neighbour, message.scope, message.incarnation)
+                update = assembly.add_update_part(message)
+                return (
+                    []
+                    if update is None
+                    else self._replication.receive_update(neighbour, update, now)
+                )
             case Digest():
-                for _, scope, incarnation, _ in message.stands:
-                    self._links.check(neighbour, scope, incarnation)
-                digest = assembly.digest(message)
-                return [] if digest is None else self._replication.compared(neighbour, digest, now)
-        assembly.between(type(message).__name__)
+                for _, scope, incarnation, _ in message.versions:
+                    self._links.check_scope(neighbour, scope, incarnation)
+                digest = assembly.add_digest_part(message)
+                return (
+                    []
+                    if digest is None
+                    else self._replication.receive_digest(neighbour, digest, now)
+                )
+        assembly.check_complete(type(message).__name__)
         match message:
             case Refresh():
-                self._links.check(neighbour, message.scope, message.incarnation)
-                return self._replication.refreshed(neighbour, message, now)
+                self._links.check_scope(neighbour, message.scope, message.incarnation)
+                return self._replication.receive_refresh(neighbour, message, now)
             case Probe():
-                self._links.check(neighbour, message.scope, message.incarnation)
+                self._links.check_scope(neighbour, message.scope, message.incarnation)
                 others = self._links.in_scope(message.scope, neighbour)
-                return self._after_waves(self._waves.probe(neighbour, message, others, now), now)
+                return self._apply_wave_effects(
+                    self._waves.receive_probe(neighbour, message, others, now), now
+                )
             case Proof():
-                return self._after_waves(self._waves.proof(neighbour, message), now)
-        raise ProtocolError(f"{type(message).__name__} is no message of tables")
+                return self._apply_wave_effects(self._waves.receive_proof(neighbour, message), now)
+        raise ProtocolError(f"{type(message).__name__} is not a message of tables")
 
     # ------------------------------------------------------------------------- waves
 
-    def _has(self, key: GroupKey, incarnation: int, number: int) -> bool:
+    def _has_version(self, key: GroupKey, incarnation: int, number: int) -> bool:
         group = self._replication.groups.get(key)
-        return group is not None and group.stand >= (incarnation, number)
+        return group is not None and group.version >= (incarnation, number)
 
     def _send_wave(self, key: GroupKey, now: float) -> list[TablesEffect]:
         echoes, group = self._echoes[key], self._replication.groups[key]
-        if not echoes.wants_wave(self._waves.own(key)):
+        if not echoes.needs_wave(self._waves.own_count(key)):
             return []
         self.counts["waves"] += 1
-        echoes.sent(group.number)
-        effects = self._waves.begin(key, group.stand, self._links.in_scope(key.scope), now)
-        return self._after_waves(effects, now)
+        echoes.mark_sent(group.number)
+        effects = self._waves.start_wave(key, group.version, self._links.in_scope(key.scope), now)
+        return self._apply_wave_effects(effects, now)
 
-    def _after_waves(self, effects: list[WaveEffect], now: float) -> list[TablesEffect]:
+    def _apply_wave_effects(self, effects: list[WaveEffect], now: float) -> list[TablesEffect]:
         after: list[TablesEffect] = []
         for effect in effects:
-            if isinstance(effect, Ended):
-                after += self._wave_ended(effect, now)
+            if isinstance(effect, WaveEnded):
+                after += self._finish_wave(effect, now)
             else:
                 after.append(effect)
         return after
 
-    def _wave_ended(self, ended: Ended, now: float) -> list[TablesEffect]:
+    def _finish_wave(self, ended: WaveEnded, now: float) -> list[TablesEffect]:
         key = ended.wave.key[0]
-        self.counts["broken"] += not ended.wave.whole
-        echoed: list[Echoed] = self._echoes[key].ended(ended.wave, now)
+        self.counts["broken"] += not ended.wave.is_whole
+        echoed: list[TableEchoed] = self._echoes[key].finish_wave(ended.wave, now)
         return [*echoed, *self._send_wave(key, now)]
 
     # ------------------------------------------------------------------------- time
 
-    def _start_ticking(self, now: float) -> None:
-        if self._tick is None:
-            self._tick = now + self._times.refresh
+    def _start_refreshing(self, now: float) -> None:
+        if self._refresh_at is None:
+            self._refresh_at = now + self._times.refresh
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` must be called."""
         times = [
-            self._tick,
-            self._rise_at,
+            self._refresh_at,
+            self._raise_at,
             self._waves.next_timeout(),
-            *(e.at for e in self._echoes.values()),
+            *(e.retry_at for e in self._echoes.values()),
         ]
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TablesEffect]:
-        """Refresh, age out, answer and repeat waves, whatever is due."""
         effects: list[TablesEffect] = []
-        if self._rise_at is not None and self._rise_at <= now:
-            effects += self._go_above(now)
+        if self._raise_at is not None and self._raise_at <= now:
+            effects += self._raise_incarnation(now)
         if (waves_at := self._waves.next_timeout()) is not None and waves_at <= now:
-            effects += self._after_waves(self._waves.due(now), now)
+            effects += self._apply_wave_effects(self._waves.handle_timeout(now), now)
         for key, echoes in self._echoes.items():
-            if echoes.at is not None and echoes.at <= now:
-                echoes.at = None
+            if echoes.retry_at is not None and echoes.retry_at <= now:
+                echoes.retry_at = None
                 effects += self._send_wave(key, now)
-        if self._tick is not None and self._tick <= now:
-            self._tick = now + self._times.refresh
+        if self._refresh_at is not None and self._refresh_at <= now:
+            self._refresh_at = now + self._times.refresh
             effects += self._refresh_own(now)
-            effects += self._replication.age_out(now)
+            effects += self._replication.remove_silent_authors(now)
         return effects
 
     def _refresh_own(self, now: float) -> list[TablesEffect]:
@@ -347,6 +360,8 @@ class Tables:
         for key in self._echoes:
             group = self._replication.groups[key]
             if group.tables:
-                group.seen = (group.incarnation, self._serial)
-                effects += self._links.flood(key.scope, [self._replication.refresh_of(group, now)])
+                group.newest_refresh = (group.incarnation, self._serial)
+                effects += self._links.flood(
+                    key.scope, [self._replication.make_refresh(group, now)]
+                )
         return effects

@@ -1,74 +1,70 @@
-"""Which versions of the own tables are to be echoed, and the waves that find out."""
+"""Echoes of own table versions: proof by waves that all reachable nodes have them."""
 
 from __future__ import annotations
 
 import attrs
 
-from broker.cluster.tables.effects import Echoed
+from broker.cluster.tables.effects import TableEchoed
 from broker.cluster.tables.table import GroupKey, TableKey, TableTimes
-from broker.cluster.tables.waves import MOST_OF_OWN, Wave
+from broker.cluster.tables.waves import MAX_OWN_WAVES, Wave
 
-#: Versions of one table that are told each; of more, later ones stand for the earliest.
-_MOST_VERSIONS = 64
+#: Awaited versions of one table. Beyond it, a later version's echo replaces the earliest.
+_MAX_VERSIONS = 64
 
 
 @attrs.define(eq=False)
 class Echoes:
-    """What is asked for one scope."""
-
     key: GroupKey
     _times: TableTimes
     _awaited: dict[TableKey, list[int]] = attrs.field(factory=dict)
-    _asked: int = 0
-    """The version that the newest wave asks for."""
-    _pause: float = 0.0
-    at: float | None = None
-    """When a wave is to be sent again."""
+    _probed_version: int = 0
+    """Version in the newest wave's probes."""
+    _backoff: float = 0.0
+    retry_at: float | None = None
+    """Time of the next wave after a broken one."""
 
-    def ask(self, table: TableKey, version: int) -> None:
-        """This version is to be echoed."""
+    def request_echo(self, table: TableKey, version: int) -> None:
         versions = self._awaited.setdefault(table, [])
         if version not in versions:
             versions.append(version)
-        if len(versions) > _MOST_VERSIONS:
+        if len(versions) > _MAX_VERSIONS:
             del versions[0]
 
-    def forget(self, table: TableKey) -> None:
-        """The table is withdrawn."""
+    def remove_table(self, table: TableKey) -> None:
         self._awaited.pop(table, None)
 
-    def wants_wave(self, under_way: int) -> bool:
-        """Whether a wave is to be sent now."""
+    def needs_wave(self, under_way: int) -> bool:
         newest = max((versions[-1] for versions in self._awaited.values()), default=0)
-        if not newest or under_way >= MOST_OF_OWN or self.at is not None:
+        if not newest or under_way >= MAX_OWN_WAVES or self.retry_at is not None:
             return False
-        return newest > self._asked or not under_way
+        return newest > self._probed_version or not under_way
 
-    def sent(self, number: int) -> None:
-        """A wave for this version is under way."""
-        self._asked, self.at = number, None
+    def mark_sent(self, number: int) -> None:
+        self._probed_version, self.retry_at = number, None
 
-    def ended(self, wave: Wave, now: float) -> list[Echoed]:
-        """A wave is over: what it proved, if it is whole."""
-        if not wave.whole:
-            self._asked = 0
-            if self.at is None:
-                self._pause = min(max(self._times.again, 2 * self._pause), self._times.again_most)
-                self.at = now + self._pause
+    def finish_wave(self, wave: Wave, now: float) -> list[TableEchoed]:
+        """Return the echoes that a complete wave proves, or schedule another wave."""
+        if not wave.is_whole:
+            self._probed_version = 0
+            if self.retry_at is None:
+                self._backoff = min(
+                    max(self._times.retry, 2 * self._backoff), self._times.max_retry
+                )
+                self.retry_at = now + self._backoff
             return []
-        self._pause, self.at = 0.0, None
+        self._backoff, self.retry_at = 0.0, None
         return [
-            Echoed(table, version, dict(wave.cuts))
+            TableEchoed(table, version, dict(wave.cuts))
             for table in list(self._awaited)
-            for version in self._proven(table, wave.number)
+            for version in self._pop_proven(table, wave.number)
         ]
 
-    def rise(self) -> None:
-        """The tables got a higher version in which the earlier ones are contained."""
-        self._asked = 0
-        self.at = None
+    def reset_request(self) -> None:
+        """Reset after an incarnation was raised: its version contains the earlier ones."""
+        self._probed_version = 0
+        self.retry_at = None
 
-    def _proven(self, table: TableKey, number: int) -> list[int]:
+    def _pop_proven(self, table: TableKey, number: int) -> list[int]:
         versions = self._awaited[table]
         proven = [version for version in versions if version <= number]
         rest = [version for version in versions if version > number]

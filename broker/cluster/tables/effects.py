@@ -1,4 +1,4 @@
-"""What the tables' core wants done, in order."""
+"""Effects that the core of the tables returns, in order."""
 
 from __future__ import annotations
 
@@ -14,33 +14,31 @@ from broker.cluster.tables.table import TableKey
 
 @attrs.frozen
 class Send:
-    """Give the message to the link to this neighbour."""
-
     neighbour: str
     message: Message
 
 
 @attrs.frozen
-class Changed:
-    """Another node's table changed. None: the entry is gone; `gone`: the whole table is.
+class TableChanged:
+    """Another node's table changed. None removes an entry; `is_removed`: the table is gone.
 
-    `anew`: a later process of the author says it, which may not know yet what it will say again.
+    `is_restart`: the change is from a later process of the author, which may publish more entries
+    soon.
     """
 
     key: TableKey
     scope: UnitPath
     changes: Mapping[str, Value | None]
-    gone: bool = False
-    anew: bool = attrs.field(default=False, eq=False)
+    is_removed: bool = False
+    is_restart: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen
-class Echoed:
+class TableEchoed:
     """All reachable nodes in the scope have this node's table at this version, or newer.
 
-    `cuts` holds for each of them, and for this one, its newest place when it had it. Said once for
-    each version that was published with `echo`, but that a later one stands for it when very many
-    are under way.
+    `cuts` has the newest place of each node, including this one, when it had the version. There is
+    one effect for each version published with `echo`. With very many, a later one stands for it.
     """
 
     key: TableKey
@@ -49,18 +47,18 @@ class Echoed:
 
 
 @attrs.frozen
-class Synchronised:
-    """All that a neighbour knew when the link to it came up is known here. Said once for a link."""
+class NeighbourSynchronised:
+    """All tables that a neighbour had when its link came up are here. Returned once for a link."""
 
     neighbour: str
 
 
 @attrs.frozen
-class Namesake:
-    """Another process publishes newer tables under the name of this node: an earlier one of this
-    node that is gone, or one that runs now."""
+class NameConflict:
+    """Another process publishes newer tables under this node's name: a dead earlier one, or one
+    that runs now."""
 
     tables: tuple[TableChange, ...]
 
 
-TablesEffect: TypeAlias = Send | Changed | Echoed | Synchronised | Namesake
+TablesEffect: TypeAlias = Send | TableChanged | TableEchoed | NeighbourSynchronised | NameConflict

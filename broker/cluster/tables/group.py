@@ -1,4 +1,4 @@
-"""All tables of one author and scope, as this node holds them."""
+"""All tables of one author and scope, as stored at this node."""
 
 from __future__ import annotations
 
@@ -9,129 +9,134 @@ import attrs
 import msgpack
 
 from broker.cluster.address import UnitPath
-from broker.cluster.messages import ANEW, CHANGED, GONE, TableChange, Value
+from broker.cluster.messages import CHANGED, REMOVED, REPLACED, TableChange, Value
 from broker.cluster.tables.table import GroupKey, TableLimits, TableName
 from broker.errors import ProtocolError
 
-#: Changes that are kept for those that lack only these; others get everything.
-_REMEMBERED = 64
-#: Changes of so many bytes are sent even where everything would be less.
-_SMALL = 4096
+#: Stored changes, for nodes that lack only these. Others get all tables.
+_MAX_HISTORY = 64
+#: Changes may exceed the size of all tables by so many bytes and are still sent.
+_SMALL_BYTES = 4096
 
-#: What became of a table: changed entries (None: gone), and whether the table is gone.
-Difference = tuple[Mapping[str, Value | None], bool]
+#: Changed entries (None: removed), and whether the table was removed.
+TableDifference = tuple[Mapping[str, Value | None], bool]
 
 
 @attrs.define(eq=False)
 class Group:
-    """Number 0 is nothing at all; each change by the author raises it."""
+    """Tables under one version number. 0 is empty; each change by the author increments it."""
 
     key: GroupKey
     unit: UnitPath
     """The author's cluster."""
     incarnation: int = 0
     number: int = 0
-    heard: float = float("-inf")
-    """When the author was known to live, in the core's time."""
-    seen: tuple[int, int] = (0, 0)
+    author_seen_at: float = float("-inf")
+    """Time at which the author was last known to be alive."""
+    newest_refresh: tuple[int, int] = (0, 0)
     """Incarnation and serial of the newest refresh."""
     tables: dict[TableName, dict[str, Value]] = attrs.field(factory=dict)
     _sizes: dict[TableName, int] = attrs.field(factory=dict)
     _history: deque[tuple[int, tuple[TableChange, ...]]] = attrs.field(factory=deque)
-    """(number before, changes), without holes up to `number`."""
+    """(number before, changes), consecutive up to `number`."""
 
     @property
-    def stand(self) -> tuple[int, int]:
-        """(incarnation, number): the greater is the newer."""
+    def version(self) -> tuple[int, int]:
+        """(incarnation, number). Versions compare by age."""
         return (self.incarnation, self.number)
 
-    def since(self, incarnation: int, number: int) -> tuple[int, tuple[TableChange, ...]]:
-        """What one who has this version lacks: (base, changes); base 0: everything."""
+    def changes_since(self, incarnation: int, number: int) -> tuple[int, tuple[TableChange, ...]]:
+        """Return (base, changes) after this version; base 0: all tables."""
         if incarnation == self.incarnation and self._history and self._history[0][0] <= number:
-            # A change that is applied twice in its order does no harm: the last word counts.
+            # Applying changes twice in their order does no harm: the last one counts.
             start = max(before for before, _ in self._history if before <= number)
             changes = tuple(
                 each for before, group in self._history if before >= start for each in group
             )
-            if sum(map(_size, changes)) <= sum(self._sizes.values()) + _SMALL:
+            if sum(map(_change_bytes, changes)) <= sum(self._sizes.values()) + _SMALL_BYTES:
                 return start, changes
         return 0, tuple(
-            (kind, subject, ANEW, tuple(table.items()))
+            (kind, subject, REPLACED, tuple(table.items()))
             for (kind, subject), table in self.tables.items()
         )
 
     @property
     def bytes(self) -> int:
-        """What all entries take in messages."""
+        """Of all packed entries."""
         return sum(self._sizes.values())
 
-    def apply(
+    def apply_changes(
         self,
-        stand: tuple[int, int],
+        version: tuple[int, int],
         base: int,
         changes: tuple[TableChange, ...],
         limits: TableLimits,
-    ) -> dict[TableName, Difference]:
-        """Become `stand`; what is different then. `ProtocolError`, and nothing, if too large."""
-        tables, sizes = _changed(self.tables if base else {}, self._sizes if base else {}, changes)
-        _check(tables, sizes, limits)
+    ) -> dict[TableName, TableDifference]:
+        """Apply changes and return the differences. Raises `ProtocolError`, without a change, over
+        the limits."""
+        tables, sizes = _copy_changed(
+            self.tables if base else {}, self._sizes if base else {}, changes
+        )
+        _check_limits(tables, sizes, limits)
         touched = {(kind, subject) for kind, subject, _, _ in changes}
         if not base:
             touched |= self.tables.keys()
         differences = {
             name: difference
             for name in sorted(touched)
-            if (difference := _difference(self.tables.get(name), tables.get(name))) is not None
+            if (difference := _diff_table(self.tables.get(name), tables.get(name))) is not None
         }
-        self._remember(base, changes)
+        self._record_history(base, changes)
         self.tables, self._sizes = tables, sizes
-        self.incarnation, self.number = stand
+        self.incarnation, self.number = version
         return differences
 
-    def rise(self, incarnation: int, number: int) -> None:
-        """The author's own: the same content under a higher version."""
+    def raise_version(self, incarnation: int, number: int) -> None:
+        """Give the own tables a higher version without a change."""
         self.incarnation, self.number = incarnation, number
         self._history.clear()
 
-    def _remember(self, base: int, changes: tuple[TableChange, ...]) -> None:
+    def _record_history(self, base: int, changes: tuple[TableChange, ...]) -> None:
         if not base:
             self._history.clear()
             return
         self._history.append((self.number, changes))
-        if len(self._history) > _REMEMBERED:
+        if len(self._history) > _MAX_HISTORY:
             self._history.popleft()
 
 
-def _size(change: TableChange) -> int:
+def _change_bytes(change: TableChange) -> int:
     return sum(packed_size(key, value) for key, value in change[3])
 
 
-def _changed(
+def _copy_changed(
     tables: Mapping[TableName, dict[str, Value]],
     sizes: Mapping[TableName, int],
     changes: Iterable[TableChange],
 ) -> tuple[dict[TableName, dict[str, Value]], dict[TableName, int]]:
-    """Copies with the changes made; tables that are not touched are shared."""
+    """Return copies with the changes applied. Tables without changes are shared."""
     after, sizes_after = dict(tables), dict(sizes)
     copied: set[TableName] = set()
     for kind, subject, how, entries in changes:
         name = (kind, subject)
-        if how == GONE:
+        if how == REMOVED:
             after.pop(name, None)
             sizes_after.pop(name, None)
             copied.discard(name)
             continue
-        if how == ANEW:
+        if how == REPLACED:
             after[name], sizes_after[name] = {}, 0
         elif name not in copied:
             after[name] = dict(after.get(name, {}))
         copied.add(name)
-        sizes_after[name] = _set(after[name], sizes_after.get(name, 0), entries)
+        sizes_after[name] = _set_entries(after[name], sizes_after.get(name, 0), entries)
     return after, sizes_after
 
 
-def _set(table: dict[str, Value], size: int, entries: Iterable[tuple[str, Value | None]]) -> int:
-    """Set the entries, and return the table's new size."""
+def _set_entries(
+    table: dict[str, Value], size: int, entries: Iterable[tuple[str, Value | None]]
+) -> int:
+    """Set the entries and return the table's new size."""
     for key, value in entries:
         if key in table:
             size -= packed_size(key, table[key])
@@ -144,27 +149,26 @@ def _set(table: dict[str, Value], size: int, entries: Iterable[tuple[str, Value 
 
 
 def packed_size(key: str, value: Value | None) -> int:
-    """What an entry takes in a message, in bytes."""
     return len(msgpack.packb((key, value)))
 
 
-def _check(
+def _check_limits(
     tables: Mapping[TableName, Mapping[str, Value]],
     sizes: Mapping[TableName, int],
     limits: TableLimits,
 ) -> None:
     if len(tables) > limits.tables:
-        raise ProtocolError(f"{len(tables)} tables of one author, over {limits.tables}")
+        raise ProtocolError(f"an author with {len(tables)} tables, over {limits.tables}")
     longest = max(map(len, tables.values()), default=0)
     if longest > limits.entries:
         raise ProtocolError(f"a table of {longest} entries, over {limits.entries}")
     if sum(sizes.values()) > limits.bytes:
-        raise ProtocolError(f"{sum(sizes.values())} bytes of one author, over {limits.bytes}")
+        raise ProtocolError(f"an author with {sum(sizes.values())} bytes, over {limits.bytes}")
 
 
-def _difference(
+def _diff_table(
     before: Mapping[str, Value] | None, after: Mapping[str, Value] | None
-) -> Difference | None:
+) -> TableDifference | None:
     if after is None:
         return None if before is None else (dict.fromkeys(before), True)
     old: Mapping[str, Value] = before or {}
@@ -175,12 +179,12 @@ def _difference(
     return (changes, False) if changes or before is None else None
 
 
-def changes_of(
+def effective_change(
     name: TableName, table: Mapping[str, Value] | None, changes: Mapping[str, Value | None]
 ) -> TableChange | None:
-    """What of these changes is any: None if nothing."""
+    """Return the changes that differ from the table; None without any."""
     if table is None:
         entries = tuple((key, value) for key, value in changes.items() if value is not None)
-        return (*name, ANEW, entries)
+        return (*name, REPLACED, entries)
     entries_ = tuple((k, v) for k, v in changes.items() if table.get(k) != v)
     return (*name, CHANGED, entries_) if entries_ else None

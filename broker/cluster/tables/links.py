@@ -1,4 +1,4 @@
-"""The links to neighbours, as tables see them: who is in which unit, and what goes to whom."""
+"""Links to neighbours and their scopes, for flooding."""
 
 from __future__ import annotations
 
@@ -9,56 +9,52 @@ import attrs
 from broker.cluster.address import UnitPath, is_within, unit_text
 from broker.cluster.messages import Message
 from broker.cluster.tables.effects import Send, TablesEffect
-from broker.cluster.tables.parts import Assembly
+from broker.cluster.tables.message_parts import Reassembly
 from broker.errors import ProtocolError
 
-#: An incarnation leaves room to go above it.
-MOST_INCARNATION = 1 << 62
+#: Highest incarnation: it leaves room for higher ones.
+MAX_INCARNATION = 1 << 62
 
 
 @attrs.define(eq=False)
-class Neighbour:
-    """A node to which a link is up."""
-
+class LinkState:
     unit: UnitPath
-    assembly: Assembly
-    synchronised: bool = False
-    """Whether its digest came. Before, no change is sent: the answer to that holds everything."""
-    even: bool = False
-    """Whether it has answered this node's: all that it knew then has come."""
+    reassembly: Reassembly
+    is_synchronised: bool = False
+    """True if its digest has arrived. Before that no change is sent: the answer to the digest has
+    all."""
+    has_answered: bool = False
+    """True if the answer to this node's digest is complete."""
 
 
 class Links:
-    """All links that are up."""
-
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
-        self.neighbours: dict[str, Neighbour] = {}
+        self.neighbours: dict[str, LinkState] = {}
 
-    def check(self, neighbour: str, scope: UnitPath, incarnation: int) -> None:
-        """`ProtocolError` if a neighbour must not send what is of this scope."""
+    def check_scope(self, neighbour: str, scope: UnitPath, incarnation: int) -> None:
+        """Raise `ProtocolError` if a neighbour must not send tables of this scope."""
         unit = self.neighbours[neighbour].unit
         if not (is_within(self._unit, scope) and is_within(unit, scope)):
-            raise ProtocolError(f"tables of {unit_text(scope)!r} are not for both of us")
-        if incarnation > MOST_INCARNATION:
-            raise ProtocolError(f"incarnation {incarnation}")
+            raise ProtocolError(f"the link does not share tables of {unit_text(scope)!r}")
+        if incarnation > MAX_INCARNATION:
+            raise ProtocolError(f"incarnation {incarnation} is over {MAX_INCARNATION}")
 
-    def in_scope(self, scope: UnitPath, but: str = "") -> list[str]:
-        """The neighbours in a unit, without one of them."""
+    def in_scope(self, scope: UnitPath, except_for: str = "") -> list[str]:
         return [
             name
-            for name, peer in self.neighbours.items()
-            if name != but and is_within(peer.unit, scope)
+            for name, link in self.neighbours.items()
+            if name != except_for and is_within(link.unit, scope)
         ]
 
     def flood(
-        self, scope: UnitPath, messages: Iterable[Message], but: str = ""
+        self, scope: UnitPath, messages: Iterable[Message], except_for: str = ""
     ) -> list[TablesEffect]:
-        """Send messages in order to all who are in scope and synchronised."""
+        """Send messages in order to all synchronised neighbours in scope."""
         parts = list(messages)
         return [
             Send(name, part)
-            for name in self.in_scope(scope, but)
-            if self.neighbours[name].synchronised
+            for name in self.in_scope(scope, except_for)
+            if self.neighbours[name].is_synchronised
             for part in parts
         ]

@@ -1,4 +1,4 @@
-"""How copies of tables become equal: updates, digests, refreshes and ageing."""
+"""Replication of tables: updates, digests, refreshes and ageing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import Digest, Refresh, TableChange, Update
-from broker.cluster.tables.effects import Changed, Send, Synchronised, TablesEffect
-from broker.cluster.tables.group import Difference, Group
+from broker.cluster.tables.effects import NeighbourSynchronised, Send, TableChanged, TablesEffect
+from broker.cluster.tables.group import Group, TableDifference
 from broker.cluster.tables.links import Links
-from broker.cluster.tables.parts import update_parts
+from broker.cluster.tables.message_parts import split_update
 from broker.cluster.tables.table import (
     GroupKey,
     TableKey,
@@ -21,34 +21,32 @@ from broker.cluster.tables.table import (
 )
 from broker.errors import ProtocolError
 
-#: What ends the answer to a digest of all: it asks for nothing.
-ANSWERED = Digest((), all=False, more=False)
+#: Ends the answer to a digest of all tables. It requests nothing.
+DIGEST_END = Digest((), all=False, more=False)
 
 
-class Listener(Protocol):
-    """Who must know what replication came across."""
-
-    def heard_of_self(
+class ReplicationListener(Protocol):
+    def check_own_version(
         self,
         key: GroupKey,
-        stand: tuple[int, int],
+        version: tuple[int, int],
         now: float,
         tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """Somebody has this version of this node's own tables, and sent these of them."""
+        """Another node has this version of this node's own tables, and sent `tables` of them."""
 
-    def tables_came(self, key: GroupKey) -> None:
-        """Another's tables are newer now."""
+    def tables_updated(self, key: GroupKey) -> None:
+        """Another node's tables are newer now."""
 
 
 class Replication:
-    """The copies of all tables that this node holds, its own among them."""
+    """Copies of all tables at this node, and its own ones."""
 
     def __init__(
         self,
         address: Address,
         links: Links,
-        listener: Listener,
+        listener: ReplicationListener,
         times: TableTimes,
         limits: TableLimits,
         counts: Counter[str],
@@ -59,134 +57,135 @@ class Replication:
 
     # ------------------------------------------------------------------------- updates
 
-    def updated(self, neighbour: str, update: Update, now: float) -> list[TablesEffect]:
-        """A neighbour sent what it learnt: take it, and pass it on, if it is new."""
-        key, stand = GroupKey(update.author, update.scope), (update.incarnation, update.number)
+    def receive_update(self, neighbour: str, update: Update, now: float) -> list[TablesEffect]:
+        key, version = GroupKey(update.author, update.scope), (update.incarnation, update.number)
         if not is_within(update.unit, update.scope) or not update.base < update.number:
-            raise ProtocolError(f"an update of {update.author} that contradicts itself")
+            raise ProtocolError(f"inconsistent update of {update.author}")
         group = self.groups.get(key)
         if update.author == self._address.node:
-            return self._listener.heard_of_self(key, stand, now, update.tables)
-        heard = now - update.age / 1000
-        if self._is_superseded(key, stand, group) or heard + self._times.silence <= now:
+            return self._listener.check_own_version(key, version, now, update.tables)
+        seen_at = now - update.age / 1000
+        if self._is_superseded(key, version, group) or seen_at + self._times.silence <= now:
             self._counts["stale"] += 1
             return []
         if update.base and (group is None or not self._fits(group, update)):
-            return self._ask(neighbour, key, group)
+            return self._request_group(neighbour, key, group)
         if group is None:
-            group = self._room_for(key, update.unit)
-        anew = 0 < group.incarnation < update.incarnation
-        differences = group.apply(stand, update.base, update.tables, self._limits)
+            group = self._new_group(key, update.unit)
+        is_restart = 0 < group.incarnation < update.incarnation
+        differences = group.apply_changes(version, update.base, update.tables, self._limits)
         self.groups[key] = group
-        group.unit, group.heard = update.unit, max(group.heard, heard)
+        group.unit, group.author_seen_at = update.unit, max(group.author_seen_at, seen_at)
         self._counts["updates"] += 1
-        self._listener.tables_came(key)
-        effects = self._replace_older(group)
+        self._listener.tables_updated(key)
+        effects = self._drop_older_incarnations(group)
         effects += self.flood_update(group, update.base, update.tables, now, neighbour)
-        return [*effects, *_changes(group, differences, anew)]
+        return [*effects, *_changed_effects(group, differences, is_restart)]
 
-    def _is_superseded(self, key: GroupKey, stand: tuple[int, int], group: Group | None) -> bool:
-        if group is not None and stand <= group.stand:
+    def _is_superseded(self, key: GroupKey, version: tuple[int, int], group: Group | None) -> bool:
+        if group is not None and version <= group.version:
             return True
-        return any(stand[0] < other.incarnation for other in self.groups_of(key.author))
+        return any(version[0] < other.incarnation for other in self.groups_of(key.author))
 
     @staticmethod
     def _fits(group: Group, update: Update) -> bool:
         return group.incarnation == update.incarnation and update.base <= group.number
 
     def groups_of(self, author: str) -> list[Group]:
-        """What is held of an author: each node sees its own scopes only."""
         unit = self._address.unit
         keys = (GroupKey(author, unit[:depth]) for depth in range(len(unit), -1, -1))
         return [self.groups[key] for key in keys if key in self.groups]
 
-    def _room_for(self, key: GroupKey, unit: UnitPath) -> Group:
+    def _new_group(self, key: GroupKey, unit: UnitPath) -> Group:
         if len(self.groups) >= self._limits.groups:
             raise ProtocolError(f"tables of over {self._limits.groups} authors")
         return Group(key, unit)
 
-    def _replace_older(self, group: Group) -> list[TablesEffect]:
-        """A higher incarnation replaces all tables of the author."""
+    def _drop_older_incarnations(self, group: Group) -> list[TablesEffect]:
         effects: list[TablesEffect] = []
         for other in self.groups_of(group.key.author):
             if 0 < other.incarnation < group.incarnation:
-                effects += self._drop(other)
+                effects += self._drop_group(other)
         return effects
 
-    def _drop(self, group: Group) -> list[TablesEffect]:
+    def _drop_group(self, group: Group) -> list[TablesEffect]:
         del self.groups[group.key]
         return [
-            Changed(
-                TableKey(*name, group.key.author), group.key.scope, dict.fromkeys(table), gone=True
+            TableChanged(
+                TableKey(*name, group.key.author),
+                group.key.scope,
+                dict.fromkeys(table),
+                is_removed=True,
             )
             for name, table in sorted(group.tables.items())
         ]
 
     # ------------------------------------------------------------------------- refreshes
 
-    def refreshed(self, neighbour: str, refresh: Refresh, now: float) -> list[TablesEffect]:
-        """An author lives; ask the neighbour for what is lacking."""
+    def receive_refresh(self, neighbour: str, refresh: Refresh, now: float) -> list[TablesEffect]:
+        """Record that an author is alive. Request missing changes from the neighbour."""
         key, serial = GroupKey(refresh.author, refresh.scope), (refresh.incarnation, refresh.serial)
         if not is_within(refresh.unit, refresh.scope):
-            raise ProtocolError(f"a refresh of {refresh.author} that contradicts itself")
+            raise ProtocolError(f"inconsistent refresh of {refresh.author}")
         if refresh.author == self._address.node:
-            return self._listener.heard_of_self(key, (refresh.incarnation, refresh.number), now)
+            return self._listener.check_own_version(key, (refresh.incarnation, refresh.number), now)
         group = self.groups.get(key)
-        heard = now - refresh.age / 1000
-        known = (0, 0) if group is None else max(group.seen, (group.incarnation, 0))
-        if serial <= known or heard + self._times.silence <= now:
+        seen_at = now - refresh.age / 1000
+        known = (0, 0) if group is None else max(group.newest_refresh, (group.incarnation, 0))
+        if serial <= known or seen_at + self._times.silence <= now:
             return []
         if group is None:
-            group = self.groups[key] = self._room_for(key, refresh.unit)
-            group.heard = heard
-        group.seen = serial
+            group = self.groups[key] = self._new_group(key, refresh.unit)
+            group.author_seen_at = seen_at
+        group.newest_refresh = serial
         if group.incarnation == refresh.incarnation:
-            group.heard = max(group.heard, heard)
+            group.author_seen_at = max(group.author_seen_at, seen_at)
         effects = self._links.flood(key.scope, [refresh], neighbour)
-        if (refresh.incarnation, refresh.number) > group.stand:
-            effects += self._ask(neighbour, key, group)
+        if (refresh.incarnation, refresh.number) > group.version:
+            effects += self._request_group(neighbour, key, group)
         return effects
 
-    def age_out(self, now: float) -> list[TablesEffect]:
-        """Drop the tables of authors that were not heard of."""
+    def remove_silent_authors(self, now: float) -> list[TablesEffect]:
         effects: list[TablesEffect] = []
         for group in list(self.groups.values()):
             own = group.key.author == self._address.node
-            if not own and group.heard + self._times.silence <= now:
+            if not own and group.author_seen_at + self._times.silence <= now:
                 self._counts["aged"] += 1
-                effects += self._drop(group)
+                effects += self._drop_group(group)
         return effects
 
     # ------------------------------------------------------------------------- synchronisation
 
-    def _ask(self, neighbour: str, key: GroupKey, group: Group | None) -> list[TablesEffect]:
+    def _request_group(
+        self, neighbour: str, key: GroupKey, group: Group | None
+    ) -> list[TablesEffect]:
         self._counts["asked"] += 1
-        stand = (0, 0) if group is None else group.stand
-        return [Send(neighbour, Digest(((*key, *stand),), False, False))]
+        version = (0, 0) if group is None else group.version
+        return [Send(neighbour, Digest(((*key, *version),), False, False))]
 
-    def compared(self, neighbour: str, digest: Digest, now: float) -> list[TablesEffect]:
-        """Send what the neighbour lacks."""
+    def receive_digest(self, neighbour: str, digest: Digest, now: float) -> list[TablesEffect]:
+        """Send the changes that the neighbour lacks."""
         peer = self._links.neighbours[neighbour]
-        theirs = {GroupKey(*stand[:2]): stand[2:] for stand in digest.stands}
+        theirs = {GroupKey(*version[:2]): version[2:] for version in digest.versions}
         effects: list[TablesEffect] = []
-        for key, stand in theirs.items():
+        for key, version in theirs.items():
             if key.author == self._address.node:
-                effects += self._listener.heard_of_self(key, stand, now)
+                effects += self._listener.check_own_version(key, version, now)
         for key, group in self.groups.items():
-            stand = theirs.get(key, (0, 0) if digest.all else group.stand)
+            version = theirs.get(key, (0, 0) if digest.all else group.version)
             if group.number and is_within(peer.unit, key.scope):
-                if group.stand > stand:
-                    base, changes = group.since(*stand)
-                    parts = update_parts(self._update(group, base, changes, now))
+                if group.version > version:
+                    base, changes = group.changes_since(*version)
+                    parts = split_update(self._make_update(group, base, changes, now))
                     effects += [Send(neighbour, part) for part in parts]
-                elif digest.all and group.stand == stand and group.seen[1]:
-                    effects.append(Send(neighbour, self.refresh_of(group, now)))
+                elif digest.all and group.version == version and group.newest_refresh[1]:
+                    effects.append(Send(neighbour, self.make_refresh(group, now)))
         if digest.all:
-            peer.synchronised = True
-            effects.append(Send(neighbour, ANSWERED))
-        elif digest == ANSWERED and not peer.even:
-            peer.even = True
-            effects.append(Synchronised(neighbour))
+            peer.is_synchronised = True
+            effects.append(Send(neighbour, DIGEST_END))
+        elif digest == DIGEST_END and not peer.has_answered:
+            peer.has_answered = True
+            effects.append(NeighbourSynchronised(neighbour))
         return effects
 
     def flood_update(
@@ -195,13 +194,12 @@ class Replication:
         base: int,
         changes: tuple[TableChange, ...],
         now: float,
-        but: str = "",
+        except_for: str = "",
     ) -> list[TablesEffect]:
-        """Send changes to all neighbours in scope but the one that sent them."""
-        update = self._update(group, base, changes, now)
-        return self._links.flood(group.key.scope, update_parts(update), but)
+        update = self._make_update(group, base, changes, now)
+        return self._links.flood(group.key.scope, split_update(update), except_for)
 
-    def _update(
+    def _make_update(
         self, group: Group, base: int, changes: tuple[TableChange, ...], now: float
     ) -> Update:
         return Update(
@@ -209,20 +207,22 @@ class Replication:
             *(group.number, self._age(group, now), changes, False),
         )
 
-    def refresh_of(self, group: Group, now: float) -> Refresh:
-        """What says that the group's author lives, as far as is known here."""
+    def make_refresh(self, group: Group, now: float) -> Refresh:
+        """Return the newest known refresh of the group's author."""
         return Refresh(
             *(group.key.author, group.unit, group.key.scope, group.incarnation, group.number),
-            *(group.seen[1], self._age(group, now)),
+            *(group.newest_refresh[1], self._age(group, now)),
         )
 
     def _age(self, group: Group, now: float) -> int:
         own = group.key.author == self._address.node
-        return 0 if own else max(0, round((now - group.heard) * 1000))
+        return 0 if own else max(0, round((now - group.author_seen_at) * 1000))
 
 
-def _changes(
-    group: Group, differences: Mapping[TableName, Difference], anew: bool
-) -> Iterator[Changed]:
-    for name, (changes, gone) in differences.items():
-        yield Changed(TableKey(*name, group.key.author), group.key.scope, changes, gone, anew)
+def _changed_effects(
+    group: Group, differences: Mapping[TableName, TableDifference], is_restart: bool
+) -> Iterator[TableChanged]:
+    for name, (changes, is_removed) in differences.items():
+        yield TableChanged(
+            TableKey(*name, group.key.author), group.key.scope, changes, is_removed, is_restart
+        )

@@ -1,4 +1,4 @@
-"""The names of tables, and how large they may be."""
+"""Keys of tables, their limits and their timers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from broker.cluster.address import UnitPath
 
 
 class TableKey(NamedTuple):
-    """Which table."""
-
     kind: str
     """`node`, `unit-links`, `profile`, `summary`, `flowing`, ..."""
     subject: str
-    """What it is about: a node's name, a unit's path as text."""
+    """A node's name, or a unit's path as text."""
     author: str
-    """The node that writes it."""
 
 
 class GroupKey(NamedTuple):
-    """All tables of one author for one scope: they are versioned together."""
+    """Key of all tables of one author and scope; they share a version."""
 
     author: str
     scope: UnitPath
@@ -29,22 +26,22 @@ class GroupKey(NamedTuple):
 
 #: Kind and subject: a table among those of its author.
 TableName: TypeAlias = tuple[str, str]
-#: Newest place of each origin: origin -> (epoch, offset).
+#: Newest place by origin: origin -> (epoch, offset).
 Cuts: TypeAlias = dict[str, tuple[int, int]]
 
 
 @attrs.frozen
 class TableLimits:
-    """What one author, and all, may take. A peer that sends more breaks the protocol."""
+    """Limits of one author and of all. Exceeding them is a protocol error."""
 
     tables: int = 64
     """Tables of one author and scope."""
     entries: int = 4096
-    """Entries of a table. A union of wants has at most 1000."""
+    """Entries of a table. An interest union has at most 1000."""
     bytes: int = 4 << 20
-    """Keys and values of the tables of one author and scope, packed."""
+    """Packed keys and values of one author and scope."""
     groups: int = 4096
-    """Authors times scopes that a node holds altogether."""
+    """Pairs of author and scope at a node."""
 
 
 @attrs.frozen
@@ -52,23 +49,21 @@ class TableTimes:
     """In seconds."""
 
     refresh: float = 10.0
-    """How often an author says that it lives."""
+    """Of an author."""
     silence: float = 35.0
-    """An author's tables are dropped when it was not heard for so long: three refreshes, and some
-    time to travel."""
+    """An author's tables are dropped after so long without a refresh: three intervals and travel
+    time."""
     wave: float = 30.0
-    """A wave that took so long is given up, and the author starts another."""
-    again: float = 0.25
-    """Pause before a broken wave is repeated; it doubles up to `again_most`."""
-    again_most: float = 8.0
+    """A wave is given up after so long; the author starts another."""
+    retry: float = 0.25
+    """Pause before a broken wave is repeated; it doubles up to `max_retry`."""
+    max_retry: float = 8.0
 
 
 @attrs.frozen
-class TableFigures:
-    """How large the tables are that a node holds."""
-
+class TableSnapshot:
     authors: int
     tables: int
     entries: int
     bytes: int
-    """Of keys and values, packed."""
+    """Packed keys and values."""

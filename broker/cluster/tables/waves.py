@@ -1,11 +1,14 @@
-"""Waves: how an author learns that all who are reachable have its tables (PIF).
+"""Waves: proof for an author that all reachable nodes have its tables (PIF, propagation of
+information with feedback).
 
-A probe runs over every link of the scope. Who gets it first from a neighbour passes it on to all
-others, and answers that neighbour when it has the version itself and all those have answered; who
-had the probe already answers at once. So the probes' first ways make a tree, and the answers run up
-in it with the cuts. If a link breaks while an answer is awaited on it, what is behind that link is
-not known: the answer says so (`whole` is false), and the author sends another wave after a pause.
-So `whole` means: every node that was linked to the author throughout, over whatever ways, has it.
+The author sends a probe on each link of the scope. At its first probe a node records the sender as
+its parent, and forwards the probe on all other links. It answers its parent once it has the version
+and all those links have answered. Any further probe is answered at once. So the first probes form a
+tree, and the answers carry the cuts up the tree.
+
+If a link breaks before its answer, the nodes behind it are unknown. Then the answer has `whole`
+false, and the author sends another wave after a pause. So `whole` means: all nodes that were
+connected to the author throughout, by any route, have the version.
 """
 
 from __future__ import annotations
@@ -19,196 +22,193 @@ from broker.cluster.messages import Probe, Proof
 from broker.cluster.tables.effects import Send
 from broker.cluster.tables.table import Cuts, GroupKey, TableTimes
 
-#: Waves that one author may have under way for one scope; more are made one.
-MOST_OF_OWN = 4
-#: Those that a node takes part in: of one author and scope, and altogether. The oldest is given up.
-_MOST_OF_ONE = 2 * MOST_OF_OWN
-_MOST = 4096
-#: Waves of one author and scope that are known again; older ones are answered as not whole.
-_KNOWN = 32
+#: Concurrent waves of one author and scope; later ones are combined.
+MAX_OWN_WAVES = 4
+#: Waves that a node takes part in: for one author and scope, and in all. Over it, the oldest is
+#: given up.
+_MAX_OF_AUTHOR = 2 * MAX_OWN_WAVES
+_MAX_WAVES = 4096
+#: Past waves stored for one author and scope. Older ones are answered as not whole.
+_MAX_KNOWN = 32
 
 WaveKey = tuple[GroupKey, int, int]
 """Author and scope, incarnation, wave."""
 CutSource = Callable[[], tuple[str, int, int]]
-"""Gives this node's origin, epoch and offset: its newest place."""
+"""Returns this node's origin, epoch and offset: its newest place."""
 
 
 @attrs.define(eq=False)
 class Wave:
-    """A wave that this node takes part in."""
-
     key: WaveKey
     number: int
-    """The version that it asks for."""
-    begun: float
+    """The version in its probes."""
+    started_at: float
     parent: str | None
-    """Who sent the probe first; None at the author."""
-    waiting: set[str]
-    """Neighbours that have not answered."""
+    """Sender of the first probe; None at the author."""
+    awaited: set[str]
+    """Neighbours without an answer."""
     cuts: Cuts = attrs.field(factory=dict)
-    whole: bool = True
-    installed: bool = False
-    """Whether this node has the version and its own cut is in `cuts`."""
+    is_whole: bool = True
+    is_installed: bool = False
+    """True if this node has the version, and its cut is in `cuts`."""
 
 
 @attrs.frozen
-class Ended:
-    """One of this node's own waves is over."""
-
+class WaveEnded:
     wave: Wave
 
 
-WaveEffect = Send | Ended
+WaveEffect = Send | WaveEnded
 
 
 class Waves:
     """All waves that a node takes part in; a core of its own.
 
-    The cut is asked in `probe` and `due` only, and at the author in `begin`: not while tables
-    change, so what the node does with the changes of a call is done when the cut is taken.
+    The cut is read in `start_wave`, `receive_probe` and `handle_timeout` only, never while tables
+    change. So the caller has applied the changes of a call before the cut is read.
     """
 
     def __init__(
         self, cut: CutSource, has: Callable[[GroupKey, int, int], bool], times: TableTimes
     ) -> None:
-        self._cut, self._has, self._times = cut, has, times
+        self._cut, self._has_version, self._times = cut, has, times
         self._running: dict[WaveKey, Wave] = {}
         self._known: OrderedDict[GroupKey, deque[tuple[int, int]]] = OrderedDict()
-        self._installable = False
+        self._may_install = False
         self._next_wave = 0
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def begin(
-        self, key: GroupKey, stand: tuple[int, int], neighbours: Iterable[str], now: float
+    def start_wave(
+        self, key: GroupKey, version: tuple[int, int], neighbours: Iterable[str], now: float
     ) -> list[WaveEffect]:
-        """Send a wave for this node's own tables."""
         self._next_wave += 1
-        wave = Wave((key, stand[0], self._next_wave), stand[1], now, None, set(neighbours))
-        self._note(wave.key)
-        self._take_cut(wave)
+        wave = Wave((key, version[0], self._next_wave), version[1], now, None, set(neighbours))
+        self._record(wave.key)
+        self._add_own_cut(wave)
         self._running[wave.key] = wave
-        return [*self._ask(wave), *self._answer_if_done(wave)]
+        return [*self._probes(wave), *self._answer_if_done(wave)]
 
-    def own(self, key: GroupKey) -> int:
-        """How many of this node's own waves are under way for a scope."""
+    def own_count(self, key: GroupKey) -> int:
         return sum(1 for wave in self._running.values() if wave.key[0] == key)
 
-    def cancel(self, key: GroupKey) -> None:
-        """Forget this node's own waves for a scope: its tables begin anew."""
-        for wave in self._of(key):
+    def cancel_own(self, key: GroupKey) -> None:
+        """Drop this node's own waves for a scope: its tables start anew."""
+        for wave in self._waves_of(key):
             del self._running[wave.key]
 
-    def probe(
+    def receive_probe(
         self, neighbour: str, probe: Probe, others: Iterable[str], now: float
     ) -> list[WaveEffect]:
-        """A neighbour sent a probe; `others` are the other neighbours in its scope."""
+        """Handle a probe; `others` are the other neighbours in its scope."""
         key = (GroupKey(probe.author, probe.scope), probe.incarnation, probe.wave)
         known = self._known.get(key[0], ())
         if key[1:] in known:
-            return [_proof(neighbour, key, whole=True)]
-        if (known and key[1:] < min(known)) or len(self._running) >= _MOST:
-            return [_proof(neighbour, key, whole=False)]
+            return [_make_proof(neighbour, key, whole=True)]
+        if (known and key[1:] < min(known)) or len(self._running) >= _MAX_WAVES:
+            return [_make_proof(neighbour, key, whole=False)]
         effects: list[WaveEffect] = []
-        if len(older := list(self._of(key[0]))) >= _MOST_OF_ONE:
+        if len(older := list(self._waves_of(key[0]))) >= _MAX_OF_AUTHOR:
             effects += self._give_up(older[0])
         wave = Wave(key, probe.number, now, neighbour, set(others))
-        self._note(key)
+        self._record(key)
         self._running[key] = wave
-        effects += self._ask(wave)
-        if self._has(key[0], key[1], wave.number):
-            self._take_cut(wave)
+        effects += self._probes(wave)
+        if self._has_version(key[0], key[1], wave.number):
+            self._add_own_cut(wave)
         return effects + self._answer_if_done(wave)
 
-    def proof(self, neighbour: str, proof: Proof) -> list[WaveEffect]:
-        """A neighbour answered. What nobody waits for any more is passed over."""
+    def receive_proof(self, neighbour: str, proof: Proof) -> list[WaveEffect]:
+        """Handle an answer. Answers that no wave awaits are ignored."""
         key = (GroupKey(proof.author, proof.scope), proof.incarnation, proof.wave)
         wave = self._running.get(key)
-        if wave is None or neighbour not in wave.waiting:
+        if wave is None or neighbour not in wave.awaited:
             return []
-        wave.waiting.discard(neighbour)
-        wave.whole = wave.whole and proof.whole
+        wave.awaited.discard(neighbour)
+        wave.is_whole = wave.is_whole and proof.is_complete
         for origin, epoch, offset in proof.cuts:
-            _advance(wave.cuts, origin, (epoch, offset))
+            _raise_cut(wave.cuts, origin, (epoch, offset))
         return self._answer_if_done(wave)
 
-    def neighbour_down(self, neighbour: str) -> list[WaveEffect]:
-        """A link broke."""
+    def remove_neighbour(self, neighbour: str) -> list[WaveEffect]:
+        """End a link: its subtrees are unknown."""
         effects: list[WaveEffect] = []
         for wave in list(self._running.values()):
             if wave.parent == neighbour:
                 del self._running[wave.key]
-            elif neighbour in wave.waiting:
-                wave.waiting.discard(neighbour)
-                wave.whole = False
+            elif neighbour in wave.awaited:
+                wave.awaited.discard(neighbour)
+                wave.is_whole = False
                 effects += self._answer_if_done(wave)
         return effects
 
-    def changed(self, key: GroupKey) -> None:
-        """Tables came: waves may have waited for them."""
-        self._installable = self._installable or any(not w.installed for w in self._of(key))
+    def tables_updated(self, key: GroupKey) -> None:
+        """Check at the next timeout if waves waited for these tables."""
+        self._may_install = self._may_install or any(
+            not w.is_installed for w in self._waves_of(key)
+        )
 
     def next_timeout(self) -> float | None:
-        """When `due` must be called; at once if tables came for which a wave waits."""
-        if self._installable:
+        """0 if a wave's tables may have arrived."""
+        if self._may_install:
             return 0.0
-        begun = next(iter(self._running.values()), None)
-        return None if begun is None else begun.begun + self._times.wave
+        oldest = next(iter(self._running.values()), None)
+        return None if oldest is None else oldest.started_at + self._times.wave
 
-    def due(self, now: float) -> list[WaveEffect]:
-        """Answer for tables that came, and give up what takes too long."""
+    def handle_timeout(self, now: float) -> list[WaveEffect]:
+        """Answer waves that have their tables, and give up old ones."""
         effects: list[WaveEffect] = []
-        self._installable = False
+        self._may_install = False
         for wave in list(self._running.values()):
-            if wave.begun + self._times.wave <= now:
+            if wave.started_at + self._times.wave <= now:
                 effects += self._give_up(wave)
-            elif not wave.installed and self._has(wave.key[0], wave.key[1], wave.number):
-                self._take_cut(wave)
+            elif not wave.is_installed and self._has_version(wave.key[0], wave.key[1], wave.number):
+                self._add_own_cut(wave)
                 effects += self._answer_if_done(wave)
         return effects
 
-    def _of(self, key: GroupKey) -> list[Wave]:
+    def _waves_of(self, key: GroupKey) -> list[Wave]:
         return [wave for wave in self._running.values() if wave.key[0] == key]
 
-    def _note(self, key: WaveKey) -> None:
-        known = self._known.setdefault(key[0], deque(maxlen=_KNOWN))
+    def _record(self, key: WaveKey) -> None:
+        known = self._known.setdefault(key[0], deque(maxlen=_MAX_KNOWN))
         known.append(key[1:])
         self._known.move_to_end(key[0])
-        if len(self._known) > _MOST:
+        if len(self._known) > _MAX_WAVES:
             self._known.popitem(last=False)
 
-    def _take_cut(self, wave: Wave) -> None:
-        wave.installed = True
+    def _add_own_cut(self, wave: Wave) -> None:
+        wave.is_installed = True
         origin, epoch, offset = self._cut()
-        _advance(wave.cuts, origin, (epoch, offset))
+        _raise_cut(wave.cuts, origin, (epoch, offset))
 
-    def _ask(self, wave: Wave) -> Iterator[Send]:
+    def _probes(self, wave: Wave) -> Iterator[Send]:
         (author, scope), incarnation, number = wave.key
         probe = Probe(author, scope, incarnation, wave.number, number)
-        for neighbour in sorted(wave.waiting):
+        for neighbour in sorted(wave.awaited):
             yield Send(neighbour, probe)
 
     def _give_up(self, wave: Wave) -> list[WaveEffect]:
-        wave.whole = False
+        wave.is_whole = False
         return self._answer(wave)
 
     def _answer_if_done(self, wave: Wave) -> list[WaveEffect]:
-        return self._answer(wave) if wave.installed and not wave.waiting else []
+        return self._answer(wave) if wave.is_installed and not wave.awaited else []
 
     def _answer(self, wave: Wave) -> list[WaveEffect]:
         del self._running[wave.key]
         if wave.parent is None:
-            return [Ended(wave)]
-        return [_proof(wave.parent, wave.key, whole=wave.whole, cuts=wave.cuts)]
+            return [WaveEnded(wave)]
+        return [_make_proof(wave.parent, wave.key, whole=wave.is_whole, cuts=wave.cuts)]
 
 
-def _proof(neighbour: str, key: WaveKey, *, whole: bool, cuts: Cuts | None = None) -> Send:
+def _make_proof(neighbour: str, key: WaveKey, *, whole: bool, cuts: Cuts | None = None) -> Send:
     (author, scope), incarnation, wave = key
     marks = tuple((origin, *mark) for origin, mark in sorted((cuts or {}).items()))
     return Send(neighbour, Proof(author, scope, incarnation, wave, whole, marks))
 
 
-def _advance(cuts: Cuts, origin: str, mark: tuple[int, int]) -> None:
+def _raise_cut(cuts: Cuts, origin: str, mark: tuple[int, int]) -> None:
     if cuts.get(origin, (0, 0)) <= mark:
         cuts[origin] = mark

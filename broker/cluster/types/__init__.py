@@ -1,1 +1,1 @@
-"""Event types in the network: announcements in tables, and DTDs fetched ahead of events."""
+"""Event types in the network: announcements in tables, and DTDs fetched in advance."""

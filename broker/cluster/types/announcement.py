@@ -1,4 +1,4 @@
-"""One event type as a node or a unit announces it, and its entry in a table."""
+"""Announcement of one event type by a node or unit, and its table entry."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from broker.cluster.messages import Value
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 
-#: The table of a node, for its cluster; and that of a unit, by its leader, for the unit above.
+#: Table of a node, for its cluster; table of a unit, by its leader, for the unit above.
 TYPES: Final = "types"
 UNIT_TYPES: Final = "unit-types"
-#: The entry of a node's table that names its log.
+#: Entry of a node's table with its origin.
 ORIGIN_KEY: Final = ""
-#: Entries of one author that count; further ones are passed over.
+#: Entries of one author that count. More are ignored.
 MAX_OF_NODE: Final = 1000
 MAX_OF_UNIT: Final = 2000
-#: Origins named for one text where a unit has several under one name.
+#: Origins listed for one text of an ambiguous name.
 MAX_ORIGINS: Final = 64
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
@@ -28,39 +28,36 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 @attrs.frozen
 class Announcement:
-    """A text under a type and version."""
+    """A DTD text under a type and version."""
 
     reference: DtdReference
     content_hash: str
     origins: tuple[str, ...] = ()
-    """The logs that use it; none named: all of the author's unit or node."""
+    """Origins that use it; empty: all of the author's node or unit."""
 
 
 def node_entry(reference: DtdReference, content_hash: str) -> tuple[str, Value]:
-    """The entry of a node's table."""
     return f"{reference.type} {reference.version}", content_hash
 
 
 def other_entry(variant: DtdReference, origins: Sequence[str]) -> tuple[str, Value]:
-    """The entry of a node's table for a text that other origins use under its name."""
+    """Return the entry of a node's table for a text that other origins use under its name."""
     return f"{variant.type} {variant.version} {variant.variant}", tuple(origins[:MAX_ORIGINS])
 
 
 def unit_entry(announcement: Announcement) -> tuple[str, Value]:
-    """The entry of a unit's table."""
     reference = announcement.reference
     key = f"{reference.type} {reference.version} {announcement.content_hash}"
     return key, announcement.origins[:MAX_ORIGINS]
 
 
 def origins_of(table: Mapping[str, Value]) -> tuple[str, ...]:
-    """The log that a node's table names, if it does."""
     origin = table.get(ORIGIN_KEY)
     return (origin,) if isinstance(origin, str) and 0 < len(origin) <= 64 else ()
 
 
 def read_node_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
-    """What a node's table announces, and how many entries say nothing or are too many."""
+    """Return the announcements, and the number of ignored entries."""
     origins = origins_of(table)
     found: list[Announcement] = []
     bad = 0
@@ -77,7 +74,7 @@ def read_node_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int
 
 def _of_node(key: str, value: Value, origins: tuple[str, ...]) -> Announcement | None:
     if key.count(" ") == 2:
-        # It knows that text of others.
+        # The text is of other origins.
         of_others = _of_unit(key, value)
         return of_others if of_others is not None and of_others.origins else None
     reference = _reference(key)
@@ -87,7 +84,7 @@ def _of_node(key: str, value: Value, origins: tuple[str, ...]) -> Announcement |
 
 
 def read_unit_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
-    """What a unit's table announces, and how many entries say nothing or are too many."""
+    """Return the announcements, and the number of ignored entries."""
     found: list[Announcement] = []
     bad = 0
     for key, value in table.items():

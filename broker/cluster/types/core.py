@@ -1,7 +1,7 @@
 """Announcements of event types in tables: a sans-I/O core.
 
 A node announces its types to its cluster. The leader of a unit announces the union to the unit
-above, so every node learns all types of the network. Old nodes pass these tables on untouched.
+above. So each node learns all types of the network. Old nodes forward these tables unchanged.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.address import Address, UnitPath, contexts, is_within, parse_unit, unit_text
+from broker.cluster.address import (
+    Address,
+    UnitPath,
+    enclosing_units,
+    is_within,
+    parse_unit,
+    unit_text,
+)
 from broker.cluster.messages import Value
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, TablesEffect
+from broker.cluster.tables.effects import TableChanged, TablesEffect
 from broker.cluster.tables.table import TableKey
 from broker.cluster.types.announcement import (
     MAX_OF_NODE,
@@ -35,67 +42,65 @@ from broker.cluster.types.announcement import (
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
 
-#: Seconds in which changes of a unit's types are gathered.
-GATHER = 0.1
+#: Delay in which changes of a unit's types are gathered.
+GATHER_SECONDS = 0.1
 
 
 @attrs.frozen
-class Announced:
-    """A node or a unit has announced a type that it had not announced before."""
+class TypeAnnounced:
+    """A node or unit has announced a new type."""
 
     announcement: Announcement
     author: str
-    """The node that wrote the table: of the unit, or its leader."""
     unit: UnitPath
-    """The cluster of the author, or the unit that it speaks for."""
-    of_unit: bool
+    """The author's cluster, or the unit that it leads."""
+    is_of_unit: bool
     is_own: bool = False
-    """Whether it is the author's own text, in its own table."""
+    """True for the author's own text, in its own table."""
 
 
-TypesEffect: TypeAlias = TablesEffect | Announced
+TypesEffect: TypeAlias = TablesEffect | TypeAnnounced
 
 
 @attrs.frozen
-class _Source:
+class _AuthorTypes:
     unit: UnitPath
-    of_unit: bool
+    is_of_unit: bool
     announcements: tuple[Announcement, ...]
     origins: tuple[str, ...] = ()
-    """Of a node's table: its log."""
+    """The origin in a node's table."""
 
 
 class TypeTables:
-    """The announcements that one node makes and receives."""
+    """Announcements that a node makes and receives."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._own = tables.address
-        self._sources: dict[TableKey, _Source] = {}
+        self._sources: dict[TableKey, _AuthorTypes] = {}
         self._own_texts: dict[DtdReference, str] = {}
-        self._others: dict[DtdReference, tuple[str, ...]] = {}
+        self._other_texts: dict[DtdReference, tuple[str, ...]] = {}
         self._origin = ""
-        self._led: frozenset[UnitPath] = frozenset()
+        self._led_units: frozenset[UnitPath] = frozenset()
         self._gather_at: float | None = None
-        self.bad = 0
-        """Entries of others that say nothing, or are more than count."""
+        self.bad_entries = 0
+        """Malformed or excess entries of others."""
         self.left_out = 0
-        """Own types that are not announced, since there are too many."""
+        """Own types over the limit, which are not announced."""
 
     # ------------------------------------------------------------------ reading
 
-    def all(self) -> Iterator[Announced]:
-        """Everything that others announce."""
+    def announced_types(self) -> Iterator[TypeAnnounced]:
+        """Of other nodes."""
         for key, source in self._sources.items():
             for each in source.announcements:
-                own = not source.of_unit and each.origins == source.origins
-                yield Announced(each, key.author, source.unit, source.of_unit, own)
+                own = not source.is_of_unit and each.origins == source.origins
+                yield TypeAnnounced(each, key.author, source.unit, source.is_of_unit, own)
 
-    def hash_of(self, reference: DtdReference, origin: str, home: Address) -> str | None:
-        """The hash of the text that an origin uses under a name, as far as it is announced.
+    def hash_of(self, reference: DtdReference, origin: str, origin_node: Address) -> str | None:
+        """Return the hash of the text that an origin uses under a name, if announced.
 
-        `home` is the node that has the origin's log: what it announces of itself counts more than
-        what others announce of it.
+        `origin_node` has the origin's log. Its own announcement counts more than those of others.
         """
         of_origin: set[str] = set()
         of_unit: set[str] = set()
@@ -104,25 +109,32 @@ class TypeTables:
                 if each.reference != reference:
                     continue
                 if origin in each.origins:
-                    if not source.of_unit and key.author == home.node:
+                    if not source.is_of_unit and key.author == origin_node.node:
                         return each.content_hash
                     of_origin.add(each.content_hash)
-                elif source.of_unit and not each.origins and is_within(home.unit, source.unit):
+                elif (
+                    source.is_of_unit
+                    and not each.origins
+                    and is_within(origin_node.unit, source.unit)
+                ):
                     of_unit.add(each.content_hash)
-        said = of_origin or of_unit
-        return said.pop() if len(said) == 1 else None
+        hashes = of_origin or of_unit
+        return hashes.pop() if len(hashes) == 1 else None
 
     # ------------------------------------------------------------------ own types
 
     def announce_others(
         self, texts: Mapping[DtdReference, Sequence[str]], now: float
     ) -> list[TypesEffect]:
-        """Announce texts that other origins use, by variant: they may be gone, and their events
-        are not."""
+        """Announce texts of other origins, by variant: their nodes may be gone, but not their
+        events."""
         changes: dict[str, Value | None] = {}
         for variant, origins in texts.items():
-            if len(self._own_texts) + len(self._others) < MAX_OF_NODE or variant in self._others:
-                self._others[variant] = tuple(origins[:MAX_ORIGINS])
+            if (
+                len(self._own_texts) + len(self._other_texts) < MAX_OF_NODE
+                or variant in self._other_texts
+            ):
+                self._other_texts[variant] = tuple(origins[:MAX_ORIGINS])
                 changes |= [other_entry(variant, origins)]
             else:
                 self.left_out += 1
@@ -131,7 +143,7 @@ class TypeTables:
     def announce(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
     ) -> list[TypesEffect]:
-        """Announce own types, by their content hashes, for the log `origin`."""
+        """Announce own types, by content hash, for the log `origin`."""
         changes: dict[str, Value | None] = {}
         if origin != self._origin:
             self._origin = changes[ORIGIN_KEY] = origin
@@ -159,28 +171,27 @@ class TypeTables:
         except Overloaded:
             self.left_out += len(changes)
             return []
-        self._changed_below(now)
+        self._schedule_gathering(now)
         return list(effects)
 
     # ------------------------------------------------------------------ others' types
 
-    def changed(self, effect: Changed, now: float) -> list[TypesEffect]:
-        """A table of another node has changed."""
+    def apply_change(self, effect: TableChanged, now: float) -> list[TypesEffect]:
         key = effect.key
-        source = None if effect.gone else self._read(key, effect.scope)
+        source = None if effect.is_removed else self._read_table(key, effect.scope)
         before = self._sources.pop(key, None)
         if source is None:
             if before is not None:
-                self._changed_below(now)
+                self._schedule_gathering(now)
             return []
         self._sources[key] = source
         known = frozenset() if before is None else frozenset(before.announcements)
         new = [each for each in source.announcements if each not in known]
         if new or len(known) != len(source.announcements):
-            self._changed_below(now)
-        return [Announced(each, key.author, source.unit, source.of_unit) for each in new]
+            self._schedule_gathering(now)
+        return [TypeAnnounced(each, key.author, source.unit, source.is_of_unit) for each in new]
 
-    def _read(self, key: TableKey, scope: UnitPath) -> _Source | None:
+    def _read_table(self, key: TableKey, scope: UnitPath) -> _AuthorTypes | None:
         table = self._tables.get(key)
         if key.kind == TYPES and key.subject == key.author and scope == self._own.unit:
             announcements, bad = read_node_table(table)
@@ -192,55 +203,52 @@ class TypeTables:
             except BadName:
                 return None
             if not unit or unit[:-1] != scope or is_within(self._own.unit, unit):
-                # What the own unit announces to others is known here already.
+                # This node has the sources of the own unit's announcements.
                 return None
             announcements, bad = read_unit_table(table)
             origins = ()
         else:
             return None
-        self.bad += bad
-        return _Source(unit, key.kind == UNIT_TYPES, tuple(announcements), origins)
+        self.bad_entries += bad
+        return _AuthorTypes(unit, key.kind == UNIT_TYPES, tuple(announcements), origins)
 
-    # ------------------------------------------------------------------ as a leader
+    # ------------------------------------------------------------------ leading units
 
-    def lead(self, units: frozenset[UnitPath], now: float) -> list[TypesEffect]:
-        """This node speaks for these units from now on."""
+    def set_led_units(self, units: frozenset[UnitPath], now: float) -> list[TypesEffect]:
         effects: list[TypesEffect] = []
-        for unit in self._led - units:
+        for unit in self._led_units - units:
             effects += self._tables.withdraw(UNIT_TYPES, unit_text(unit), now)
-        self._led = units
-        self._changed_below(now)
+        self._led_units = units
+        self._schedule_gathering(now)
         return effects
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` must be called."""
         return self._gather_at
 
     def handle_timeout(self, now: float) -> list[TypesEffect]:
-        """Announce what the led units have."""
         if self._gather_at is None or now < self._gather_at:
             return []
         self._gather_at = None
         effects: list[TypesEffect] = []
-        # The smallest unit first: what it announces is part of the larger ones.
-        for unit in contexts(self._own.unit):
-            if unit and unit in self._led:
-                wanted = dict(map(unit_entry, self._union(unit)))
+        # The smallest unit first: larger ones contain its types.
+        for unit in enclosing_units(self._own.unit):
+            if unit and unit in self._led_units:
+                entries = dict(map(unit_entry, self._union(unit)))
                 known = self._tables.get(TableKey(UNIT_TYPES, unit_text(unit), self._own.node))
-                changes: dict[str, Value | None] = dict.fromkeys(known.keys() - wanted.keys())
-                changes |= {key: value for key, value in wanted.items() if known.get(key) != value}
+                changes: dict[str, Value | None] = dict.fromkeys(known.keys() - entries.keys())
+                changes |= {key: value for key, value in entries.items() if known.get(key) != value}
                 subject = unit_text(unit)
                 effects += self._publish(UNIT_TYPES, subject, unit[:-1], changes, now)
         self._gather_at = None
         return effects
 
-    def _changed_below(self, now: float) -> None:
-        if self._led and self._gather_at is None:
-            self._gather_at = now + GATHER
+    def _schedule_gathering(self, now: float) -> None:
+        if self._led_units and self._gather_at is None:
+            self._gather_at = now + GATHER_SECONDS
 
     def _union(self, unit: UnitPath) -> list[Announcement]:
-        """What the unit has: of each author as much as there is room for."""
-        parts = list(self._parts(unit))
+        """Return the unit's types, with an equal share of the limit for each author."""
+        parts = list(self._texts_by_author(unit))
         everywhere = self._texts_everywhere()
         share = MAX_OF_UNIT // max(1, len(parts))
         origins: dict[DtdReference, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -254,7 +262,7 @@ class TypeTables:
                     room -= 1
                 texts[each.content_hash].update(each.origins)
         return [
-            # Where all use one text, nothing more is to be told.
+            # If all origins use one text, none are listed.
             Announcement(
                 reference, text, tuple(sorted(users)) if len(everywhere[reference]) > 1 else ()
             )
@@ -263,22 +271,22 @@ class TypeTables:
         ]
 
     def _texts_everywhere(self) -> Mapping[DtdReference, set[str]]:
-        """By name all texts that are announced, of other units, too."""
+        """Announced texts by name, including other units."""
         found: dict[DtdReference, set[str]] = defaultdict(set)
         for reference, text in self._own_texts.items():
             found[reference].add(text)
-        for variant in self._others:
+        for variant in self._other_texts:
             found[DtdReference(variant.type, variant.version)].add(variant.variant)
         for source in self._sources.values():
             for each in source.announcements:
                 found[each.reference].add(each.content_hash)
         return found
 
-    def _parts(self, unit: UnitPath) -> Iterable[list[Announcement]]:
+    def _texts_by_author(self, unit: UnitPath) -> Iterable[list[Announcement]]:
         own = [Announcement(r, text, (self._origin,)) for r, text in self._own_texts.items()]
         own += [
             Announcement(DtdReference(each.type, each.version), each.variant, origins)
-            for each, origins in self._others.items()
+            for each, origins in self._other_texts.items()
         ]
         if own:
             yield own

@@ -1,7 +1,7 @@
-"""Texts that single origins use under a name for which there are several (T26).
+"""DTD texts that single origins use, where a name has several texts (T26).
 
-Kept on disk: events of such an origin are judged by its text after a restart, too, when nobody
-announces it any more.
+They are stored on disk. After a restart the origin's events are validated by its text, also if no
+node announces it any more.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, Final
 import attrs
 from twisted.logger import Logger
 
+from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.dtd.reference import DtdReference
-from broker.dtd.whole_file import read_checked, write_checked
 from broker.errors import BadName
 from broker.matching.contract import NO_VARIANTS, Variants
 
-#: Origins that are kept, and texts of each; the origin noted longest ago goes first.
+#: Stored origins, and texts of each. The least recently changed origin is dropped first.
 MAX_ORIGINS: Final = 1024
 MAX_TEXTS: Final = 256
 
 
 @attrs.define
 class _Texts:
-    """Of one origin, by name: those that count here, and others."""
+    """Texts of one origin, by name: those that this node uses, and variants."""
 
     counting: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
     variants: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
@@ -36,15 +36,14 @@ class _Texts:
     def __len__(self) -> int:
         return len(self.counting) + len(self.variants)
 
-    def put(self, reference: DtdReference, text: DtdReference, *, counts: bool) -> None:
-        """Note which text the origin uses under a name."""
+    def record_text(self, reference: DtdReference, text: DtdReference, *, counts: bool) -> None:
         here, other = (self.counting, self.variants) if counts else (self.variants, self.counting)
         other.pop(reference, None)
         here[reference] = text
 
 
 class OriginTexts:
-    """One file with the content hashes by origin and type."""
+    """One file with content hashes by origin and type."""
 
     _log = Logger()
 
@@ -60,42 +59,42 @@ class OriginTexts:
         return bool(self._origins)
 
     def snapshot(self) -> dict[str, list[str]]:
-        """By origin its texts that do not count here, for people."""
+        """The variants of each origin."""
         return {
             origin: sorted(map(str, texts.variants.values()))
             for origin, texts in self._origins.items()
             if texts.variants
         }
 
-    def of(self, origin: str) -> Variants:
-        """The variants of an origin; nothing for nearly all."""
+    def variants_of(self, origin: str) -> Variants:
         texts = self._origins.get(origin)
         return NO_VARIANTS if texts is None else texts.variants or NO_VARIANTS
 
-    def users(self) -> dict[DtdReference, list[str]]:
-        """By text, with its hash as variant, the origins that use it."""
+    def origins_by_text(self) -> dict[DtdReference, list[str]]:
         found: dict[DtdReference, list[str]] = {}
         for origin, texts in self._origins.items():
             for text in (*texts.counting.values(), *texts.variants.values()):
                 found.setdefault(text, []).append(origin)
         return found
 
-    def note(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
-        """From now on events of this origin are judged by the text with this hash, which `counts`
-        here or is a variant. Whether that is new."""
+    def record_text(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
+        """Record the text for this origin's events: the one that `counts` here, or a variant.
+
+        Return True if that is new.
+        """
         reference = DtdReference(text.type, text.version)
         texts = self._origins.setdefault(origin, _Texts())
         known = texts.counting if counts else texts.variants
         if known.get(reference) == text or len(texts) >= MAX_TEXTS:
             return False
-        texts.put(reference, text, counts=counts)
+        texts.record_text(reference, text, counts=counts)
         self._origins.move_to_end(origin)
         if len(self._origins) > MAX_ORIGINS:
             self._origins.popitem(last=False)
-        self._write(self._save, json.dumps(self._said()).encode())
+        self._write(self._save, json.dumps(self._to_plain()).encode())
         return True
 
-    def _said(self) -> dict[str, Any]:
+    def _to_plain(self) -> dict[str, Any]:
         return {
             origin: [
                 [text.type, text.version, text.variant, counts]
@@ -106,19 +105,19 @@ class OriginTexts:
         }
 
     def _load(self) -> None:
-        """What a damaged file had is announced again by nodes that are there."""
+        """Load the file. Nodes announce the content of a damaged one again."""
         try:
             for origin, kind, version, content_hash, counts in self._rows():
                 text = DtdReference(kind, version, content_hash)
                 known = self._origins.setdefault(origin, _Texts())
-                known.put(DtdReference(kind, version), text, counts=bool(counts))
+                known.record_text(DtdReference(kind, version), text, counts=bool(counts))
         except (OSError, ValueError, TypeError, AttributeError, BadName) as error:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 
     def _rows(self) -> Iterator[tuple[str, str, str, str, bool]]:
-        """Origin, type, version, hash, and whether that counts here.
+        """Yield origin, type, version, hash, and whether the text counts here.
 
-        The previous version wrote only those that do not, and no checksum.
+        The previous version wrote only variants, and no checksum.
         """
         with contextlib.suppress(FileNotFoundError):
             if (data := self._path.read_bytes()).startswith(b"{"):
@@ -127,12 +126,12 @@ class OriginTexts:
                         kind, _, version = name.partition(" ")
                         yield origin, kind, version, content_hash, False
                 return
-        for origin, rows in json.loads(read_checked(self._path) or b"{}").items():
+        for origin, rows in json.loads(read_checksummed(self._path) or b"{}").items():
             for kind, version, content_hash, counts in rows:
                 yield origin, kind, version, content_hash, counts
 
     def _save(self, data: bytes) -> None:
         try:
-            write_checked(self._path, data, sync=self._sync)
+            write_checksummed(self._path, data, sync=self._sync)
         except OSError as error:
-            self._log.error("{path} is not written: {error}", path=str(self._path), error=error)
+            self._log.error("{path} can not be written: {error}", path=str(self._path), error=error)

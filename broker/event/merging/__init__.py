@@ -1,1 +1,1 @@
-"""Merged streams: the linkage of events resolved into one order (Mspaces M30-M39, G14)."""
+"""Merged streams: one order for events, from their linkage (Mspaces M30-M39, G14)."""

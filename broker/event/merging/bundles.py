@@ -1,4 +1,4 @@
-"""Order by BundleNumber, live: each event waits for the number before its own, within bounds."""
+"""Live order by BundleNumber: each event waits for the number before it, within bounds."""
 
 from __future__ import annotations
 
@@ -9,128 +9,127 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-from broker.event.merging.chains import chain_order
-from broker.event.merging.held import BundleKey, Held, Key, Missing
+from broker.event.merging.bundle_order import order_by_bundles
+from broker.event.merging.held_event import BundleKey, HeldEvent, MissingNumbers, SortKey
 
 T = TypeVar("T")
 
-#: A bundle has no mark for its end: it is remembered until so many others have spoken since.
-BUNDLES_REMEMBERED: Final = 10_000
-#: The first event of a bundle has this number at most; a higher one waits for those before it.
-FIRST_NUMBER: Final = 1
+#: A bundle has no end mark: it is dropped after this many other bundles had events.
+MAX_BUNDLES: Final = 10_000
+#: Highest number that may start a bundle at once; a higher one waits for those before it.
+MAX_FIRST_NUMBER: Final = 1
 
 
 @attrs.define(eq=False)
 class _Bundle(Generic[T]):
     last: int | None = None
-    """The greatest number that was given out."""
-    waiting: list[tuple[int, Key, int, Held[T]]] = attrs.field(factory=list)
+    """Greatest number that was released."""
+    waiting: list[tuple[int, SortKey, int, HeldEvent[T]]] = attrs.field(factory=list)
     """(number, key, serial, event), sorted."""
 
-    def has_come_to(self, number: int) -> bool:
-        return number <= (FIRST_NUMBER if self.last is None else self.last + 1)
+    def is_next(self, number: int) -> bool:
+        return number <= (MAX_FIRST_NUMBER if self.last is None else self.last + 1)
 
 
 class Bundles(Generic[T]):
-    """The bundles that are known, and the events that wait in them."""
-
     def __init__(self) -> None:
         self._bundles: OrderedDict[BundleKey, _Bundle[T]] = OrderedDict()
 
-    def hold(self, held: Held[T]) -> None:
-        """Take an event: it waits in each of its bundles."""
+    def add(self, held: HeldEvent[T]) -> None:
         for key, bundle in zip(held.bundle_keys, held.bundles, strict=True):
-            waiting = self._bundle(key).waiting
+            waiting = self._get_bundle(key).waiting
             bisect.insort(waiting, (bundle.bundle_number, held.key, held.serial, held))
-        self._forget_some()
+        self._evict_bundles()
 
-    def release(self, keys: list[BundleKey]) -> list[Held[T]]:
-        """The events of these bundles that need not wait; of several, the first by declared order.
+    def release_ready(self, keys: list[BundleKey]) -> list[HeldEvent[T]]:
+        """Release the events of these bundles that need not wait, first by the declared order.
 
-        What they let go in other bundles goes with them.
+        Events of other bundles that become ready by this are released with them.
         """
-        released: list[Held[T]] = []
-        ready: list[tuple[Key, int, Held[T]]] = []
+        released: list[HeldEvent[T]] = []
+        ready: list[tuple[SortKey, int, HeldEvent[T]]] = []
         for key in keys:
-            self._look(key, ready)
+            self._collect_ready(key, ready)
         while ready:
             _, _, held = heapq.heappop(ready)
-            if not held.out:
-                self._give(held)
+            if not held.is_released:
+                self._release(held)
                 released.append(held)
                 for key in held.bundle_keys:
-                    self._look(key, ready)
+                    self._collect_ready(key, ready)
         return released
 
-    def force(self, held: Held[T]) -> list[Held[T] | Missing]:
-        """The event and all that come before it, with what is missing told in its place."""
-        outputs: list[Held[T] | Missing] = []
+    def release_through(self, held: HeldEvent[T]) -> list[HeldEvent[T] | MissingNumbers]:
+        """Release the event and all before it, with `MissingNumbers` in place of missing events."""
+        outputs: list[HeldEvent[T] | MissingNumbers] = []
         touched: list[BundleKey] = []
-        for each in chain_order(self._before(held)):
-            outputs += self._holes_before(each)
-            self._give(each)
+        for each in order_by_bundles(self._events_through(held)):
+            outputs += self._missing_before(each)
+            self._release(each)
             outputs.append(each)
             touched += each.bundle_keys
-        return [*outputs, *self.release(touched)]
+        return [*outputs, *self.release_ready(touched)]
 
     # ------------------------------------------------------------------ inside
 
-    def _bundle(self, key: BundleKey) -> _Bundle[T]:
+    def _get_bundle(self, key: BundleKey) -> _Bundle[T]:
         state = self._bundles.get(key)
         if state is None:
             state = self._bundles[key] = _Bundle()
         self._bundles.move_to_end(key)
         return state
 
-    def _forget_some(self) -> None:
-        for _ in range(len(self._bundles) - BUNDLES_REMEMBERED):
+    def _evict_bundles(self) -> None:
+        for _ in range(len(self._bundles) - MAX_BUNDLES):
             key, state = self._bundles.popitem(last=False)
             if state.waiting:
-                # It will be over when what it holds is out, and nobody holds without bound.
+                # It ends when its events are out, and each event is held for a bounded time.
                 self._bundles[key] = state
 
-    def _look(self, key: BundleKey, ready: list[tuple[Key, int, Held[T]]]) -> None:
-        state = self._bundle(key)
-        while state.waiting and state.waiting[0][3].out:
+    def _collect_ready(
+        self, key: BundleKey, ready: list[tuple[SortKey, int, HeldEvent[T]]]
+    ) -> None:
+        state = self._get_bundle(key)
+        while state.waiting and state.waiting[0][3].is_released:
             del state.waiting[0]
         if state.waiting:
             _, order, serial, held = state.waiting[0]
-            if self._has_its_turn(held):
+            if self._is_ready(held):
                 heapq.heappush(ready, (order, serial, held))
 
-    def _has_its_turn(self, held: Held[T]) -> bool:
+    def _is_ready(self, held: HeldEvent[T]) -> bool:
         for key, bundle in zip(held.bundle_keys, held.bundles, strict=True):
-            if not self._bundle(key).has_come_to(bundle.bundle_number):
+            if not self._get_bundle(key).is_next(bundle.bundle_number):
                 return False
         return True
 
-    def _before(self, held: Held[T]) -> list[Held[T]]:
-        """The event and all that wait before it in its bundles, and in theirs."""
+    def _events_through(self, held: HeldEvent[T]) -> list[HeldEvent[T]]:
+        """Return the event and all that wait before it in its bundles, and in their bundles."""
         found = {held.serial: held}
         unseen = [held]
         while unseen:
             each = unseen.pop()
             for key, bundle in zip(each.bundle_keys, each.bundles, strict=True):
-                for number, order, _, other in self._bundle(key).waiting:
+                for number, order, _, other in self._get_bundle(key).waiting:
                     if (number, order) >= (bundle.bundle_number, each.key):
                         break
-                    if not other.out and other.serial not in found:
+                    if not other.is_released and other.serial not in found:
                         found[other.serial] = other
                         unseen.append(other)
         return list(found.values())
 
-    def _holes_before(self, held: Held[T]) -> list[Missing]:
+    def _missing_before(self, held: HeldEvent[T]) -> list[MissingNumbers]:
         holes = []
         for (stream, bundle_id), bundle in zip(held.bundle_keys, held.bundles, strict=True):
-            last = self._bundle((stream, bundle_id)).last
+            last = self._get_bundle((stream, bundle_id)).last
             if last is not None and bundle.bundle_number > last + 1:
-                holes.append(Missing(stream, bundle_id, last + 1, bundle.bundle_number - 1))
+                holes.append(MissingNumbers(stream, bundle_id, last + 1, bundle.bundle_number - 1))
         return holes
 
-    def _give(self, held: Held[T]) -> None:
-        held.out = True
+    def _release(self, held: HeldEvent[T]) -> None:
+        held.is_released = True
         for key, bundle in zip(held.bundle_keys, held.bundles, strict=True):
-            state = self._bundle(key)
+            state = self._get_bundle(key)
             number = bundle.bundle_number
             held.late |= state.last is not None and number < state.last
             state.last = number if state.last is None else max(state.last, number)

@@ -1,8 +1,8 @@
-"""Order by time stamp: bursts of concurrent events, one behind the other, each in declared order.
+"""Order by time stamp: bursts of concurrent events, each in declared order.
 
-The earliest event that is not out yet opens a burst; what the constraint calls concurrent with
-that event belongs to it. So being concurrent is no matter of pairs, and every set of events has
-exactly one order.
+The earliest held event opens a burst. The constraint defines the events that are concurrent with it
+and belong to its burst. Concurrency is therefore not pairwise, and each set of events has exactly
+one order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from broker.event.merging.held import Held, Key
+from broker.event.merging.held_event import HeldEvent, SortKey
 from broker.event.merging.vocabulary import Constraint
 
 T = TypeVar("T")
@@ -21,43 +21,41 @@ T = TypeVar("T")
 
 @attrs.frozen
 class StreamTime:
-    """What the publishers of a merge have passed (ms): nothing earlier of them is to come."""
+    """Times (ms) that the publishers of a merge have passed: no earlier event will come."""
 
     least: float
     laggard: str = ""
-    """Whose time that is."""
+    """Publisher with the least time."""
     others_least: float = math.inf
-    """The least time of all but that one."""
+    """Least time of all other publishers."""
 
-    def without(self, held: Held[T]) -> float:
-        """The least time of all but the event's own publisher."""
+    def without_publisher_of(self, held: HeldEvent[T]) -> float:
+        """Return the least time of all publishers but the event's own."""
         own = held.linked.event_id.client_id == self.laggard
         return self.others_least if own else self.least
 
 
-#: Nothing more will come.
-OVER = StreamTime(math.inf)
+#: No more events will come.
+END_OF_STREAMS = StreamTime(math.inf)
 
 
 class Bursts(Generic[T]):
-    """The events of one merge that are held, and how far it has got."""
-
     def __init__(self, constraint: Constraint) -> None:
         self._constraint = constraint
-        self._later: list[tuple[int, int, Held[T]]] = []
-        """(time stamp, serial, event), sorted: what is behind the current burst."""
-        self._current: list[tuple[Key, int, Held[T]]] = []
-        """(key, serial, event), sorted: what is left of the burst that was begun."""
-        self._first_lane: list[tuple[Key, int, Held[T]]] = []
-        """(key, serial, event), sorted: those of the first entry of the order, once more."""
+        self._later: list[tuple[int, int, HeldEvent[T]]] = []
+        """(time stamp, serial, event), sorted: events behind the current burst."""
+        self._current: list[tuple[SortKey, int, HeldEvent[T]]] = []
+        """(key, serial, event), sorted: the rest of the current burst."""
+        self._first_lane: list[tuple[SortKey, int, HeldEvent[T]]] = []
+        """(key, serial, event), sorted: events of the order's first entry, listed a second time."""
         self._burst: tuple[int, int] | None = None
-        self._last: Key | None = None
+        self._last: SortKey | None = None
 
     def __len__(self) -> int:
         return len(self._later) + len(self._current)
 
-    def hold(self, held: Held[T]) -> bool:
-        """Take an event; False if it is late, and is not held."""
+    def add(self, held: HeldEvent[T]) -> bool:
+        """Hold an event; False if it is late, and is not held."""
         if self._burst is None or held.time > self._burst[1]:
             bisect.insort(self._later, (held.time, held.serial, held))
         elif held.time < self._burst[0] or (self._last is not None and held.key < self._last):
@@ -68,59 +66,61 @@ class Bursts(Generic[T]):
             bisect.insort(self._first_lane, (held.key, held.serial, held))
         return True
 
-    def release(self, stream_time: StreamTime) -> list[Held[T]]:
-        """The events that nothing can come before any more."""
-        released: list[Held[T]] = []
-        while len(self) and self._end() < stream_time.least:
+    def release_ready(self, stream_time: StreamTime) -> list[HeldEvent[T]]:
+        """Release the events before which no other event can come."""
+        released: list[HeldEvent[T]] = []
+        while len(self) and self._burst_end() < stream_time.least:
             if not self._current:
-                self._begin()
-            released += self._give(len(self._current))
-        while len(self) and self._leads(stream_time):
+                self._start_burst()
+            released += self._release(len(self._current))
+        while len(self) and self._is_first_lane_ready(stream_time):
             if not self._current:
-                self._begin()
-            released += self._give(1)
+                self._start_burst()
+            released += self._release(1)
         return released
 
-    def _leads(self, stream_time: StreamTime) -> bool:
-        """Whether the next event goes before all that its burst may still get.
+    def _is_first_lane_ready(self, stream_time: StreamTime) -> bool:
+        """True if the next event precedes all events that its burst may still get.
 
-        So does one of the first lane when the other publishers have passed its time stamp: its
-        own publisher's next one comes behind it. A single feed waits for nobody, then.
+        An event of the first lane does so when the other publishers have passed its time stamp: its
+        own publisher's next event follows it. So a single feed never waits.
         """
-        while self._first_lane and self._first_lane[0][2].out:
+        while self._first_lane and self._first_lane[0][2].is_released:
             del self._first_lane[0]
         if not self._first_lane:
             return False
         first = self._first_lane[0][2]
-        return first.time <= self._end() and stream_time.without(first) > first.time
+        return (
+            first.time <= self._burst_end() and stream_time.without_publisher_of(first) > first.time
+        )
 
-    def force(self, held: Held[T]) -> list[Held[T]]:
-        """The event and all that are before it in the order; they may be no whole burst."""
-        released: list[Held[T]] = []
+    def release_through(self, held: HeldEvent[T]) -> list[HeldEvent[T]]:
+        """Release the event and all before it; these may be less than a whole burst."""
+        released: list[HeldEvent[T]] = []
         while True:
             if not self._current:
-                self._begin()
+                self._start_burst()
             if self._burst is not None and held.time <= self._burst[1]:
                 upto = bisect.bisect_right(self._current, (held.key, held.serial, held))
-                return released + self._give(upto)
-            released += self._give(len(self._current))
+                return released + self._release(upto)
+            released += self._release(len(self._current))
 
-    def _end(self) -> float:
-        """The last time stamp of the next burst."""
+    def _burst_end(self) -> float:
+        """Return the last time stamp of the next burst."""
         if self._current and self._burst is not None:
             return self._burst[1]
-        return self._constraint.burst(self._later[0][0])[1]
+        return self._constraint.burst_bounds(self._later[0][0])[1]
 
-    def _begin(self) -> None:
-        self._burst = self._constraint.burst(self._later[0][0])
+    def _start_burst(self) -> None:
+        self._burst = self._constraint.burst_bounds(self._later[0][0])
         count = bisect.bisect_right(self._later, (self._burst[1], math.inf))
         self._current = sorted((held.key, serial, held) for _, serial, held in self._later[:count])
         del self._later[:count]
 
-    def _give(self, count: int) -> list[Held[T]]:
+    def _release(self, count: int) -> list[HeldEvent[T]]:
         given = [held for _, _, held in self._current[:count]]
         del self._current[:count]
         for held in given:
-            held.out = True
+            held.is_released = True
         self._last = given[-1].key
         return given

@@ -1,4 +1,4 @@
-"""One merge by time: the events of one rule, and whom they wait for."""
+"""One merge by time: the events of one rule."""
 
 from __future__ import annotations
 
@@ -7,47 +7,45 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from broker.event.merging.bursts import Bursts, StreamTime
-from broker.event.merging.held import Held
-from broker.event.merging.sources import Sources
+from broker.event.merging.held_event import HeldEvent
+from broker.event.merging.publisher_times import PublisherTimes
 from broker.event.merging.vocabulary import Rule
 
 T = TypeVar("T")
 
 
 class Group(Generic[T]):
-    """Its bursts, its publishers, and the streams of its order that nobody has spoken on yet."""
+    """Bursts and publishers of a rule, and the entries of its order without an event so far."""
 
     def __init__(self, rule: Rule, began: float, expects: Callable[[str], bool]) -> None:
-        """`expects` tells whether a stream's events can come at all."""
+        """`expects` is true for streams whose events can arrive at all."""
         self.bursts: Bursts[T] = Bursts(rule.constraint)
-        self._began = began
+        self._started_at = began
         self._publishers: dict[str, None] = {}
-        self._unheard = {
+        self._silent_entries = {
             number
             for number, entry in enumerate(rule.order)
             if entry.is_bundle or expects(entry.name)
         }
 
-    def heard(self, client_id: str, lanes: Sequence[int]) -> None:
-        """A publisher has spoken on these entries of the order."""
+    def record_publisher(self, client_id: str, lanes: Sequence[int]) -> None:
         self._publishers[client_id] = None
-        self._unheard.difference_update(lanes)
+        self._silent_entries.difference_update(lanes)
 
-    def release(self, sources: Sources, now: float, idle: float) -> list[Held[T]]:
-        """The events that nothing can come before any more."""
+    def release_ready(self, sources: PublisherTimes, now: float, idle: float) -> list[HeldEvent[T]]:
         if not len(self.bursts):
             return []
-        return self.bursts.release(self._stream_time(sources, now, idle))
+        return self.bursts.release_ready(self._compute_stream_time(sources, now, idle))
 
-    def _stream_time(self, sources: Sources, now: float, idle: float) -> StreamTime:
-        """Who was silent for `idle` seconds is not waited for."""
+    def _compute_stream_time(self, sources: PublisherTimes, now: float, idle: float) -> StreamTime:
+        """Ignores publishers that were silent for `idle` seconds."""
         laggard, least, others_least = "", math.inf, math.inf
-        if self._unheard and now - self._began < idle:
-            least = others_least = sources.all_passed
+        if self._silent_entries and now - self._started_at < idle:
+            least = others_least = sources.passed_by_all
         for client_id in list(self._publishers):
             source = sources.get(client_id)
-            if source is None or now - source.heard_at >= idle:
-                # It is added again when it speaks.
+            if source is None or now - source.last_event_at >= idle:
+                # Its next event adds it again.
                 del self._publishers[client_id]
             elif (time_ms := sources.time_of(source)) < least:
                 laggard, least, others_least = client_id, time_ms, least

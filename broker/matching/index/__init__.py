@@ -1,1 +1,1 @@
-"""The members of a query template, found by the values of a batch (DESIGN 6, F5)."""
+"""Predicate index: find the members of a template that match a batch of values (DESIGN 6, F5)."""

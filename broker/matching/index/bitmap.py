@@ -8,28 +8,28 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: How many members share one set of bitmaps. Beyond it every bitmap is so long that a change, which
-#: touches hundreds of them, would be felt, and their memory would grow with the square.
-SHEET_SIZE = 1024
+#: Members that share one set of bitmaps. A change touches hundreds of bitmaps, so longer ones would
+#: make it slow, and memory would grow with the square.
+PARTITION_SIZE = 1024
 
-#: The numbers in a sheet, as objects to be shared: an integer weighs 28 bytes.
-NUMBERS = tuple(range(SHEET_SIZE))
+#: The numbers in a partition. Sharing these objects saves 28 bytes an integer.
+NUMBERS = tuple(range(PARTITION_SIZE))
 
-#: From this share of ones on, reading all digits is cheaper than taking the ones out (measured).
+#: A bitmap with at least one set bit in so many is read digit by digit, which is faster (measured).
 _DENSE = 10
 _FLAGS = bytes.maketrans(b"01", b"\x00\x01")
 
 
-def numbers(bits: int) -> Iterator[int]:
-    """The numbers in a bitmap, descending: so the integer shrinks while it is emptied."""
+def iterate_numbers(bits: int) -> Iterator[int]:
+    """Yield the numbers in a bitmap in descending order, so that the integer shrinks on the way."""
     while bits:
         number = bits.bit_length() - 1
         yield number
         bits ^= 1 << number
 
 
-def take(bits: int, slots: Sequence[T]) -> list[T]:
-    """What stands in `slots` at the numbers in a bitmap, in no particular order."""
+def select_slots(bits: int, slots: Sequence[T]) -> list[T]:
+    """Return the items of `slots` at the numbers in a bitmap, unordered."""
     length = bits.bit_length()
     if length > _DENSE and bits.bit_count() * _DENSE > length:
         flags = format(bits, "b").encode().translate(_FLAGS)

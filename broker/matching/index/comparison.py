@@ -1,8 +1,7 @@
-"""All comparisons of a member in one expression of Python.
+"""Generated functions that compare members with rows.
 
-Members that a key leads to are compared one by one, with several holes each; a call for each hole
-would cost several times the comparison. So the comparisons of a template become one function, as
-`attrs` and `namedtuple` make theirs.
+A call for each parameter would cost several times the comparison. So all comparisons of a template
+become one generated function, as in `attrs` and `namedtuple`.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from broker.matching.index.holes import Operator
 from broker.matching.index.member import Member
+from broker.matching.index.parameter import Operator
 
-#: Compares members: called with pairs of a row and the members to compare there (None for no
-#: members), with columns, and with a list that gets a row and a member for each that satisfies.
+#: Called with pairs of a row and its candidates (or None), the columns, and a list. It appends a
+#: pair of row and member for each match.
 Compare: TypeAlias = Callable[
     [
         Iterable[tuple[int, Sequence[Member] | None]],
@@ -39,13 +38,12 @@ _EXPRESSIONS = {
 }
 
 
-def comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
-    """The function for the holes at these positions; the other holes are not looked at."""
-    return _compiled(tuple(operators))
+def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
+    return _compile(tuple(operators))
 
 
 @lru_cache(maxsize=1024)
-def _compiled(operators: tuple[tuple[int, Operator], ...]) -> Compare:
+def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
     columns = "".join(f"    c{at} = columns[{at}]\n" for at, _ in operators)
     values = "".join(f"        v{at} = c{at}[row]\n" for at, _ in operators)
     tests = " and ".join(_EXPRESSIONS[operator].format(at) for at, operator in operators)
@@ -62,6 +60,6 @@ def _compiled(operators: tuple[tuple[int, Operator], ...]) -> Compare:
         "                found.append((row, (member,)))\n"
     )
     names: dict[str, Any] = {}
-    # Made of numbers and the operators above alone: nothing of a query is in it.
+    # The source contains numbers and the operators above only, nothing of a query.
     exec(compile(source, "<comparisons>", "exec"), names)
     return cast(Compare, names["compare"])

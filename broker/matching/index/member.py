@@ -1,18 +1,17 @@
-"""One member of a query template."""
+"""A member of a query template."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.matching.index.holes import Literal
+from broker.matching.index.parameter import Literal
 
 
 class Member:
-    """The literals of one query of a template, a literal for each hole.
+    """The literals of one query of a template, one for each parameter.
 
-    `entry` and `owner` are free for the engine, and so are `sole_number` and `sole_pattern`: what
-    each match wants of the entry. `sheet` and `number` say where an index has put the member: it
-    can be in one at a time.
+    The engine uses `entry` and `owner`, and `sole_number` and `sole_pattern`, which cache values of
+    the entry for matching. `partition` and `number` are the member's place in one index.
     """
 
     __slots__ = (
@@ -20,7 +19,7 @@ class Member:
         "literals",
         "number",
         "owner",
-        "sheet",
+        "partition",
         "sole_number",
         "sole_pattern",
     )
@@ -30,7 +29,7 @@ class Member:
         self.entry: Any = entry
         self.owner: Any = owner
         self.sole_number = self.sole_pattern = 0
-        self.sheet: object = None
+        self.partition: object = None
         self.number = 0
 
     def __repr__(self) -> str:

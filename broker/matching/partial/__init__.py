@@ -1,1 +1,1 @@
-"""Partial evaluation: what of a query is decided by a shape, once for all its documents."""
+"""Partial evaluation of queries on a shape: decided once for all documents of the shape."""

@@ -1,7 +1,7 @@
-"""The partial evaluator: a template on a shape, as a formula.
+"""Partial evaluator: a template on a shape becomes a residual formula.
 
-Names, structure, positions and constants are decided here, once for a shape; what is left are
-comparisons of slots. XPath's semantics are libxml2's, which is the oracle (DESIGN 5).
+Names, structure, positions and constants are decided here, once for each shape. Comparisons of
+slots remain. libxml2 defines the semantics (DESIGN 5).
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
-from broker.matching.partial import functions
-from broker.matching.partial.cases import Cases, applied, check
-from broker.matching.partial.comparing import compared
+from broker.matching.partial import function_library
+from broker.matching.partial.comparison import compare_operands
+from broker.matching.partial.evaluation_cache import CachedEvaluation
+from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
 from broker.matching.partial.formula import (
     FALSE,
     TRUE,
@@ -20,195 +21,231 @@ from broker.matching.partial.formula import (
     Formula,
     all_of,
     any_of,
-    breadth,
-    is_larger,
-    negation,
+    has_more_atoms,
+    negate,
+    operand_count,
 )
-from broker.matching.partial.nodesets import (
-    Condition,
+from broker.matching.partial.guarded_value import GuardedValue, apply_function, truth_formula
+from broker.matching.partial.node_set import (
     Context,
-    Walk,
+    PathWalker,
+    PredicateFunction,
 )
-from broker.matching.partial.sharing import Recall
-from broker.matching.partial.subjects import Decision, Subjects
-from broker.matching.partial.template import Template, literal_of
+from broker.matching.partial.template import Template, literal_value
 from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.values import NO_POSITION, Values
-from broker.matching.partial.work import TooDear, Work
+from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
+from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
-#: Nodes that are looked at for one template on one shape, or as much other work, and comparisons in
-#: its formula: beyond them the template counts as undecided on the shape.
+#: Work for one template on one shape, in visited nodes, and comparisons in its formula. Beyond them
+#: the template is undecided on the shape.
 MAX_VISITS = 20_000
 MAX_COMPARISONS = 2_048
 
 
-#: A hole, what is compared with its literal, whether as numbers, and whether that is a node-set.
-_Comparison: TypeAlias = tuple[int, tree.Expression, bool, bool]
+#: Parameter, compared expression, is numeric, is a node-set.
+_LiteralComparison: TypeAlias = tuple[int, tree.Expression, bool, bool]
 
 
-def evaluate(template: Template, subjects: Subjects, most: int = MAX_VISITS) -> Decision:
-    """Evaluate a template as far as the shape decides it, with `most` visits."""
-    return _Evaluator(template, subjects, most).decision()
+def evaluate_template(
+    template: Template, evaluation_input: EvaluationInput, max_work: int = MAX_VISITS
+) -> EvaluationResult:
+    """Evaluate a template as far as the shape decides it, with `max_work` visits."""
+    return _Evaluator(template, evaluation_input, max_work).evaluate()
 
 
-class _Evaluator(Values):
-    def __init__(self, template: Template, subjects: Subjects, most: int) -> None:
+class _Evaluator(ValueEvaluator):
+    def __init__(
+        self, template: Template, evaluation_input: EvaluationInput, max_work: int
+    ) -> None:
         self._template = template
-        self._subjects = subjects
-        self._most = most
-        self.work = Work(most)
-        self._walk = Walk(template.namespaces, self._predicate, self.work, subjects.names)
-        self._recall = Recall(template.parts, subjects.sharing, self.work)
-        self._comparisons: dict[int, _Comparison | None] = {}
+        self._input = evaluation_input
+        self._max_work = max_work
+        self.work = WorkBudget(max_work)
+        self._walker = PathWalker(
+            template.namespaces,
+            self._predicate_function,
+            self.work,
+            evaluation_input.elements_by_name,
+        )
+        self._cached = CachedEvaluation(
+            template.common_subexpressions, evaluation_input.cache, self.work
+        )
+        self._comparisons: dict[int, _LiteralComparison | None] = {}
 
-    def decision(self) -> Decision:
+    def evaluate(self) -> EvaluationResult:
         parts: tuple[tree.Expression, ...] = (self._template.expression,)
         match self._template.expression:
             case tree.Chain(operator="and", operands=operands):
                 parts = operands
         found = []
-        element = next(n for n in self._subjects.payload.children if n.local)
+        element = next(n for n in self._input.payload.children if n.local)
         for place, part in enumerate(parts, 1):
-            # One dear part leaves something to the others: they may be all that the shape decides.
-            left = self._most - self.work.done
-            self.work.most = self._most if place == len(parts) else self.work.done + left // 2
+            # At most half of the remaining work, but all of it for the last part: an expensive part
+            # must not leave the others undecided.
+            left = self._max_work - self.work.spent
+            self.work.limit = self._max_work if place == len(parts) else self.work.spent + left // 2
             try:
-                formula = self._recall.once(
-                    self._sharing.conjuncts, self._conjunct, part, Context(element)
+                formula = self._cached.evaluate_once(
+                    self._cache.conjuncts, self._evaluate_conjunct, part, Context(element)
                 )
                 found.append(formula)
-            except TooDear as reason:
-                self._recall.note(reason)
+            except TooExpensive as reason:
+                self._cached.record_reason(reason)
                 found.append(UNKNOWN)
-        visits = self.work.done + (sum(map(breadth, found)) >> 1)
-        return Decision(all_of(found), tuple(self._recall.reasons), min(visits, self._most))
+        visits = self.work.spent + (sum(map(operand_count, found)) >> 1)
+        return EvaluationResult(
+            all_of(found), tuple(self._cached.reasons), min(visits, self._max_work)
+        )
 
-    def _conjunct(self, expression: tree.Expression, context: Context) -> Formula:
-        formula = self.boolean(expression, context)
-        if is_larger(formula, MAX_COMPARISONS):
-            self._recall.note(f"it takes more than {MAX_COMPARISONS} comparisons")
+    def _evaluate_conjunct(self, expression: tree.Expression, context: Context) -> Formula:
+        formula = self.evaluate_boolean(expression, context)
+        if has_more_atoms(formula, MAX_COMPARISONS):
+            self._cached.record_reason(f"it takes more than {MAX_COMPARISONS} comparisons")
             return UNKNOWN
         return formula
 
     # ---------------------------------------------------------------- booleans
 
-    def boolean(self, expression: tree.Expression, context: Context) -> Formula:
-        """The expression's boolean value; unknown with the reason noted if it is not decided."""
+    def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula:
+        """Return the boolean value; if undecidable, `UNKNOWN`, and record the reason."""
         try:
-            return self._boolean(expression, context)
+            return self._compute_boolean(expression, context)
         except Undecidable as reason:
-            self._recall.note(reason)
+            self._cached.record_reason(reason)
             return UNKNOWN
 
-    def _boolean(self, expression: tree.Expression, context: Context) -> Formula:
+    def _compute_boolean(self, expression: tree.Expression, context: Context) -> Formula:
         match expression:
             case tree.Chain(operator="and", operands=operands):
-                return self._conjunction(operands, context)
+                return self._compute_conjunction(operands, context)
             case tree.Chain(operator="or", operands=operands):
-                return any_of([self.boolean(operand, context) for operand in operands])
+                return any_of([self.evaluate_boolean(operand, context) for operand in operands])
             case tree.Binary() if value_type(expression) is ValueType.BOOLEAN:
-                return self._comparison(expression, context)
+                return self._compute_comparison(expression, context)
             case tree.FunctionCall() if value_type(expression) is ValueType.BOOLEAN:
-                return self._boolean_call(expression, context)
+                return self._compute_boolean_call(expression, context)
         match value_type(expression):
             case ValueType.NODE_SET:
-                members = self.nodes(expression, context)
+                members = self.evaluate_nodes(expression, context)
                 if members and members[0][1] is TRUE:
                     return TRUE
-                return any_of(self.work.join([condition for _, condition in members]))
+                return any_of(self.work.spend_on_join([condition for _, condition in members]))
             case ValueType.NUMBER:
-                return _any(applied(functions.is_nonzero, self.number(expression, context)))
+                return _any_true(
+                    apply_function(
+                        function_library.is_nonzero, self.evaluate_number(expression, context)
+                    )
+                )
             case _:
-                return _any(applied(functions.is_nonempty, self.text(expression, context)))
+                return _any_true(
+                    apply_function(
+                        function_library.is_nonempty, self.evaluate_text(expression, context)
+                    )
+                )
 
-    def _conjunction(self, operands: tuple[tree.Expression, ...], context: Context) -> Formula:
+    def _compute_conjunction(
+        self, operands: tuple[tree.Expression, ...], context: Context
+    ) -> Formula:
         parts = []
         for operand in operands:
-            part = self.boolean(operand, context)
+            part = self.evaluate_boolean(operand, context)
             if part is FALSE:
                 return FALSE
             parts.append(part)
         return all_of(parts)
 
-    def _boolean_call(self, call: tree.FunctionCall, context: Context) -> Formula:
+    def _compute_boolean_call(self, call: tree.FunctionCall, context: Context) -> Formula:
         match call.name:
             case "true":
                 return TRUE
             case "false":
                 return FALSE
             case "not":
-                return negation(self.boolean(call.arguments[0], context))
+                return negate(self.evaluate_boolean(call.arguments[0], context))
             case "boolean":
-                return self.boolean(call.arguments[0], context)
+                return self.evaluate_boolean(call.arguments[0], context)
             case "starts-with" | "contains":
-                subject = self.text(call.arguments[0], context)
-                hole = self._template.hole_at.get(call.position)
-                if hole is not None:
-                    return _any_atom(hole, subject)
-                function = functions.begins if call.name == "starts-with" else functions.holds
-                return _any(applied(function, subject, self.text(call.arguments[1], context)))
+                subject = self.evaluate_text(call.arguments[0], context)
+                parameter = self._template.parameter_at.get(call.position)
+                if parameter is not None:
+                    return _any_atom_holds(parameter, subject)
+                function = (
+                    function_library.starts_with
+                    if call.name == "starts-with"
+                    else function_library.contains
+                )
+                return _any_true(
+                    apply_function(
+                        function, subject, self.evaluate_text(call.arguments[1], context)
+                    )
+                )
         raise Undecidable(f"{call.name}() is not decided on a shape")
 
-    def _comparison(self, node: tree.Binary, context: Context) -> Formula:
+    def _compute_comparison(self, node: tree.Binary, context: Context) -> Formula:
         try:
             comparison = self._comparisons[node.position]
         except KeyError:
-            comparison = self._comparisons[node.position] = self._with_literal(node)
+            comparison = self._comparisons[node.position] = self._literal_comparison(node)
         if comparison is None:
-            return compared(self, node, context)
-        hole, subject, numeric, several = comparison
+            return compare_operands(self, node, context)
+        parameter, subject, numeric, several = comparison
         if several:
-            members = self.nodes(subject, context)
+            members = self.evaluate_nodes(subject, context)
             self.work.spend(len(members))
-            value_of = self.number_of if numeric else self.text_of
+            value_of = self.number_value if numeric else self.string_value
             found = []
             for member, condition in members:
-                atom = _any_atom(hole, value_of(member))
+                atom = _any_atom_holds(parameter, value_of(member))
                 if condition is not TRUE:
-                    atom = all_of(self.work.join((condition, atom)))
+                    atom = all_of(self.work.spend_on_join((condition, atom)))
                 found.append(atom)
-            return found[0] if len(found) == 1 else any_of(self.work.join(found))
-        read = self.number if numeric else self.text
-        return _any_atom(hole, read(subject, context))
+            return found[0] if len(found) == 1 else any_of(self.work.spend_on_join(found))
+        read = self.evaluate_number if numeric else self.evaluate_text
+        return _any_atom_holds(parameter, read(subject, context))
 
-    def _with_literal(self, node: tree.Binary) -> _Comparison | None:
-        """What a comparison with a literal needs to know, None for another."""
-        hole = self._template.hole_at.get(node.position)
-        if hole is None:
+    def _literal_comparison(self, node: tree.Binary) -> _LiteralComparison | None:
+        parameter = self._template.parameter_at.get(node.position)
+        if parameter is None:
             return None
-        subject = node.right if literal_of(node.right) is None else node.left
+        subject = node.right if literal_value(node.right) is None else node.left
         several = value_type(subject) is ValueType.NODE_SET
-        return hole, subject, self._template.holes[hole].numeric, several
+        return parameter, subject, self._template.parameters[parameter].is_numeric, several
 
-    def _predicate(self, predicate: tree.Expression) -> Condition:
+    def _predicate_function(self, predicate: tree.Expression) -> PredicateFunction:
         if value_type(predicate) is ValueType.NUMBER:
-            return partial(self._at, predicate)
-        if self._recall.is_shared(predicate):
-            return partial(self._recall.once, self._sharing.predicates, self.boolean, predicate)
-        return partial(self.boolean, predicate)
+            return partial(self._evaluate_position_predicate, predicate)
+        if self._cached.is_cacheable(predicate):
+            return partial(
+                self._cached.evaluate_once, self._cache.predicates, self.evaluate_boolean, predicate
+            )
+        return partial(self.evaluate_boolean, predicate)
 
-    def _at(self, place: tree.Expression, context: Context) -> Formula:
+    def _evaluate_position_predicate(self, place: tree.Expression, context: Context) -> Formula:
         if context.position is None:
-            self._recall.note(NO_POSITION)
+            self._cached.record_reason(NO_POSITION)
             return UNKNOWN
         if isinstance(place, tree.Number):
             return TRUE if context.position == place.value else FALSE
         try:
-            position = self._position(context)
-            return _any(applied(functions.equal, position, self.number(place, context)))
+            position = self._context_position(context)
+            return _any_true(
+                apply_function(
+                    function_library.equal, position, self.evaluate_number(place, context)
+                )
+            )
         except Undecidable as reason:
-            self._recall.note(reason)
+            self._cached.record_reason(reason)
             return UNKNOWN
 
 
-def _any(cases: Cases) -> Formula:
-    return any_of([all_of((when, check(source))) for when, source in cases])
+def _any_true(cases: GuardedValue) -> Formula:
+    return any_of([all_of((when, truth_formula(source))) for when, source in cases])
 
 
-def _any_atom(hole: int, cases: Cases) -> Formula:
+def _any_atom_holds(parameter: int, cases: GuardedValue) -> Formula:
     if len(cases) == 1 and cases[0][0] is TRUE:
-        return Atom(hole, cases[0][1])
-    return any_of([all_of((when, Atom(hole, source))) for when, source in cases])
+        return Atom(parameter, cases[0][1])
+    return any_of([all_of((when, Atom(parameter, source))) for when, source in cases])

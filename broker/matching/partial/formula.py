@@ -1,7 +1,7 @@
-"""When the documents of a shape match: formulas over comparisons of values with literals.
+"""Residual formulas: conditions for the documents of a shape to match.
 
-A formula holds for a document and for the literals of a query. `UNKNOWN` stands for what the shape
-does not decide; `possible` turns it into a necessary condition.
+Atoms compare a document's values with a query's literals. `UNKNOWN` stands for parts that the shape
+does not decide; `necessary_condition` removes them.
 """
 
 from __future__ import annotations
@@ -15,87 +15,82 @@ import attrs
 from broker.matching.partial.source import Computed, Source
 
 
-class Known(enum.Enum):
-    """What does not depend on values, or is not decided at all."""
+class TruthValue(enum.Enum):
+    """Formulas that depend on no value."""
 
     TRUE = "true"
     FALSE = "false"
     UNKNOWN = "unknown"
 
 
-TRUE, FALSE, UNKNOWN = Known.TRUE, Known.FALSE, Known.UNKNOWN
+TRUE, FALSE, UNKNOWN = TruthValue.TRUE, TruthValue.FALSE, TruthValue.UNKNOWN
 
 
-# Formulas never change, but for what they remember of themselves. They are not `attrs.frozen`, for
-# that takes three times as long to make one, and shapes are evaluated to very many.
+# Formulas are immutable except for caches. They are not `attrs.frozen`, which takes three times as
+# long to create, and there are very many.
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Atom:
-    """The comparison of hole `hole` holds for the value of `source`."""
+    """The comparison of the template parameter `parameter` holds for the value of `source`."""
 
-    hole: int
+    parameter: int
     source: Source
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
-class Check:
-    """`source`, a bool, is true: the same for all queries of a template."""
+class BooleanAtom:
+    """`source`, a boolean, is true: the same for all queries of a template."""
 
     source: Computed
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Not:
-    """`part` does not hold."""
-
     part: Formula
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
-class _Joint:
+class _Connective:
     parts: tuple[Formula, ...]
-    _decided: bool | None = attrs.field(default=None, init=False, eq=False, repr=False)
+    _is_decided: bool | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     @property
-    def decided(self) -> bool:
-        """Whether `UNKNOWN` is no part of it; found out once."""
-        if self._decided is None:
-            self._decided = all(map(is_decided, self.parts))
-        return self._decided
+    def is_decided(self) -> bool:
+        """Return True if no part is `UNKNOWN`; cached."""
+        if self._is_decided is None:
+            self._is_decided = all(map(is_decided, self.parts))
+        return self._is_decided
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
-class And(_Joint):
-    """All parts hold; there are two or more, and none is an `And`, TRUE or FALSE."""
+class And(_Connective):
+    """Two or more parts, none of them an `And`, TRUE or FALSE."""
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
-class Or(_Joint):
-    """One of the parts holds; there are two or more, and none is an `Or`, TRUE or FALSE."""
+class Or(_Connective):
+    """Two or more parts, none of them an `Or`, TRUE or FALSE."""
 
 
-Formula: TypeAlias = Known | Atom | Check | Not | And | Or
+Formula: TypeAlias = TruthValue | Atom | BooleanAtom | Not | And | Or
 
 
 def all_of(parts: Iterable[Formula]) -> Formula:
-    """The conjunction, simplified."""
-    return _joined(parts, And, TRUE, FALSE)
+    return _simplify(parts, And, TRUE, FALSE)
 
 
 def any_of(parts: Iterable[Formula]) -> Formula:
-    """The disjunction, simplified."""
-    return _joined(parts, Or, FALSE, TRUE)
+    return _simplify(parts, Or, FALSE, TRUE)
 
 
-def negation(part: Formula) -> Formula:
-    """What holds when `part` does not."""
+def negate(part: Formula) -> Formula:
     match part:
-        case Known.TRUE:
+        case TruthValue.TRUE:
             return FALSE
-        case Known.FALSE:
+        case TruthValue.FALSE:
             return TRUE
-        case Known.UNKNOWN:
+        case TruthValue.UNKNOWN:
             return UNKNOWN
         case Not(part=inner):
             return inner
@@ -103,32 +98,30 @@ def negation(part: Formula) -> Formula:
             return Not(part)
 
 
-def same(one: Formula, other: Formula) -> Formula:
-    """Both hold or neither does."""
+def equivalence(one: Formula, other: Formula) -> Formula:
     both = all_of((one, other))
-    return any_of((both, all_of((negation(one), negation(other)))))
+    return any_of((both, all_of((negate(one), negate(other)))))
 
 
 def is_decided(formula: Formula) -> bool:
-    """Whether `UNKNOWN` is no part of it."""
     match formula:
-        case Atom() | Check():
+        case Atom() | BooleanAtom():
             return True
         case And() | Or():
-            return formula.decided
+            return formula.is_decided
         case Not(part=part):
             return is_decided(part)
-        case Known():
+        case TruthValue():
             return formula is not UNKNOWN
 
 
-def possible(formula: Formula) -> Formula:
-    """A decided formula that holds whenever this one could: its necessary condition."""
-    return _settled(formula, TRUE, FALSE)
+def necessary_condition(formula: Formula) -> Formula:
+    """Return a decided formula that holds whenever this one could."""
+    return _replace_unknown(formula, TRUE, FALSE)
 
 
-def breadth(formula: Formula) -> int:
-    """How many parts it has side by side: what it costs to make it a part of another."""
+def operand_count(formula: Formula) -> int:
+    """Number of operands: the cost of joining it to another formula."""
     match formula:
         case And(parts=parts) | Or(parts=parts):
             return len(parts)
@@ -136,15 +129,15 @@ def breadth(formula: Formula) -> int:
             return 1
 
 
-def is_larger(formula: Formula, most: int) -> bool:
-    """Whether it has more than `most` comparisons, equal ones counted each time."""
+def has_more_atoms(formula: Formula, limit: int) -> bool:
+    """Return True if it has more than `limit` atoms, duplicates included."""
     found = 0
     left = [formula]
     while left:
         match left.pop():
-            case Atom() | Check():
+            case Atom() | BooleanAtom():
                 found += 1
-                if found > most:
+                if found > limit:
                     return True
             case Not(part=part):
                 left.append(part)
@@ -153,33 +146,33 @@ def is_larger(formula: Formula, most: int) -> bool:
     return False
 
 
-Conjunction: TypeAlias = tuple[Atom | Check, ...]
+Conjunction: TypeAlias = tuple[Atom | BooleanAtom, ...]
 
 
-def alternatives(formula: Formula, most: int) -> list[Conjunction] | None:
-    """The formula as conjunctions of which one must hold (disjunctive normal form).
+def to_dnf(formula: Formula, limit: int) -> list[Conjunction] | None:
+    """Return the formula in disjunctive normal form, as a list of conjunctions.
 
-    None if it has a negation, or takes more than `most` conjunctions.
+    None if it contains a negation, or needs more than `limit` conjunctions.
     """
     match formula:
-        case Atom() | Check():
+        case Atom() | BooleanAtom():
             return [(formula,)]
         case Or(parts=parts):
             found: list[Conjunction] = []
             for part in parts:
-                inner = alternatives(part, most - len(found))
+                inner = to_dnf(part, limit - len(found))
                 if inner is None:
                     return None
                 found += inner
-            return found if len(found) <= most else None
+            return found if len(found) <= limit else None
         case And(parts=parts):
-            plain = tuple(part for part in parts if isinstance(part, Atom | Check))
+            plain = tuple(part for part in parts if isinstance(part, Atom | BooleanAtom))
             if len(plain) == len(parts):
                 return [plain]
             product: list[Conjunction] = [()]
             for part in parts:
-                inner = alternatives(part, most)
-                if inner is None or len(product) * len(inner) > most:
+                inner = to_dnf(part, limit)
+                if inner is None or len(product) * len(inner) > limit:
                     return None
                 product = [before + after for before in product for after in inner]
             return product
@@ -187,42 +180,41 @@ def alternatives(formula: Formula, most: int) -> list[Conjunction] | None:
             return None
 
 
-def weaker(
-    formula: Formula, most: int, read: Callable[[Formula, int], list[Conjunction] | None]
+def weaken_to_dnf(
+    formula: Formula, limit: int, read: Callable[[Formula, int], list[Conjunction] | None]
 ) -> list[Conjunction] | None:
-    """Conjunctions of which one must hold if the formula does, though the reverse may not be so.
+    """Return the DNF of a formula that is implied by this one, or None.
 
-    As `alternatives`, but parts of an `And` that would be too much are left out. `read` is it, or
-    remembers what it gave; where one part is all that is left, the list is the one that it gave.
+    Parts of an `And` beyond `limit` are dropped. `read` is `to_dnf` or a cached form of it. If one
+    part remains, the result is the identical list from `read`.
     """
     if not isinstance(formula, And):
-        return read(formula, most)
-    parts = [found for part in formula.parts if (found := read(part, most)) is not None]
-    # Those that compare most at once tell most.
+        return read(formula, limit)
+    parts = [found for part in formula.parts if (found := read(part, limit)) is not None]
+    # Parts with longer conjunctions are more selective.
     parts.sort(key=lambda found: -min(map(len, found)))
     product: list[Conjunction] | None = None
     for part in parts:
         if product is None:
             product = part
-        elif len(product) * len(part) <= most:
+        elif len(product) * len(part) <= limit:
             product = [before + after for before in product for after in part]
     return product
 
 
-def sources(formula: Formula) -> Iterator[Source]:
-    """All sources, those of equal comparisons again each time."""
+def iterate_sources(formula: Formula) -> Iterator[Source]:
     match formula:
-        case Atom(source=source) | Check(source=source):
+        case Atom(source=source) | BooleanAtom(source=source):
             yield source
         case Not(part=part):
-            yield from sources(part)
+            yield from iterate_sources(part)
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
-                yield from sources(part)
+                yield from iterate_sources(part)
 
 
-def _joined(
-    parts: Iterable[Formula], kind: type[And] | type[Or], neutral: Known, deciding: Known
+def _simplify(
+    parts: Iterable[Formula], kind: type[And] | type[Or], neutral: TruthValue, deciding: TruthValue
 ) -> Formula:
     found: dict[Formula, None] = {}
     for part in parts:
@@ -239,15 +231,15 @@ def _joined(
     return kind(tuple(found))
 
 
-def _settled(formula: Formula, instead: Known, opposite: Known) -> Formula:
+def _replace_unknown(formula: Formula, instead: TruthValue, opposite: TruthValue) -> Formula:
     if is_decided(formula):
         return formula
     match formula:
         case Not(part=part):
-            return negation(_settled(part, opposite, instead))
+            return negate(_replace_unknown(part, opposite, instead))
         case And(parts=parts):
-            return all_of(_settled(part, instead, opposite) for part in parts)
+            return all_of(_replace_unknown(part, instead, opposite) for part in parts)
         case Or(parts=parts):
-            return any_of(_settled(part, instead, opposite) for part in parts)
+            return any_of(_replace_unknown(part, instead, opposite) for part in parts)
         case _:
             return instead

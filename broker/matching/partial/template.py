@@ -1,7 +1,7 @@
-"""Templates: what queries have in common when only the literals of their comparisons differ (F5).
+"""Templates: queries that differ only in the literals of comparisons (F5).
 
-`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` share a template with one hole, whose literals are
-`UAL1` and `DAL2`. Whatever depends on a template alone is done once for all its queries.
+`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter; its literals
+are `UAL1` and `DAL2`. Work that depends on the template alone is done once for all its queries.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from functools import cached_property
 
 import attrs
 
-from broker.matching.index.holes import Hole, Literal, Operator
+from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.query import tree
-from broker.matching.query.namespaces import BOUND
-from broker.matching.query.number import number_of
+from broker.matching.query.namespaces import PREDEFINED_PREFIXES
+from broker.matching.query.number import parse_number
 from broker.matching.query.query import Query
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 _NUMBER_OPERATORS = {
     "=": Operator.NUMBER_EQUAL,
@@ -27,85 +27,83 @@ _NUMBER_OPERATORS = {
     ">=": Operator.GREATER_EQUAL,
 }
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-#: Functions that read the context whatever their arguments, and those without arguments that do
-#: not: the others take the context node then.
-_OF_CONTEXT = frozenset({"position", "last", "lang"})
-_WITHOUT_CONTEXT = frozenset({"true", "false"})
+_MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+#: Functions that always read the context, and argument-less ones that never do. The others read the
+#: context node if they have no argument.
+_CONTEXT_FUNCTIONS = frozenset({"position", "last", "lang"})
+_CONTEXT_FREE_FUNCTIONS = frozenset({"true", "false"})
 _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CONTAINS}
 
 
 @attrs.frozen(cache_hash=True)
-class Part:
-    """A part of an expression, the same in all templates that have an equal part.
+class CommonSubexpression:
+    """A subexpression that is equal in several templates.
 
-    `first` is the number of its first hole: templates that differ in it share nothing, since what
-    is found of a part names its holes.
+    `first_parameter` is the number of its first parameter. It is part of the identity, since cached
+    results contain parameter numbers.
     """
 
     key: Hashable
-    first: int
+    first_parameter: int
 
 
-# No slots, for what is found out later.
+# No slots: `cached_property` needs a `__dict__`.
 @attrs.frozen(slots=False)
 class Template:
-    """A boolean expression with holes, each for a number, an empty text or one that is not empty.
+    """Boolean expression with parameters: a number, an empty text or a non-empty text each.
 
-    `key` is equal for equal templates. `expression` is that of one of the queries; `hole_at` says
-    which comparison or call of it, by position, has which hole. `namespaces` resolves prefixes.
-    `paths` has for each hole a number that is the same for all holes of equal paths: whose nodes
-    are the same in every document, whatever the literals in their predicates are.
+    Equal templates have equal `key`s. `expression` is one query's. `parameter_at` maps the position
+    of a comparison or call to its parameter. `namespaces` resolves prefixes. `path_ids` has a
+    number for each parameter; equal numbers mean equal paths, which select the same nodes in every
+    document, whatever the literals in their predicates.
     """
 
     key: Hashable
-    holes: tuple[Hole, ...] = attrs.field(eq=False)
+    parameters: tuple[Parameter, ...] = attrs.field(eq=False)
     expression: tree.Expression = attrs.field(eq=False, repr=False)
-    hole_at: Mapping[int, int] = attrs.field(eq=False, repr=False)
+    parameter_at: Mapping[int, int] = attrs.field(eq=False, repr=False)
     namespaces: Mapping[str, str] = attrs.field(eq=False, repr=False)
-    paths: tuple[int, ...] = attrs.field(eq=False, repr=False)
+    path_ids: tuple[int, ...] = attrs.field(eq=False, repr=False)
 
     @cached_property
-    def parts(self) -> Mapping[int, Part]:
-        """By the `id` of the expression, the parts whose value is the same wherever it is asked.
+    def common_subexpressions(self) -> Mapping[int, CommonSubexpression]:
+        """Subexpressions whose value is the same in every context, by expression `id`.
 
-        That is all with a path but for what, in a predicate, depends on the predicate's node.
+        These are all with a path, except those in a predicate that depend on its context node.
         """
-        cutter = _Sharer(self.namespaces, with_holes=bool(self.hole_at))
-        cutter.instance(self.expression)
-        return cutter.parts
+        finder = _SubexpressionFinder(self.namespaces, with_parameters=bool(self.parameter_at))
+        finder.extract(self.expression)
+        return finder.found
 
 
 @attrs.frozen
-class Instance:
-    """A template with the literals of a query in its holes."""
-
+class TemplateInstance:
     template: Template
     literals: tuple[Literal, ...]
 
 
-def instances(query: Query, most: int = 16) -> tuple[Instance, ...]:
-    """The query as alternatives of which one must hold; one unless `or` is its outermost operator.
+def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[TemplateInstance, ...]:
+    """Extract a template from each alternative of an outermost `or`.
 
-    More than `most` alternatives stay one template.
+    More than `max_alternatives` alternatives stay one template.
     """
     expression = query.expression
-    namespaces = {**BOUND, **dict(query.namespaces)}
+    namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     parts: tuple[tree.Expression, ...] = (expression,)
     if isinstance(expression, tree.Chain) and expression.operator == "or":
-        if len(expression.operands) <= most:
+        if len(expression.operands) <= max_alternatives:
             parts = expression.operands
-    return tuple(_Cutter(namespaces).instance(part) for part in parts)
+    return tuple(_TemplateExtractor(namespaces).extract(part) for part in parts)
 
 
-def whole(query: Query) -> Template:
-    """The query as it stands: a template without holes, which has no other query."""
-    namespaces = {**BOUND, **dict(query.namespaces)}
-    return _Cutter(namespaces, with_holes=False).instance(query.expression).template
+def template_without_parameters(query: Query) -> Template:
+    """Return a template of the whole query with its literals in place."""
+    namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
+    return _TemplateExtractor(namespaces, with_parameters=False).extract(query.expression).template
 
 
-def literal_of(expression: tree.Expression) -> str | float | None:
-    """The value of a literal, also of a negative number; None for any other expression."""
+def literal_value(expression: tree.Expression) -> str | float | None:
+    """Return the value of a literal, also of a negative number; else None."""
     match expression:
         case tree.Number(value=value) | tree.Literal(value=value):
             return value
@@ -115,32 +113,30 @@ def literal_of(expression: tree.Expression) -> str | float | None:
             return None
 
 
-class _Cutter:
-    """Takes the literals out of one expression."""
-
-    def __init__(self, namespaces: Mapping[str, str], *, with_holes: bool = True) -> None:
+class _TemplateExtractor:
+    def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool = True) -> None:
         self._namespaces = namespaces
-        self._with_holes = with_holes
-        self._holes: list[Hole] = []
+        self._with_parameters = with_parameters
+        self._parameters: list[Parameter] = []
         self._literals: list[Literal] = []
-        self._paths: list[int] = []
-        self._depth = 0
-        self._hole_at: dict[int, int] = {}
-        # Numbers of subjects; a predicate begins anew, for its node is another one.
-        self._subjects: dict[Hashable, int] = {}
-        self._numbered = 0
+        self._path_ids: list[int] = []
+        self._path_depth = 0
+        self._parameter_at: dict[int, int] = {}
+        # Numbers of compared subjects. Each predicate starts a new table: its context differs.
+        self._subject_numbers: dict[Hashable, int] = {}
+        self._last_subject_number = 0
 
-    def instance(self, expression: tree.Expression) -> Instance:
+    def extract(self, expression: tree.Expression) -> TemplateInstance:
         key = (self._key(expression), tree.ValueType.BOOLEAN)
         template = Template(
             key,
-            tuple(self._holes),
+            tuple(self._parameters),
             expression,
-            self._hole_at,
+            self._parameter_at,
             self._namespaces,
-            tuple(self._paths),
+            tuple(self._path_ids),
         )
-        return Instance(template, tuple(self._literals))
+        return TemplateInstance(template, tuple(self._literals))
 
     def _key(self, expression: tree.Expression) -> Hashable:
         match expression:
@@ -155,67 +151,67 @@ class _Cutter:
             case tree.Chain(operator=operator, operands=operands):
                 return (operator, *map(self._key, operands))
             case tree.Filter() | tree.Path():
-                return self._outer(expression)
+                return self._path_key(expression)
             case tree.FunctionCall():
-                return self._call(expression)
+                return self._call_key(expression)
             case tree.Binary():
-                return self._binary(expression)
+                return self._binary_key(expression)
 
-    def _outer(self, path: tree.Filter | tree.Path) -> Hashable:
-        """The key of a path, which all its holes have for theirs if it is in no other."""
-        first = len(self._holes)
-        self._depth += 1
+    def _path_key(self, path: tree.Filter | tree.Path) -> Hashable:
+        """Return a path's key, and assign it to all parameters in an outermost path."""
+        first = len(self._parameters)
+        self._path_depth += 1
         try:
-            key = self._nodes(path)
+            key = self._node_set_key(path)
         finally:
-            self._depth -= 1
-        if not self._depth:
-            self._paths[first:] = [hash(key)] * (len(self._holes) - first)
+            self._path_depth -= 1
+        if not self._path_depth:
+            self._path_ids[first:] = [hash(key)] * (len(self._parameters) - first)
         return key
 
-    def _nodes(self, path: tree.Filter | tree.Path) -> Hashable:
+    def _node_set_key(self, path: tree.Filter | tree.Path) -> Hashable:
         if isinstance(path, tree.Filter):
-            return ("filter", self._key(path.primary), *map(self._inner, path.predicates))
+            return ("filter", self._key(path.primary), *map(self._predicate_key, path.predicates))
         start = path.start
-        origin = start if isinstance(start, tree.Origin) else self._key(start)
-        return ("path", origin, *map(self._step, path.steps))
+        origin = start if isinstance(start, tree.PathStart) else self._key(start)
+        return ("path", origin, *map(self._step_key, path.steps))
 
-    def _inner(self, predicate: tree.Expression) -> Hashable:
-        outer, self._subjects = self._subjects, {}
+    def _predicate_key(self, predicate: tree.Expression) -> Hashable:
+        outer, self._subject_numbers = self._subject_numbers, {}
         try:
             return self._key(predicate)
         finally:
-            self._subjects = outer
+            self._subject_numbers = outer
 
-    def _step(self, step: tree.Step) -> Hashable:
+    def _step_key(self, step: tree.Step) -> Hashable:
         test: Hashable = step.test
         if isinstance(test, tree.NameTest):
             test = (None if test.prefix is None else self._namespaces[test.prefix], test.local)
-        return (step.axis, test, *map(self._inner, step.predicates))
+        return (step.axis, test, *map(self._predicate_key, step.predicates))
 
-    def _call(self, call: tree.FunctionCall) -> Hashable:
+    def _call_key(self, call: tree.FunctionCall) -> Hashable:
         operator = _TEXT_FUNCTIONS.get(call.name)
         if operator is not None:
-            subject, wanted = call.arguments
+            subject, substring = call.arguments
             if (
-                self._with_holes
-                and isinstance(wanted, tree.Literal)
-                and literal_of(subject) is None
+                self._with_parameters
+                and isinstance(substring, tree.Literal)
+                and literal_value(subject) is None
             ):
                 key = self._key(subject)
-                self._cut(call.position, operator, wanted.value.encode(), key)
-                return ("?", operator, bool(wanted.value), key)
+                self._add_parameter(call.position, operator, substring.value.encode(), key)
+                return ("?", operator, bool(substring.value), key)
         return ("call", call.name, *map(self._key, call.arguments))
 
-    def _binary(self, node: tree.Binary) -> Hashable:
-        left, right = literal_of(node.left), literal_of(node.right)
+    def _binary_key(self, node: tree.Binary) -> Hashable:
+        left, right = literal_value(node.left), literal_value(node.right)
         if (
-            self._with_holes
+            self._with_parameters
             and node.operator in _NUMBER_OPERATORS
             and (left is None) is not (right is None)
         ):
             subject, literal, sign = (
-                (node.right, left, _FLIPPED[node.operator])
+                (node.right, left, _MIRRORED_OPERATORS[node.operator])
                 if right is None
                 else (node.left, right, node.operator)
             )
@@ -223,78 +219,82 @@ class _Cutter:
             if kind is not tree.ValueType.BOOLEAN:
                 assert literal is not None
                 key = self._key(subject)
-                operator, value = _comparison(kind, sign, literal)
-                self._cut(node.position, operator, value, key)
+                operator, value = _parameter_comparison(kind, sign, literal)
+                self._add_parameter(node.position, operator, value, key)
                 return ("?", operator, value != b"", key)
         return (node.operator, self._key(node.left), self._key(node.right))
 
-    def _cut(self, position: int, operator: Operator, literal: Literal, subject: Hashable) -> None:
-        bare = _bare(subject)
-        number = self._subjects.get(bare)
+    def _add_parameter(
+        self, position: int, operator: Operator, literal: Literal, subject: Hashable
+    ) -> None:
+        bare = _without_predicates(subject)
+        number = self._subject_numbers.get(bare)
         if number is None:
-            self._numbered += 1
-            number = self._subjects[bare] = self._numbered
-        self._hole_at[position] = len(self._holes)
-        self._holes.append(Hole(operator, number))
-        # Of a hole within a path, the path will be told.
-        self._paths.append(hash(subject))
+            self._last_subject_number += 1
+            number = self._subject_numbers[bare] = self._last_subject_number
+        self._parameter_at[position] = len(self._parameters)
+        self._parameters.append(Parameter(operator, number))
+        # An outermost path around overwrites it.
+        self._path_ids.append(hash(subject))
         self._literals.append(literal)
 
 
-class _Sharer(_Cutter):
-    """Cuts an expression once more, to note its parts."""
+class _SubexpressionFinder(_TemplateExtractor):
+    """Extracts a template again, to collect common subexpressions."""
 
-    def __init__(self, namespaces: Mapping[str, str], *, with_holes: bool) -> None:
-        super().__init__(namespaces, with_holes=with_holes)
-        self.parts: dict[int, Part] = {}
-        self._predicates = 0
-        # Whether the expression has a path, and reads its context; its predicates have their own.
+    def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool) -> None:
+        super().__init__(namespaces, with_parameters=with_parameters)
+        self.found: dict[int, CommonSubexpression] = {}
+        self._predicate_depth = 0
+        # For the current expression without its predicates.
         self._has_path = False
-        self._is_relative = False
+        self._reads_context = False
 
     def _key(self, expression: tree.Expression) -> Hashable:
-        outer = self._has_path, self._is_relative
+        outer = self._has_path, self._reads_context
         self._has_path = isinstance(expression, tree.Path)
-        self._is_relative = _is_relative(expression)
-        first = len(self._holes)
+        self._reads_context = _reads_context(expression)
+        first = len(self._parameters)
         key = super()._key(expression)
-        if self._has_path and not (self._predicates and self._is_relative):
-            self.parts[id(expression)] = Part(key, first)
+        if self._has_path and not (self._predicate_depth and self._reads_context):
+            self.found[id(expression)] = CommonSubexpression(key, first)
         self._has_path |= outer[0]
-        self._is_relative |= outer[1]
+        self._reads_context |= outer[1]
         return key
 
-    def _inner(self, predicate: tree.Expression) -> Hashable:
-        outer = self._has_path, self._is_relative
-        self._predicates += 1
-        key = super()._inner(predicate)
-        self._predicates -= 1
-        self._has_path, self._is_relative = outer
+    def _predicate_key(self, predicate: tree.Expression) -> Hashable:
+        outer = self._has_path, self._reads_context
+        self._predicate_depth += 1
+        key = super()._predicate_key(predicate)
+        self._predicate_depth -= 1
+        self._has_path, self._reads_context = outer
         return key
 
 
-def _is_relative(expression: tree.Expression) -> bool:
-    """Whether it reads the context itself, not what it is made of."""
+def _reads_context(expression: tree.Expression) -> bool:
+    """Return True if the expression itself reads the context; subexpressions excluded."""
     match expression:
         case tree.Path(start=start):
-            return start is tree.Origin.CONTEXT
+            return start is tree.PathStart.CONTEXT
         case tree.FunctionCall(name=name, arguments=arguments):
-            return name in _OF_CONTEXT or not (arguments or name in _WITHOUT_CONTEXT)
+            return name in _CONTEXT_FUNCTIONS or not (arguments or name in _CONTEXT_FREE_FUNCTIONS)
         case _:
             return False
 
 
-def _bare(key: Hashable) -> Hashable:
+def _without_predicates(key: Hashable) -> Hashable:
     """A path's key without predicates: `a[b]` and `a` are the same node in most documents."""
     if isinstance(key, tuple) and key and key[0] == "path":
         return key[:2] + tuple(step[:2] for step in key[2:])
     return key
 
 
-def _comparison(kind: tree.ValueType, sign: str, literal: str | float) -> tuple[Operator, Literal]:
-    """How a value of this type is compared with a literal (XPath 1.0, section 3.4)."""
+def _parameter_comparison(
+    kind: tree.ValueType, sign: str, literal: str | float
+) -> tuple[Operator, Literal]:
+    """Operator and literal for a value of this type (XPath 1.0, section 3.4)."""
     textual = sign in _TEXT_OPERATORS and kind is not tree.ValueType.NUMBER
     if textual and isinstance(literal, str):
         return _TEXT_OPERATORS[sign], literal.encode()
-    number = number_of(literal) if isinstance(literal, str) else literal
+    number = parse_number(literal) if isinstance(literal, str) else literal
     return _NUMBER_OPERATORS[sign], number

@@ -1,7 +1,7 @@
-"""What a shape can not decide."""
+"""Error for expressions that a shape does not decide."""
 
 from __future__ import annotations
 
 
 class Undecidable(Exception):
-    """Why a shape does not decide a part of a query; the text is for `explain`."""
+    """A shape does not decide an expression; the text is the reason for `explain`."""

@@ -1,1 +1,1 @@
-"""Which queries a document's structure leaves possible: one automaton over label paths (F2, F3)."""
+"""Structural filtering: queries that a document's label paths leave possible (F2, F3)."""

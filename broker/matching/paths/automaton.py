@@ -1,35 +1,35 @@
-"""All patterns in one nondeterministic automaton with shared prefixes (YFilter, F2).
+"""Nondeterministic automaton of all patterns with shared prefixes (YFilter, F2).
 
-It is run once for each label path, not for each document; the states reached are remembered, so a
-label path costs one step from its parent's (F3).
+It runs once for each label path, not for each document. Reached states are cached, so a label path
+costs one step from its parent's (F3).
 """
 
 from __future__ import annotations
 
-from broker.matching.paths.label import LabelPath
-from broker.matching.paths.pattern import Document, LabelKind, Pattern
+from broker.matching.paths.label_path import LabelPath
+from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern
 
-#: References to states that are remembered: 8 bytes each. All are forgotten when there are more.
-MAX_REMEMBERED = 1_000_000
+#: Cached references to states, 8 bytes each; beyond them the cache is cleared.
+MAX_CACHED_STATES = 1_000_000
 
 
 class State:
-    """What has been read so far. `below` is the state behind a `//` from here; it `loops`."""
+    """State of the automaton; `descendant_state` is the looping state behind a `//` from here."""
 
-    __slots__ = ("below", "edges", "entry", "loops", "parent")
+    __slots__ = ("descendant_state", "edges", "entry", "is_loop", "parent")
 
-    def __init__(self, parent: tuple[State, str | None] | None, *, loops: bool = False) -> None:
+    def __init__(self, parent: tuple[State, str | None] | None, *, is_loop: bool = False) -> None:
         self.parent = parent
-        self.loops = loops
+        self.is_loop = is_loop
         self.edges: dict[str, State] = {}
-        self.below: State | None = None
+        self.descendant_state: State | None = None
         self.entry: PatternEntry | None = None
 
 
 class PatternEntry:
-    """A pattern in use; `rows` are the places in the index where it is a requirement.
+    """A pattern in use.
 
-    A row is in the column that the value names (see `index.py`).
+    `rows` maps each index row that requires it to the column (see `index.py`).
     """
 
     __slots__ = ("key", "pattern", "rows", "state")
@@ -42,89 +42,86 @@ class PatternEntry:
 
 
 class Automaton:
-    """Patterns come and go; `accepted` tells which of them a label path has."""
-
-    def __init__(self, max_remembered: int = MAX_REMEMBERED) -> None:
-        self._starts = {document: State(None) for document in Document}
+    def __init__(self, max_remembered: int = MAX_CACHED_STATES) -> None:
+        self._start_states = {document: State(None) for document in DocumentRole}
         self._entries: dict[Pattern, PatternEntry] = {}
-        self._reached: dict[LabelPath, tuple[State, ...]] = {}
-        self._remembered = 0
-        self._max_remembered = max_remembered
-        self._grown = False
-        self.states = 0
+        self._states_by_path: dict[LabelPath, tuple[State, ...]] = {}
+        self._cached_states = 0
+        self._max_cached_states = max_remembered
+        self._has_new_states = False
+        self.state_count = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, pattern: Pattern) -> PatternEntry:
-        """The entry of a pattern, which is new or there already."""
+    def add_pattern(self, pattern: Pattern) -> PatternEntry:
+        """Return the pattern's entry, which may exist already."""
         entry = self._entries.get(pattern)
         if entry is None:
-            state = self._starts[pattern.document]
+            state = self._start_states[pattern.document]
             for step in pattern.steps:
                 if step.descendant:
-                    if state.below is None:
-                        state.below = self._new((state, None), loops=True)
-                    state = state.below
+                    if state.descendant_state is None:
+                        state.descendant_state = self._new_state((state, None), is_loop=True)
+                    state = state.descendant_state
                 onward = state.edges.get(step.key)
                 if onward is None:
-                    onward = state.edges[step.key] = self._new((state, step.key))
+                    onward = state.edges[step.key] = self._new_state((state, step.key))
                 state = onward
             entry = self._entries[pattern] = state.entry = PatternEntry(pattern, state)
         return entry
 
-    def remove(self, entry: PatternEntry) -> None:
-        """Forget a pattern and the states that it alone needs."""
+    def remove_pattern(self, entry: PatternEntry) -> None:
+        """Remove a pattern and the states that only it uses."""
         del self._entries[entry.pattern]
         state = entry.state
         state.entry = None
-        while state.parent and not (state.edges or state.below or state.entry):
+        while state.parent and not (state.edges or state.descendant_state or state.entry):
             parent, key = state.parent
             if key is None:
-                parent.below = None
+                parent.descendant_state = None
             else:
                 del parent.edges[key]
-            self.states -= 1
+            self.state_count -= 1
             state = parent
 
-    def accepted(self, path: LabelPath) -> list[PatternEntry]:
-        """The patterns that describe the label path."""
-        if self._grown or self._remembered > self._max_remembered:
-            self._reached.clear()
-            self._remembered = 0
-            self._grown = False
-        return [state.entry for state in self._states(path) if state.entry is not None]
+    def find_accepted(self, path: LabelPath) -> list[PatternEntry]:
+        if self._has_new_states or self._cached_states > self._max_cached_states:
+            self._states_by_path.clear()
+            self._cached_states = 0
+            self._has_new_states = False
+        return [state.entry for state in self._states_after(path) if state.entry is not None]
 
-    def _states(self, path: LabelPath) -> tuple[State, ...]:
+    def _states_after(self, path: LabelPath) -> tuple[State, ...]:
         ways = []
         here = path
-        known = self._reached.get(here)
+        known = self._states_by_path.get(here)
         while known is None and here.parent is not None:
             ways.append(here)
             here = here.parent
-            known = self._reached.get(here)
+            known = self._states_by_path.get(here)
         if known is None:
-            start = self._starts[here.document]
-            known = (start,) if start.below is None else (start, start.below)
+            start = self._start_states[here.document]
+            known = (start,) if start.descendant_state is None else (start, start.descendant_state)
         for way in reversed(ways):
-            known = _advanced(known, way)
-            if way.kept and way.kind is LabelKind.ELEMENT:
-                self._reached[way] = known
-                self._remembered += len(known)
+            known = _advance_states(known, way)
+            if way.is_interned and way.kind is LabelKind.ELEMENT:
+                self._states_by_path[way] = known
+                self._cached_states += len(known)
         return known
 
-    def _new(self, parent: tuple[State, str | None], *, loops: bool = False) -> State:
-        self.states += 1
-        self._grown = True
-        return State(parent, loops=loops)
+    def _new_state(self, parent: tuple[State, str | None], *, is_loop: bool = False) -> State:
+        self.state_count += 1
+        self._has_new_states = True
+        return State(parent, is_loop=is_loop)
 
 
-def _advanced(states: tuple[State, ...], path: LabelPath) -> tuple[State, ...]:
+def _advance_states(states: tuple[State, ...], path: LabelPath) -> tuple[State, ...]:
     onward: set[State] = set()
     element = path.kind is LabelKind.ELEMENT
     name, namespace, anything = path.keys
     for state in states:
-        if state.loops and element:
+        if state.is_loop and element:
             onward.add(state)
         edges = state.edges
         if edges:
@@ -132,6 +129,6 @@ def _advanced(states: tuple[State, ...], path: LabelPath) -> tuple[State, ...]:
                 reached = edges.get(key)
                 if reached is not None:
                     onward.add(reached)
-                    if reached.below is not None and element:
-                        onward.add(reached.below)
+                    if reached.descendant_state is not None and element:
+                        onward.add(reached.descendant_state)
     return tuple(onward)

@@ -1,4 +1,4 @@
-"""Sets of small numbers as Python integers."""
+"""Sets of small integers as Python integers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _NOT_ZERO = re.compile(rb"[^\0]")
 _BITS_OF = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
-def members(bitmap: int) -> list[int]:
-    """The numbers in the set, ascending: about 0.3 us for each."""
+def list_members(bitmap: int) -> list[int]:
+    """Return the members in ascending order: about 0.3 us each."""
     octets = bitmap.to_bytes((bitmap.bit_length() + 7) // 8, "little")
     found = []
     for match in _NOT_ZERO.finditer(octets):
@@ -21,7 +21,6 @@ def members(bitmap: int) -> list[int]:
 
 
 def bitmap_of(numbers: Collection[int]) -> int:
-    """The set of these numbers."""
     if not numbers:
         return 0
     octets = bytearray(max(numbers) // 8 + 1)

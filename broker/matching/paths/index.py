@@ -1,9 +1,9 @@
-"""Which of many items a document's structure leaves possible.
+"""Index of items by the document structure that they require.
 
-Each alternative of an item's requirements is a *row*; its patterns are numbered, and the n-th of
-them is the row's requirement in *column* n. A label path keeps a bitmap of rows for each column. A
-document's rows in a column are the union over its label paths, and what is left possible is the
-intersection over the columns, in which rows with fewer requirements count as fulfilled.
+Each alternative of an item's requirements is a *row*; its n-th pattern is the row's requirement in
+*column* n. Each label path has a bitmap of satisfied rows per column. A document's rows in a column
+are the union over its label paths. The possible rows are the intersection over the columns; rows
+without a requirement in a column count as satisfied.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from broker.matching.paths.acceptance import MAX_BITMAP_BYTES, Acceptances, Change
+from broker.matching.paths.accepted_rows import MAX_BITMAP_BYTES, AcceptedRowsCache, RowChange
 from broker.matching.paths.automaton import Automaton, PatternEntry
-from broker.matching.paths.bitmap import bitmap_of, members
-from broker.matching.paths.formula import MAX_CONJUNCTS, Alternative, Requirements
-from broker.matching.paths.label import MAX_LABEL_PATHS, LabelPath, LabelPaths
+from broker.matching.paths.bitmap import bitmap_of, list_members
+from broker.matching.paths.label_path import MAX_LABEL_PATHS, LabelPath, LabelPathTable
 from broker.matching.paths.pattern import LabelKind
+from broker.matching.paths.requirement import MAX_CONJUNCTS, Alternative, Requirements
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 @attrs.frozen(slots=True)
 class Candidates:
-    """Bitmaps of items' numbers: which may match, and which of these match for certain."""
+    """Bitmaps of item numbers: those that may match, and those that certainly match."""
 
     possible: int
     certain: int
@@ -39,11 +39,10 @@ class _Row(Generic[Item]):
 
 
 class PathIndex(Generic[Item]):
-    """Items by what must occur in a document for them to match (F2, F3).
+    """Items by the patterns that a matching document must have (F2, F3).
 
-    It holds as many items as are added: about 1 kB for each of one pattern. What it remembers of
-    documents is bounded: `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million
-    references to states.
+    The number of items is not limited: about 1 kB for each with one pattern. Caches are limited:
+    `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million references to states.
     """
 
     def __init__(
@@ -51,123 +50,121 @@ class PathIndex(Generic[Item]):
         max_label_paths: int = MAX_LABEL_PATHS,
         max_bitmap_bytes: int = MAX_BITMAP_BYTES,
     ) -> None:
-        #: The label paths that this index understands.
-        self.label_paths = LabelPaths(max_label_paths)
+        #: Label paths for this index.
+        self.label_paths = LabelPathTable(max_label_paths)
         self._automaton = Automaton()
-        self._acceptances = Acceptances(self._automaton, max_bitmap_bytes)
+        self._accepted_rows = AcceptedRowsCache(self._automaton, max_bitmap_bytes)
         self._rows: list[_Row[Item] | None] = []
-        self._free: list[int] = []
-        self._by_item: dict[Item, tuple[int, ...]] = {}
-        self._alive = 0
-        self._exact = 0
-        self._secondary = 0
-        # By column: rows without a requirement there, and how many have one.
-        self._padding = [0] * MAX_CONJUNCTS
-        self._uses = [0] * MAX_CONJUNCTS
-        self._of_kind = dict.fromkeys(LabelKind, 0)
+        self._free_rows: list[int] = []
+        self._rows_by_item: dict[Item, tuple[int, ...]] = {}
+        self._satisfiable_rows = 0
+        self._exact_rows = 0
+        self._secondary_rows = 0
+        # By column: the rows without a requirement, and the number with one.
+        self._rows_without_requirement = [0] * MAX_CONJUNCTS
+        self._requirement_counts = [0] * MAX_CONJUNCTS
+        self._label_kind_counts = dict.fromkeys(LabelKind, 0)
 
     def __len__(self) -> int:
-        return len(self._by_item)
+        return len(self._rows_by_item)
 
-    def add(self, requirements: Requirements, item: Item) -> int:
-        """Index an item and return its number. Raises `ValueError` if it is indexed already.
+    def add_item(self, requirements: Requirements, item: Item) -> int:
+        """Add an item and return its number; raises `ValueError` if it is indexed already.
 
-        Numbers are small; that of a removed item is given again.
+        Numbers are small; those of removed items are reused.
         """
-        if item in self._by_item:
+        if item in self._rows_by_item:
             raise ValueError(f"{item!r} is indexed already")
         rows: list[int] = []
-        # An item that nothing can match needs a number too.
+        # An unsatisfiable item needs a number too.
         for alternative in requirements.alternatives or (None,):
             rows.append(self._add_row(item, alternative, rows[0] if rows else None))
         if requirements.exact:
-            self._exact |= 1 << rows[0]
-        self._by_item[item] = tuple(rows)
+            self._exact_rows |= 1 << rows[0]
+        self._rows_by_item[item] = tuple(rows)
         return rows[0]
 
-    def remove(self, item: Item) -> None:
-        """Forget an item. Raises `KeyError` if it is not indexed."""
-        rows = self._by_item.pop(item)
-        self._exact &= ~(1 << rows[0])
+    def remove_item(self, item: Item) -> None:
+        """Remove an item; raises `KeyError` if it is not indexed."""
+        rows = self._rows_by_item.pop(item)
+        self._exact_rows &= ~(1 << rows[0])
         for row in rows:
             self._remove_row(row)
 
-    def item(self, number: int) -> Item:
-        """The item that has this number. Raises `KeyError` if none has."""
+    def item_at(self, number: int) -> Item:
+        """Return the item with this number; raises `KeyError` if there is none."""
         row = self._rows[number] if number < len(self._rows) else None
         if row is None:
             raise KeyError(number)
         return row.item
 
-    def items(self, numbers: int) -> list[Item]:
-        """The items of a bitmap of numbers."""
-        return [self.item(number) for number in members(numbers)]
+    def items_in(self, numbers: int) -> list[Item]:
+        return [self.item_at(number) for number in list_members(numbers)]
 
-    def wants(self, kind: LabelKind) -> bool:
-        """Whether any pattern ends in a label of this kind."""
-        return self._of_kind[kind] > 0
+    def uses_label_kind(self, kind: LabelKind) -> bool:
+        """Return True if a pattern ends in a label of this kind."""
+        return self._label_kind_counts[kind] > 0
 
-    def candidates(self, paths: Iterable[LabelPath]) -> Candidates:
-        """What is possible in a document that has these label paths, and no other."""
-        columns = [i for i in range(MAX_CONJUNCTS) if self._uses[i]]
+    def find_candidates(self, paths: Iterable[LabelPath]) -> Candidates:
+        columns = [i for i in range(MAX_CONJUNCTS) if self._requirement_counts[i]]
         unions = [0] * MAX_CONJUNCTS
         few: list[set[int]] = [set() for _ in unions]
         for path in paths:
-            accepted = self._acceptances.of(path)
+            accepted = self._accepted_rows.find(path)
             dense, sparse = accepted.dense, accepted.sparse
             for i in columns:
                 if bitmap := dense[i]:
                     unions[i] |= bitmap
                 if rows := sparse[i]:
                     few[i].update(rows)
-        possible = self._alive
+        possible = self._satisfiable_rows
         for i in columns:
-            possible &= unions[i] | bitmap_of(few[i]) | self._padding[i]
-        further = possible & self._secondary
+            possible &= unions[i] | bitmap_of(few[i]) | self._rows_without_requirement[i]
+        further = possible & self._secondary_rows
         if further:
-            possible &= ~self._secondary
-            for number in {self._owner(row) for row in members(further)}:
+            possible &= ~self._secondary_rows
+            for number in {self._item_number(row) for row in list_members(further)}:
                 possible |= 1 << number
-        return Candidates(possible, possible & self._exact)
+        return Candidates(possible, possible & self._exact_rows)
 
     def statistics(self) -> dict[str, int]:
-        """Sizes now, and `computed`: how often a label path was run through the automaton."""
+        """Return current sizes, and `computed`, the number of runs of the automaton."""
         return {
-            "items": len(self._by_item),
+            "items": len(self._rows_by_item),
             "patterns": len(self._automaton),
-            "states": self._automaton.states,
+            "states": self._automaton.state_count,
             "label_paths": len(self.label_paths),
-            "bitmap_bytes": self._acceptances.bytes,
-            "computed": self._acceptances.computed,
+            "bitmap_bytes": self._accepted_rows.bytes,
+            "computed": self._accepted_rows.computed,
         }
 
-    def _owner(self, row: int) -> int:
+    def _item_number(self, row: int) -> int:
         found = self._rows[row]
         assert found is not None
         return found.number
 
     def _add_row(self, item: Item, alternative: Alternative | None, number: int | None) -> int:
-        if self._free:
-            row = self._free.pop()
+        if self._free_rows:
+            row = self._free_rows.pop()
         else:
             row = len(self._rows)
             self._rows.append(None)
         bit = 1 << row
         ranked = sorted(alternative or (), key=lambda p: (-p.weight, str(p)))
-        entries = tuple(map(self._automaton.add, ranked))
+        entries = tuple(map(self._automaton.add_pattern, ranked))
         for column in range(MAX_CONJUNCTS):
             if column >= len(entries):
-                self._padding[column] |= bit
+                self._rows_without_requirement[column] |= bit
                 continue
             entry = entries[column]
             entry.rows[row] = column
-            self._uses[column] += 1
-            self._of_kind[entry.pattern.steps[-1].kind] += 1
-            self._acceptances.note(Change(entry, column, row, gained=True))
+            self._requirement_counts[column] += 1
+            self._label_kind_counts[entry.pattern.steps[-1].kind] += 1
+            self._accepted_rows.record_change(RowChange(entry, column, row, is_added=True))
         if alternative is not None:
-            self._alive |= bit
+            self._satisfiable_rows |= bit
         if number is not None:
-            self._secondary |= bit
+            self._secondary_rows |= bit
         self._rows[row] = _Row(item, row if number is None else number, entries)
         return row
 
@@ -177,13 +174,15 @@ class PathIndex(Generic[Item]):
         without = ~(1 << row)
         for column, entry in enumerate(found.entries):
             del entry.rows[row]
-            self._uses[column] -= 1
-            self._of_kind[entry.pattern.steps[-1].kind] -= 1
-            self._acceptances.note(Change(entry, column, row, gained=False))
+            self._requirement_counts[column] -= 1
+            self._label_kind_counts[entry.pattern.steps[-1].kind] -= 1
+            self._accepted_rows.record_change(RowChange(entry, column, row, is_added=False))
             if not entry.rows:
-                self._automaton.remove(entry)
-        self._padding = [bitmap & without for bitmap in self._padding]
-        self._alive &= without
-        self._secondary &= without
+                self._automaton.remove_pattern(entry)
+        self._rows_without_requirement = [
+            bitmap & without for bitmap in self._rows_without_requirement
+        ]
+        self._satisfiable_rows &= without
+        self._secondary_rows &= without
         self._rows[row] = None
-        self._free.append(row)
+        self._free_rows.append(row)

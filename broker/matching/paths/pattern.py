@@ -1,7 +1,7 @@
-"""Linear patterns: what of a query only looks at the names on the way from the root to a node.
+"""Linear patterns over label paths.
 
 A *label path* is the sequence of labels from a document's root to one of its nodes: elements, and
-as a last label possibly an attribute or "text". A pattern describes a set of label paths.
+possibly an attribute or text as the last label. A pattern describes a set of label paths.
 """
 
 from __future__ import annotations
@@ -13,31 +13,29 @@ import attrs
 
 
 class LabelKind(enum.Enum):
-    """The kinds of nodes that a label path names; the value begins a label's key."""
+    """Kinds of labels; the value begins a label's key."""
 
     ELEMENT = "e"
     ATTRIBUTE = "@"
     TEXT = "t"
 
 
-class Document(enum.Enum):
-    """Which of an event's two documents a pattern is about."""
-
+class DocumentRole(enum.Enum):
     PAYLOAD = "payload"
-    """What queries address: the payload's document, the envelope's where there is no payload."""
+    """The payload's document; without a payload, the envelope's."""
 
     ENVELOPE = "envelope"
 
 
 def label_key(kind: LabelKind, namespace: str | None, local: str | None) -> str:
-    """A name test as one word; `namespace` "" is none, None any, and so is the `local` None."""
+    """Return the key of a name test; `namespace` "" is none, None is any, `local` None is any."""
     if namespace is None:
         return f"{kind.value}*"
     return f"{kind.value}{{{namespace}}}{'*' if local is None else local}"
 
 
 def matching_keys(kind: LabelKind, namespace: str, local: str) -> tuple[str, str, str]:
-    """The keys of the three name tests that a label passes: its own first, `*` last."""
+    """Return the keys of the three name tests that a label passes: its own first, `*` last."""
     return (
         label_key(kind, namespace, local),
         label_key(kind, namespace, None),
@@ -47,9 +45,9 @@ def matching_keys(kind: LabelKind, namespace: str, local: str) -> tuple[str, str
 
 @attrs.frozen(slots=True)
 class PatternStep:
-    """One step. `descendant` allows any number of elements before it, as `//` does.
+    """One step of a pattern. `descendant` allows any elements before it, as `//` does.
 
-    `namespace` "" means no namespace, None any; `local` None any name. Text has no name.
+    `namespace` "" is none, None is any; `local` None is any. Text has no name.
     """
 
     descendant: bool
@@ -73,25 +71,24 @@ class PatternStep:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Pattern:
-    """Steps from the root of a document; only the last one is anything but an element."""
+    """Steps from the root of a document; only the last one may be no element."""
 
-    document: Document
+    document: DocumentRole
     steps: tuple[PatternStep, ...]
 
     def __str__(self) -> str:
         text = "".join(map(str, self.steps))
-        return text if self.document is Document.PAYLOAD else f"envelope:{text}"
+        return text if self.document is DocumentRole.PAYLOAD else f"envelope:{text}"
 
     @property
     def weight(self) -> int:
-        """How rare its occurrence is likely to be: a guess, by names and length."""
+        """Estimated rarity of the pattern, by names and length."""
         return sum((step.local is not None) + (not step.descendant) + 1 for step in self.steps)
 
-    def accepts(self, keys: Sequence[tuple[str, str, str]]) -> bool:
-        """Whether it describes the label path whose labels have these `matching_keys`."""
+    def matches(self, keys: Sequence[tuple[str, str, str]]) -> bool:
         steps = self.steps
         count = len(steps)
-        here = 1  # Bit i: the first i steps are matched up to the last label.
+        here = 1  # Bit i: the first i steps match up to the current label.
         for label in keys:
             onward = 0
             for i in range(count):
@@ -107,5 +104,5 @@ class Pattern:
         return bool(here >> count & 1)
 
     def implies(self, other: Pattern) -> bool:
-        """Whether a document in which this occurs has the other for certain: it is a prefix."""
+        """Return True if every document with this pattern has the other: it is a prefix."""
         return self.document is other.document and self.steps[: len(other.steps)] == other.steps

@@ -1,1 +1,1 @@
-"""Queries: an XPath 1.0 front end of our own, with the meaning that libxml2 gives."""
+"""XPath 1.0 front end: parsing, static types, cost limits, and the semantics of libxml2."""

@@ -1,21 +1,19 @@
-"""A static estimate of what a query costs on one document (checklist F13).
+"""Static estimate of a query's cost on one document (checklist F13).
 
-The unit is one node visited, about 10 ns. The model is a document of `nodes` elements, 1000 when
-a subscription is judged:
+The unit is one visited node, about 10 ns. The model document has 1,000 elements:
 
-- a `child`, `attribute` or `namespace` step visits 10 nodes for each node that it starts from, a
-  `self` or `parent` step 1, an `ancestor` step as many as the document is deep (the model's 10), a
-  sibling step a tenth of the document, and `descendant`, `following` and `preceding` the whole
-  document;
-- a document has one element; `child` steps from that, and behind `..` or an `ancestor` step, visit
-  a tenth of the document for each;
-- no step finds more nodes than the document has, and a name test keeps a quarter of them;
-- a predicate costs its expression once for each node that the step found;
-- comparing two node-sets costs the product of their sizes, turning one into a string 10 nodes'
-  worth, the whole document's string all of it, and `translate` a tenth of that for each character
-  of its second argument.
+- For each start node, `child`, `attribute` and `namespace` steps visit 10 nodes, `self` and
+  `parent` 1, `ancestor` the depth of the document (10), a sibling step a tenth of the document.
+  `descendant`, `following` and `preceding` visit all of it.
+- `child` steps from the root element, from `..` or from an `ancestor` step visit a tenth of the
+  document.
+- No step finds more nodes than the document has. A name test keeps a quarter of them.
+- A predicate costs its expression once for each node that the step found.
+- Comparing two node-sets costs the product of their sizes. Converting a node-set to a string costs
+  10 nodes, the whole document all of its nodes. `translate` costs a tenth of that for each
+  character of its second argument.
 
-Operators add up. The estimate bounds the shape of a query, not its time: that is measured too.
+Operators add up. The estimate limits a query's shape; its run time is measured as well.
 """
 
 from __future__ import annotations
@@ -33,154 +31,156 @@ from broker.matching.query.tree import (
     Literal,
     Negation,
     Number,
-    Origin,
     Path,
+    PathStart,
     Step,
     ValueType,
     Variable,
 )
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 MODEL_NODES = 1000
-_NEAR = 10
-_TEXT = 10
-_WHOLE_DOCUMENT = frozenset(
+_NEARBY_NODES = 10
+_TEXT_COST = 10
+_DOCUMENT_AXES = frozenset(
     {Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF, Axis.FOLLOWING, Axis.PRECEDING}
 )
-_SIBLINGS = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
-_ANCESTORS = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF})
-_UPWARDS = _ANCESTORS | {Axis.PARENT}
-_SINGLE = frozenset({Axis.SELF, Axis.PARENT})
+_SIBLING_AXES = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
+_ANCESTOR_AXES = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF})
+_UPWARD_AXES = _ANCESTOR_AXES | {Axis.PARENT}
+_SINGLE_NODE_AXES = frozenset({Axis.SELF, Axis.PARENT})
 
 
 @attrs.frozen
-class Estimate:
-    """`cost` in nodes visited; the step that costs most and its visits (None without steps)."""
+class CostEstimate:
+    """Estimated `cost` in visited nodes, and the most expensive step (None without steps)."""
 
     cost: float
-    dearest: Step | None
-    dearest_cost: float
+    costliest_step: Step | None
+    costliest_step_cost: float
 
 
-def estimate(expression: Expression, nodes: int = MODEL_NODES, depth: int = _NEAR) -> Estimate:
-    """What evaluating the expression once costs on a document of so many elements, so deep."""
-    model = _Model(float(nodes), float(depth))
+def estimate_cost(
+    expression: Expression, nodes: int = MODEL_NODES, depth: int = _NEARBY_NODES
+) -> CostEstimate:
+    """Estimate one evaluation on a document with `nodes` elements and `depth` levels."""
+    model = _CostModel(float(nodes), float(depth))
     cost = model.cost(expression, 1.0)
-    return Estimate(cost, model.dearest, model.dearest_cost)
+    return CostEstimate(cost, model.costliest_step, model.costliest_step_cost)
 
 
-class _Model:
-    """`times` is how often an expression is evaluated; costs returned include it."""
+class _CostModel:
+    """Cost functions; `times` is the number of evaluations, included in every returned cost."""
 
     def __init__(self, nodes: float, depth: float) -> None:
         self._nodes = nodes
         self._depth = depth
-        self.dearest: Step | None = None
-        self.dearest_cost = 0.0
+        self.costliest_step: Step | None = None
+        self.costliest_step_cost = 0.0
 
     def cost(self, expression: Expression, times: float) -> float:
-        return self._evaluate(expression, times)[0]
+        return self._cost_and_size(expression, times)[0]
 
-    def _evaluate(self, expression: Expression, times: float) -> tuple[float, float]:
-        """(cost of all evaluations, nodes in the result of one)."""
+    def _cost_and_size(self, expression: Expression, times: float) -> tuple[float, float]:
+        """Return the cost of all evaluations, and the number of nodes that one of them returns."""
         match expression:
             case Number() | Literal() | Variable():
                 return times, 0.0
             case Path():
-                return self._path(expression, times)
+                return self._path_cost(expression, times)
             case Filter(primary=primary, predicates=predicates):
-                cost, size = self._evaluate(primary, times)
-                more, size = self._predicates(predicates, size, times)
+                cost, size = self._cost_and_size(primary, times)
+                more, size = self._predicates_cost(predicates, size, times)
                 return cost + more, size
             case Negation(operand=operand):
-                return self._as_value(operand, times) + times, 0.0
+                return self._value_cost(operand, times) + times, 0.0
             case Chain(operands=operands, operator=operator):
-                results = [self._evaluate(operand, times) for operand in operands]
+                results = [self._cost_and_size(operand, times) for operand in operands]
                 size = min(self._nodes, sum(s for _, s in results)) if operator == "|" else 0.0
                 return sum(c for c, _ in results) + times * (1 + size), size
             case Binary(left=left, right=right):
-                return self._binary(left, right, times), 0.0
+                return self._binary_cost(left, right, times), 0.0
             case FunctionCall():
-                return self._call(expression, times)
+                return self._call_cost(expression, times)
 
-    def _binary(self, left: Expression, right: Expression, times: float) -> float:
-        left_cost, left_size = self._evaluate(left, times)
-        right_cost, right_size = self._evaluate(right, times)
+    def _binary_cost(self, left: Expression, right: Expression, times: float) -> float:
+        left_cost, left_size = self._cost_and_size(left, times)
+        right_cost, right_size = self._cost_and_size(right, times)
         pairs = max(left_size, 1.0) * max(right_size, 1.0)
         return left_cost + right_cost + times * pairs
 
-    def _call(self, call: FunctionCall, times: float) -> tuple[float, float]:
+    def _call_cost(self, call: FunctionCall, times: float) -> tuple[float, float]:
         size = 0.0
         if call.name in ("count", "sum", "boolean", "not"):
-            cost, _ = self._evaluate(call.arguments[0], times)
+            cost, _ = self._cost_and_size(call.arguments[0], times)
         elif call.name == "translate":
-            cost = sum(self._as_value(argument, times) for argument in call.arguments)
+            cost = sum(self._value_cost(argument, times) for argument in call.arguments)
             alphabet = call.arguments[1]
             length = len(alphabet.value) if isinstance(alphabet, Literal) else 100
-            cost += self._text_size(call.arguments[0]) * times * length / 10
+            cost += self._text_cost(call.arguments[0]) * times * length / 10
         else:
-            cost = sum(self._as_value(argument, times) for argument in call.arguments)
+            cost = sum(self._value_cost(argument, times) for argument in call.arguments)
             if not call.arguments:
-                cost += _TEXT * times
+                cost += _TEXT_COST * times
         if call.name == "id":
-            size = float(_NEAR)
+            size = float(_NEARBY_NODES)
         return cost + times, size
 
-    def _as_value(self, expression: Expression, times: float) -> float:
-        cost, _ = self._evaluate(expression, times)
-        return cost + self._text_size(expression) * times
+    def _value_cost(self, expression: Expression, times: float) -> float:
+        cost, _ = self._cost_and_size(expression, times)
+        return cost + self._text_cost(expression) * times
 
-    def _text_size(self, expression: Expression) -> float:
+    def _text_cost(self, expression: Expression) -> float:
         if value_type(expression) is not ValueType.NODE_SET:
             return 1.0
-        if isinstance(expression, Path) and expression.start is Origin.DOCUMENT:
+        if isinstance(expression, Path) and expression.start is PathStart.DOCUMENT:
             if not expression.steps or expression.steps[-1].test == KindTest("node"):
                 return self._nodes
-        return _TEXT
+        return _TEXT_COST
 
-    def _path(self, path: Path, times: float) -> tuple[float, float]:
+    def _path_cost(self, path: Path, times: float) -> tuple[float, float]:
         cost, size = 0.0, 1.0
-        wide = path.start in (Origin.DOCUMENT, Origin.ENVELOPE)
-        if not isinstance(path.start, Origin):
-            cost, size = self._evaluate(path.start, times)
+        wide = path.start in (PathStart.DOCUMENT, PathStart.ENVELOPE)
+        if not isinstance(path.start, PathStart):
+            cost, size = self._cost_and_size(path.start, times)
         for i, step in enumerate(path.steps):
             if i == 0 and wide and step.axis is Axis.CHILD:
-                step_cost, size = self._only_child(step, times)
+                step_cost, size = self._root_child_cost(step, times)
             else:
-                step_cost, size = self._step(step, size, wide, times)
-                wide = step.axis in _UPWARDS
+                step_cost, size = self._step_cost(step, size, wide, times)
+                wide = step.axis in _UPWARD_AXES
             cost += step_cost
         return cost + times, size
 
-    def _only_child(self, step: Step, times: float) -> tuple[float, float]:
-        more, size = self._predicates(step.predicates, 1.0, times)
+    def _root_child_cost(self, step: Step, times: float) -> tuple[float, float]:
+        more, size = self._predicates_cost(step.predicates, 1.0, times)
         return times + more, size
 
-    def _step(self, step: Step, size: float, wide: bool, times: float) -> tuple[float, float]:
+    def _step_cost(self, step: Step, size: float, wide: bool, times: float) -> tuple[float, float]:
         visited = size * self._fan_out(step.axis, wide)
         if step.axis in (Axis.CHILD, Axis.ATTRIBUTE):
             visited = min(visited, self._nodes)
         found = min(visited, self._nodes)
-        if step.axis not in _SINGLE and getattr(step.test, "local", None) is not None:
+        if step.axis not in _SINGLE_NODE_AXES and getattr(step.test, "local", None) is not None:
             found /= 4
         if step.axis is Axis.ATTRIBUTE:
             found = min(found, size)
-        more, found = self._predicates(step.predicates, found, times)
+        more, found = self._predicates_cost(step.predicates, found, times)
         cost = times * max(visited, 1.0)
-        if cost > self.dearest_cost:
-            self.dearest, self.dearest_cost = step, cost
+        if cost > self.costliest_step_cost:
+            self.costliest_step, self.costliest_step_cost = step, cost
         return cost + more, found
 
     def _fan_out(self, axis: Axis, wide: bool) -> float:
-        if axis in _WHOLE_DOCUMENT:
+        if axis in _DOCUMENT_AXES:
             return self._nodes
-        if axis in _SIBLINGS or (wide and axis is Axis.CHILD):
-            return max(_NEAR, self._nodes / 10)
-        if axis in _ANCESTORS:
+        if axis in _SIBLING_AXES or (wide and axis is Axis.CHILD):
+            return max(_NEARBY_NODES, self._nodes / 10)
+        if axis in _ANCESTOR_AXES:
             return self._depth
-        return 1.0 if axis in _SINGLE else _NEAR
+        return 1.0 if axis in _SINGLE_NODE_AXES else _NEARBY_NODES
 
-    def _predicates(
+    def _predicates_cost(
         self, predicates: tuple[Expression, ...], size: float, times: float
     ) -> tuple[float, float]:
         cost = 0.0

@@ -1,106 +1,102 @@
-"""The parser's place among the tokens, and what it found out on its way."""
+"""Cursor over the tokens of a query, and the facts that the parser collects."""
 
 from __future__ import annotations
 
 import attrs
 
 from broker.errors import QueryTooExpensive
-from broker.matching.query.lexer import Kind, Token, bad_query, tokens
+from broker.matching.query.lexer import Token, TokenKind, bad_query_at, tokenize
 from broker.matching.query.limits import QueryLimits
 
 
 @attrs.frozen(slots=True)
 class Replacement:
-    """Characters `start` to `end` of the text, and what to put there instead."""
-
     start: int
     end: int
     text: str
 
 
 @attrs.define
-class Findings:
-    """What the parser saw, for which nobody need walk the tree again.
+class ParseInfo:
+    """Facts collected while parsing, so that later stages need no walk over the tree.
 
-    `prefixes` gives for each prefix the offset of its first use.
-    `document_starts` are the slashes at the start of paths through the payload's document,
-    `envelope_starts` the leading `/Mspaces:Event` steps, each with its replacement (see
-    `addressing.py`). `text_calls` are pieces of calls that are rewritten (see `texts.py`), `sought`
-    the characters of literals that are looked for in texts, in all. `outer_context` says that
-    something reads the outermost context node.
+    - `prefixes`: each prefix and the offset of its first use.
+    - `document_replacements`: slashes at the start of paths through the payload's document.
+    - `envelope_replacements`: leading `/Mspaces:Event` steps (`rewrite.py`).
+    - `call_replacements`: pieces of calls that become extension functions
+      (`extension_function.py`).
+    - `searched_characters`: total length of the literals that libxml2 searches for.
+    - `reads_outer_context`: an expression outside predicates reads the context node.
     """
 
     variables: set[str] = attrs.field(factory=set)
     prefixes: dict[str, int] = attrs.field(factory=dict)
-    document_starts: list[Replacement] = attrs.field(factory=list)
-    envelope_starts: list[Replacement] = attrs.field(factory=list)
-    text_calls: list[Replacement] = attrs.field(factory=list)
-    sought: int = 0
-    outer_context: bool = False
+    document_replacements: list[Replacement] = attrs.field(factory=list)
+    envelope_replacements: list[Replacement] = attrs.field(factory=list)
+    call_replacements: list[Replacement] = attrs.field(factory=list)
+    searched_characters: int = 0
+    reads_outer_context: bool = False
 
 
 class Cursor:
-    """One token ahead, with the counters that bound nesting, steps and operators."""
+    """One token of lookahead, and counters for brackets, steps and operators.
+
+    The counters raise `QueryTooExpensive` beyond the limits.
+    """
 
     def __init__(self, text: str, limits: QueryLimits) -> None:
-        self._rest = iter(tokens(text))
+        self._rest = iter(tokenize(text))
         self.token = next(self._rest)
-        """The token that comes next."""
+        """The next token."""
         self._limits = limits
-        self._nesting = 0
-        self._steps = 0
-        self._operators = 0
-        self.predicates = 0
-        """How many predicates the cursor is in."""
-        self.findings = Findings()
+        self._bracket_depth = 0
+        self._step_count = 0
+        self._operator_count = 0
+        self.predicate_depth = 0
+        """Number of open predicates."""
+        self.info = ParseInfo()
 
-    def take(self) -> Token:
-        """The next token, moving behind it; END stays END."""
+    def advance(self) -> Token:
+        """Return the next token and move behind it, but never behind END."""
         token = self.token
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self.token = next(self._rest)
         return token
 
-    def take_if(self, *kinds: Kind) -> Token | None:
-        """The next token if it is of one of the kinds."""
-        return self.take() if self.token.kind in kinds else None
+    def accept(self, *kinds: TokenKind) -> Token | None:
+        return self.advance() if self.token.kind in kinds else None
 
-    def expect(self, kind: Kind, where: str) -> Token:
-        """The next token, which must be of this kind; `BadQuery` says what stands there instead."""
+    def expect(self, kind: TokenKind, where: str) -> Token:
+        """Advance; raise `BadQuery` unless the next token has this kind."""
         if self.token.kind is not kind:
-            raise bad_query(
+            raise bad_query_at(
                 f"expected {kind.value} {where}, found {self.token}", self.token.position
             )
-        return self.take()
+        return self.advance()
 
-    def enter(self, position: int) -> None:
-        """One bracket deeper; `QueryTooExpensive` when that is too deep."""
-        self._nesting += 1
-        if self._nesting > self._limits.max_nesting:
-            raise too_expensive(
+    def open_bracket(self, position: int) -> None:
+        self._bracket_depth += 1
+        if self._bracket_depth > self._limits.max_nesting:
+            raise too_expensive_at(
                 f"brackets are nested more than {self._limits.max_nesting} deep", position
             )
 
-    def leave(self) -> None:
-        """Out of a bracket again."""
-        self._nesting -= 1
+    def close_bracket(self) -> None:
+        self._bracket_depth -= 1
 
     def count_step(self, position: int) -> None:
-        """One step more; `QueryTooExpensive` when there are too many."""
-        self._steps += 1
-        if self._steps > self._limits.max_steps:
-            raise too_expensive(f"more than {self._limits.max_steps} location steps", position)
+        self._step_count += 1
+        if self._step_count > self._limits.max_steps:
+            raise too_expensive_at(f"more than {self._limits.max_steps} location steps", position)
 
     def count_operator(self, position: int) -> None:
-        """One operator on another one's result; `QueryTooExpensive` when there are too many."""
-        self._operators += 1
-        if self._operators > self._limits.max_operators:
-            raise too_expensive(
+        self._operator_count += 1
+        if self._operator_count > self._limits.max_operators:
+            raise too_expensive_at(
                 f"more than {self._limits.max_operators} operators on the results of others",
                 position,
             )
 
 
-def too_expensive(message: str, position: int) -> QueryTooExpensive:
-    """The error for what is too much at the offset `position`."""
+def too_expensive_at(message: str, position: int) -> QueryTooExpensive:
     return QueryTooExpensive(f"{message}; make the query simpler", line=1, column=position + 1)

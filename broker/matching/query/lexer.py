@@ -1,10 +1,12 @@
-"""From the text of a query to tokens, by the rules of XPath 1.0, section 3.7.
+"""Lexer for queries (XPath 1.0, section 3.7).
 
-What a character means depends on the token before it: where an operand may stand, `*` and `div`
-are name tests, elsewhere they are operators. Where libxml2 is laxer than the recommendation the
-lexer follows it, since it evaluates what is read here: an operator's name needs no blank behind
-it (`1 or2`), a number may have an exponent (`1e3`), and blanks may stand between a prefix and its
-colon in a step without an axis (`p :a`; `bare` below).
+A character's meaning depends on the token before it: `*` and `div` are name tests where an operand
+may stand, and operators elsewhere. Three extensions of libxml2 are accepted, because it evaluates
+the query:
+
+- An operator's name needs no blank behind it (`1 or2`).
+- A number may have an exponent (`1e3`).
+- Blanks may stand between a prefix and its colon in a step without an axis (`p :a`; `bare` below).
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from broker.errors import BadQuery
 from broker.matching.query.tree import Axis
 
 
-class Kind(enum.Enum):
-    """What a token is; the value is how a message calls it."""
+class TokenKind(enum.Enum):
+    """Kind of a token, with its name in error messages."""
 
     NUMBER = "a number"
     LITERAL = "a string"
@@ -41,30 +43,36 @@ class Kind(enum.Enum):
     AT = "'@'"
     END = "the end of the query"
 
-    # There is one of each; that of `Enum` asks for the name's.
+    # Members are unique objects; `Enum.__hash__` hashes the name, which is slower.
     __hash__ = object.__hash__
 
 
-# Not frozen, though nobody changes it: that takes three times as long to make, and there are many.
+# Not frozen: that takes three times as long to create, and there are many tokens.
 @attrs.define(eq=False)
 class Token:
-    """`text` is the token as written, without quotation marks, `$` and `::`; offsets from 0."""
+    """One token: `text` without quotation marks, `$` and `::`; offsets count from 0."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     position: int
     end: int
 
     def __str__(self) -> str:
-        if self.kind in (Kind.NUMBER, Kind.LITERAL, Kind.NAME_TEST, Kind.FUNCTION, Kind.OPERATOR):
+        if self.kind in (
+            TokenKind.NUMBER,
+            TokenKind.LITERAL,
+            TokenKind.NAME_TEST,
+            TokenKind.FUNCTION,
+            TokenKind.OPERATOR,
+        ):
             return f"{self.kind.value} {self.text[:40]!r}"
         return str(self.kind.value)
 
 
-#: Which characters beyond ASCII may stand in a name is left to libxml2, which has the last word.
-#: As sets of what may not stand there: `re` compiles a range to U+10FFFF a hundred times slower.
-_IN_NAME = r"[^\x00-,/:-@\[-^`{-\x7f]"
-NAME = rf"[^\x00-@\[-^`{{-\x7f]{_IN_NAME}*"
+#: libxml2 has the last word on name characters beyond ASCII. The sets list forbidden characters,
+#: because `re` compiles a range to U+10FFFF a hundred times slower.
+_NAME_CHARACTER = r"[^\x00-,/:-@\[-^`{-\x7f]"
+NAME = rf"[^\x00-@\[-^`{{-\x7f]{_NAME_CHARACTER}*"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")
 _LITERAL = re.compile(r"\"([^\"]*)\"|'([^']*)'")
@@ -75,40 +83,39 @@ _AXIS = re.compile(rf"({NAME})[ \t\r\n]*::")
 _CALL = re.compile(r"[ \t\r\n]*\(")
 _OPERATOR = re.compile(r"and|or|div|mod|!=|<=|>=|[*+=<>|-]")
 _PUNCTUATION = {
-    "(": Kind.LEFT_PAREN,
-    ")": Kind.RIGHT_PAREN,
-    "[": Kind.LEFT_BRACKET,
-    "]": Kind.RIGHT_BRACKET,
-    ",": Kind.COMMA,
-    "@": Kind.AT,
-    "/": Kind.SLASH,
-    "//": Kind.DOUBLE_SLASH,
-    ".": Kind.DOT,
-    "..": Kind.DOUBLE_DOT,
+    "(": TokenKind.LEFT_PAREN,
+    ")": TokenKind.RIGHT_PAREN,
+    "[": TokenKind.LEFT_BRACKET,
+    "]": TokenKind.RIGHT_BRACKET,
+    ",": TokenKind.COMMA,
+    "@": TokenKind.AT,
+    "/": TokenKind.SLASH,
+    "//": TokenKind.DOUBLE_SLASH,
+    ".": TokenKind.DOT,
+    "..": TokenKind.DOUBLE_DOT,
 }
 _PUNCTUATION_MARK = re.compile(r"//|\.\.|[()\[\],@/.]")
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
 _AXES = frozenset(axis.value for axis in Axis)
-#: Behind one of these stands an operator (or nothing), behind any other token an operand.
+#: Behind a token of these kinds stands an operator or nothing; behind any other token an operand.
 _ENDS_OPERAND = frozenset(
     {
-        Kind.NUMBER,
-        Kind.LITERAL,
-        Kind.VARIABLE,
-        Kind.NAME_TEST,
-        Kind.RIGHT_PAREN,
-        Kind.RIGHT_BRACKET,
-        Kind.DOT,
-        Kind.DOUBLE_DOT,
+        TokenKind.NUMBER,
+        TokenKind.LITERAL,
+        TokenKind.VARIABLE,
+        TokenKind.NAME_TEST,
+        TokenKind.RIGHT_PAREN,
+        TokenKind.RIGHT_BRACKET,
+        TokenKind.DOT,
+        TokenKind.DOUBLE_DOT,
     }
 )
 
 
-#: How most operands begin, and most of what stands behind them, with blanks before. A group has the
-#: kind in its place; at None the text itself has one. What these do not match is read by `_operand`
-#: and `_operator`, which know it all.
-_WHOLE_NAME = rf"{NAME}(?::{NAME})?(?!{_IN_NAME})"
-_USUAL_OPERAND = re.compile(
+#: Fast patterns for most operands and operators, leading blanks included. A group's index gives its
+#: kind; at None the matched text gives it. `_read_operand` and `_read_operator` handle the rest.
+_WHOLE_NAME = rf"{NAME}(?::{NAME})?(?!{_NAME_CHARACTER})"
+_COMMON_OPERAND = re.compile(
     r"[ \t\r\n]*(?:"
     rf"({_WHOLE_NAME}(?![ \t\r\n]*[:(])|\*)"
     rf"|({_WHOLE_NAME})(?=[ \t\r\n]*\()"
@@ -118,53 +125,52 @@ _USUAL_OPERAND = re.compile(
     r"|(!=|<=|>=|[+=<>|-])"
     r")"
 )
-_OPERAND_KINDS: tuple[Kind | None, ...] = (
+_OPERAND_KINDS: tuple[TokenKind | None, ...] = (
     None,
-    Kind.NAME_TEST,
-    Kind.FUNCTION,
-    Kind.NUMBER,
-    Kind.LITERAL,
+    TokenKind.NAME_TEST,
+    TokenKind.FUNCTION,
+    TokenKind.NUMBER,
+    TokenKind.LITERAL,
     None,
-    Kind.OPERATOR,
+    TokenKind.OPERATOR,
 )
-_USUAL_OPERATOR = re.compile(r"[ \t\r\n]*(?:(//|[()\[\],@/])|(and|or|div|mod|!=|<=|>=|[*+=<>|-]))")
-_OPERATOR_KINDS: tuple[Kind | None, ...] = (None, None, Kind.OPERATOR)
+_COMMON_OPERATOR = re.compile(r"[ \t\r\n]*(?:(//|[()\[\],@/])|(and|or|div|mod|!=|<=|>=|[*+=<>|-]))")
+_OPERATOR_KINDS: tuple[TokenKind | None, ...] = (None, None, TokenKind.OPERATOR)
 
 
-def tokens(text: str) -> list[Token]:
-    """The tokens of the text, ending with one of kind END; `BadQuery` at what is none."""
+def tokenize(text: str) -> list[Token]:
+    """Return the tokens of the text, with END last; raise `BadQuery` for invalid text."""
     found: list[Token] = []
     offset = 0
     operand_expected = True
     while True:
         if operand_expected:
-            match, kinds = _USUAL_OPERAND.match(text, offset), _OPERAND_KINDS
+            match, kinds = _COMMON_OPERAND.match(text, offset), _OPERAND_KINDS
         else:
-            match, kinds = _USUAL_OPERATOR.match(text, offset), _OPERATOR_KINDS
+            match, kinds = _COMMON_OPERATOR.match(text, offset), _OPERATOR_KINDS
         if match is not None and (group := match.lastindex) is not None:
             start, offset = match.span(group)
             written = match[group]
             kind = kinds[group] or _PUNCTUATION[written]
-            if kind is Kind.LITERAL:
+            if kind is TokenKind.LITERAL:
                 written = written[1:-1]
-            elif kind is Kind.FUNCTION and written in _NODE_TYPES:
-                kind = Kind.NODE_TYPE
+            elif kind is TokenKind.FUNCTION and written in _NODE_TYPES:
+                kind = TokenKind.NODE_TYPE
             found.append(Token(kind, written, start, offset))
         else:
             offset = _skip_blanks(text, offset)
             if offset == len(text):
                 break
-            bare = not found or found[-1].kind not in (Kind.AT, Kind.AXIS)
-            token = (_operand if operand_expected else _operator)(text, offset, bare)
+            bare = not found or found[-1].kind not in (TokenKind.AT, TokenKind.AXIS)
+            token = (_read_operand if operand_expected else _read_operator)(text, offset, bare)
             found.append(token)
             kind, offset = token.kind, token.end
         operand_expected = kind not in _ENDS_OPERAND
-    found.append(Token(Kind.END, "", len(text), len(text)))
+    found.append(Token(TokenKind.END, "", len(text), len(text)))
     return found
 
 
-def bad_query(message: str, position: int) -> BadQuery:
-    """The error for what stands at the offset `position`."""
+def bad_query_at(message: str, position: int) -> BadQuery:
     return BadQuery(message, line=1, column=position + 1)
 
 
@@ -173,51 +179,51 @@ def _skip_blanks(text: str, offset: int) -> int:
     return offset if match is None else match.end()
 
 
-def _operator(text: str, offset: int, bare: bool) -> Token:
+def _read_operator(text: str, offset: int, bare: bool) -> Token:
     match = _OPERATOR.match(text, offset)
     if match is not None:
-        return Token(Kind.OPERATOR, match.group(), offset, match.end())
-    # A slash goes on with a path; brackets, commas and the misplaced are the parser's to judge.
-    return _operand(text, offset, bare)
+        return Token(TokenKind.OPERATOR, match.group(), offset, match.end())
+    # Slashes continue a path; the parser judges brackets, commas and misplaced tokens.
+    return _read_operand(text, offset, bare)
 
 
-def _operand(text: str, offset: int, bare: bool) -> Token:
+def _read_operand(text: str, offset: int, bare: bool) -> Token:
     character = text[offset]
     if character in "\"'":
         match = _LITERAL.match(text, offset)
         if match is None:
-            raise bad_query(f"the string has no closing {character}", offset)
-        return Token(Kind.LITERAL, match.group()[1:-1], offset, match.end())
+            raise bad_query_at(f"the string has no closing {character}", offset)
+        return Token(TokenKind.LITERAL, match.group()[1:-1], offset, match.end())
     if character == "$":
         match = _VARIABLE.match(text, offset)
         if match is None:
-            raise bad_query("a variable's name must follow '$' without a blank", offset)
-        return Token(Kind.VARIABLE, match.group(1), offset, match.end())
+            raise bad_query_at("a variable's name must follow '$' without a blank", offset)
+        return Token(TokenKind.VARIABLE, match.group(1), offset, match.end())
     if match := _PUNCTUATION_MARK.match(text, offset):
         number = _NUMBER.match(text, offset) if match.group() == "." else None
         if number is None:
             return Token(_PUNCTUATION[match.group()], match.group(), offset, match.end())
-        return Token(Kind.NUMBER, number.group(), offset, number.end())
+        return Token(TokenKind.NUMBER, number.group(), offset, number.end())
     if match := _NUMBER.match(text, offset):
-        return Token(Kind.NUMBER, match.group(), offset, match.end())
+        return Token(TokenKind.NUMBER, match.group(), offset, match.end())
     if match := _OPERATOR.match(text, offset):
-        # Not `and` or `div`, which are names here, and not `*`, a name test.
+        # `and` and `div` are names here, and `*` is a name test.
         if match.group() != "*" and not match.group().isalpha():
-            return Token(Kind.OPERATOR, match.group(), offset, match.end())
-    return _name(text, offset, bare)
+            return Token(TokenKind.OPERATOR, match.group(), offset, match.end())
+    return _read_name(text, offset, bare)
 
 
-def _name(text: str, offset: int, bare: bool) -> Token:
+def _read_name(text: str, offset: int, bare: bool) -> Token:
     if match := _AXIS.match(text, offset):
         if match.group(1) not in _AXES:
-            raise bad_query(f"there is no axis {match.group(1)[:40]!r} in XPath 1.0", offset)
-        return Token(Kind.AXIS, match.group(1), offset, match.end())
+            raise bad_query_at(f"there is no axis {match.group(1)[:40]!r} in XPath 1.0", offset)
+        return Token(TokenKind.AXIS, match.group(1), offset, match.end())
     spaced = _SPACED_NAME_TEST.match(text, offset) if bare else None
     match = spaced or _NAME_TEST.match(text, offset)
     if match is None:
-        raise bad_query(f"{text[offset]!r} can not stand here", offset)
+        raise bad_query_at(f"{text[offset]!r} can not stand here", offset)
     name = "".join(match.groups()) or match.group()
     if name.endswith("*") or _CALL.match(text, match.end()) is None:
-        return Token(Kind.NAME_TEST, name, offset, match.end())
-    kind = Kind.NODE_TYPE if name in _NODE_TYPES else Kind.FUNCTION
+        return Token(TokenKind.NAME_TEST, name, offset, match.end())
+    kind = TokenKind.NODE_TYPE if name in _NODE_TYPES else TokenKind.FUNCTION
     return Token(kind, name, offset, match.end())

@@ -1,4 +1,4 @@
-"""How large and how dear a query may be (checklist F13)."""
+"""Limits on the size and the cost of one query (checklist F13)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import attrs
 
 @attrs.frozen
 class QueryLimits:
-    """The node's limits for one query; what exceeds them is refused at subscribe time.
+    """The node's limits for one query; a query beyond them is rejected at subscribe time.
 
     `max_length` counts characters, `max_nesting` brackets of any kind inside each other,
-    `max_steps` location steps, `max_operators` comparisons and arithmetic operators that take the
-    result of another one (`1 + 2 + 3` has one; `and`, `or` and `|` are free): these two bound the
-    height of the tree. `max_cost` is in the units of `cost.py`: about one node visited, so 5
-    million are some 50 ms.
+    `max_steps` location steps. `max_operators` counts comparisons and arithmetic operators on the
+    result of another one: `1 + 2 + 3` has one; `and`, `or` and `|` are free. These two limit the
+    height of the tree. `max_cost` is in the units of `cost.py`, about one visited node: 5 million
+    are some 50 ms.
     """
 
     max_length: int = 4096

@@ -1,4 +1,4 @@
-"""The namespace prefixes that are bound in every query."""
+"""Namespace prefixes that are bound in every query."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from broker.event.envelope import NAMESPACE
 
 ENVELOPE_PREFIX: Final = "Mspaces"
 XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
-#: The envelope's prefix; `xml` is bound by XPath itself.
-BOUND: Final[Mapping[str, str]] = {ENVELOPE_PREFIX: NAMESPACE, "xml": XML_NAMESPACE}
+#: The envelope's prefix, and `xml`, which XPath itself binds.
+PREDEFINED_PREFIXES: Final[Mapping[str, str]] = {ENVELOPE_PREFIX: NAMESPACE, "xml": XML_NAMESPACE}

@@ -1,9 +1,9 @@
-"""Numbers as libxml2 reads them, bit for bit (DESIGN 5: "numbers as libxml2 reads them").
+"""Numbers as libxml2 parses them, bit for bit (DESIGN 5: "numbers as libxml2 reads them").
 
-Python's `float` is correctly rounded; libxml2 multiplies and adds digit by digit, keeps twenty
-digits after the zeros behind the point, and scales by a power of ten. It knows exponents, which
-XPath 1.0 does not, and no `+` in front. The same algorithm serves literals in a query and text
-turned into numbers.
+Python's `float` rounds correctly. libxml2 multiplies and adds digit by digit, keeps twenty digits
+after the leading zeros of the fraction, and scales by a power of ten. It accepts exponents, which
+XPath 1.0 does not have, and no leading `+`. Literals in queries and texts converted to numbers use
+the same algorithm.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _NUMBER = re.compile(
 )
 _FRACTION_DIGITS = 20
 _EXPONENT_CAP = 1_000_000
-#: So many digits are an integer that a double holds exactly, and so is this power of ten.
+#: Integers of so many digits, and this power of ten, are exact in a double.
 _EXACT_DIGITS = 15
 _POWERS = tuple(10.0**digits for digits in range(_EXACT_DIGITS + 1))
 
 
-def plain_number(text: bytes) -> float | None:
-    """As `number_of`, for digits with a point among them at most; None for all else.
+def parse_plain_number(text: bytes) -> float | None:
+    """Return the value of `parse_number` for at most digits, a minus and a point; else None.
 
-    With so few digits nothing is rounded on the way, so one division gives the same bits.
+    With so few digits no step rounds, so one division gives the same bits.
     """
     negative = text[:1] == b"-"
     whole, point, fraction = text[negative:].partition(b".")
@@ -40,8 +40,8 @@ def plain_number(text: bytes) -> float | None:
     return -value if negative else value
 
 
-def number_of(text: str) -> float:
-    """XPath's `number(text)` as libxml2 computes it; NaN for what it does not read as a number."""
+def parse_number(text: str) -> float:
+    """XPath's `number(text)` as libxml2 computes it; NaN for invalid text."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return math.nan
@@ -49,26 +49,26 @@ def number_of(text: str) -> float:
     value = 0.0
     for digit in whole or "":
         value = value * 10 + float(digit)
-    value += _fraction(fraction or bare_fraction or "")
+    value += _parse_fraction(fraction or bare_fraction or "")
     if sign:
         value = -value
     if exponent_digits is None:
         return value * 1.0
-    return value * _power_of_ten(exponent_digits, negative=exponent_sign == "-")
+    return value * _parse_power_of_ten(exponent_digits, negative=exponent_sign == "-")
 
 
-def _fraction(digits: str) -> float:
+def _parse_fraction(digits: str) -> float:
     significant = digits.lstrip("0")
     zeros = len(digits) - len(significant)
-    kept = significant[:_FRACTION_DIGITS]
+    leading = significant[:_FRACTION_DIGITS]
     value = 0.0
-    for digit in kept:
+    for digit in leading:
         value = value * 10 + float(digit)
-    scale = _pow10(zeros + len(kept))
+    scale = _pow10(zeros + len(leading))
     return value / scale
 
 
-def _power_of_ten(digits: str, *, negative: bool) -> float:
+def _parse_power_of_ten(digits: str, *, negative: bool) -> float:
     exponent = 0
     for digit in digits:
         if exponent < _EXPONENT_CAP:

@@ -1,4 +1,4 @@
-"""A query: what a subscriber asks for, checked once and for all."""
+"""Query of a subscription: parsed, checked and limited once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lxml import etree
 
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.event.envelope import NAMESPACE
-from broker.matching.query.addressing import addressed
-from broker.matching.query.cost import estimate
-from broker.matching.query.cursor import Findings
-from broker.matching.query.lexer import NAME, bad_query
+from broker.matching.query.cost import estimate_cost
+from broker.matching.query.cursor import ParseInfo
+from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.namespaces import BOUND, ENVELOPE_PREFIX
-from broker.matching.query.parser import parse
+from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXES
+from broker.matching.query.parser import parse_expression
+from broker.matching.query.rewrite import rewrite_for_lxml
 from broker.matching.query.tree import Expression, Step
 
 _PREFIX = re.compile(NAME)
@@ -26,12 +26,12 @@ _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 
 @attrs.frozen
 class Query:
-    """An XPath 1.0 expression; an event matches when its boolean value is true (F12).
+    """An XPath 1.0 expression; an event matches if its boolean value is true (F12).
 
-    Two queries are equal when their text and the prefixes that the text uses are; `namespaces`
-    holds those, sorted, without `Mspaces`. `compilable` is the text for lxml (`addressing.py`).
-    `uses_payload` and `uses_envelope` say which documents it reads; envelope variables are in
-    neither. `calls_ours`: it needs the functions of `texts.py`. Made by `parse_query` only.
+    Queries are equal if their text and the prefixes used in it are equal. `namespaces` holds these
+    prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`rewrite.py`).
+    `uses_payload` and `uses_envelope` count no envelope variables. Create queries with
+    `parse_query` only.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Query:
     uses_payload: bool = attrs.field(eq=False)
     uses_envelope: bool = attrs.field(eq=False)
     variables: frozenset[str] = attrs.field(eq=False)
-    calls_ours: bool = attrs.field(eq=False)
+    uses_extension_functions: bool = attrs.field(eq=False)
 
 
 def parse_query(
@@ -50,10 +50,10 @@ def parse_query(
     namespaces: Mapping[str, str] | None = None,
     limits: QueryLimits = QueryLimits(),
 ) -> Query:
-    """The query that `text` writes, with `namespaces` as prefix -> URI.
+    """Parse `text`, with `namespaces` from prefix to URI.
 
-    Raises `BadQuery` with the position (line 1, the column counts characters from 1) and the
-    reason, or `QueryTooExpensive` when it exceeds the limits (T11, F13).
+    Raises `BadQuery` with the reason and the position: line 1, columns count characters from 1.
+    Raises `QueryTooExpensive` if the query exceeds `limits` (T11, F13).
     """
     if len(text) > limits.max_length:
         raise QueryTooExpensive(
@@ -62,28 +62,28 @@ def parse_query(
             column=limits.max_length + 1,
         )
     if (character := _NOT_XML.search(text)) is not None:
-        raise bad_query(
+        raise bad_query_at(
             f"the character {character.group()!a} is not allowed in XML", character.start()
         )
-    bindings = _bindings(namespaces or {})
-    expression, findings = parse(text, limits)
-    used = _used_bindings(findings, bindings)
-    compilable = addressed(text, findings)
-    _let_lxml_compile(compilable, text)
+    bindings = _check_bindings(namespaces or {})
+    expression, info = parse_expression(text, limits)
+    used = _select_used_bindings(info, bindings)
+    compilable = rewrite_for_lxml(text, info)
+    _check_with_libxml2(compilable, text)
     return Query(
         text=text,
         namespaces=tuple(sorted(used.items())),
         expression=expression,
         compilable=compilable,
-        estimated_cost=_affordable(text, expression, limits),
-        uses_payload=findings.outer_context or bool(findings.document_starts),
-        uses_envelope=bool(findings.envelope_starts),
-        variables=frozenset(findings.variables),
-        calls_ours=bool(findings.text_calls),
+        estimated_cost=_check_cost(text, expression, limits),
+        uses_payload=info.reads_outer_context or bool(info.document_replacements),
+        uses_envelope=bool(info.envelope_replacements),
+        variables=frozenset(info.variables),
+        uses_extension_functions=bool(info.call_replacements),
     )
 
 
-def _bindings(namespaces: Mapping[str, str]) -> dict[str, str]:
+def _check_bindings(namespaces: Mapping[str, str]) -> dict[str, str]:
     for prefix, uri in namespaces.items():
         if prefix == ENVELOPE_PREFIX and uri != NAMESPACE:
             raise BadQuery(f"the prefix {prefix!r} is bound to the envelope's namespace already")
@@ -91,48 +91,49 @@ def _bindings(namespaces: Mapping[str, str]) -> dict[str, str]:
             raise BadQuery(f"{prefix[:40]!r} can not be bound as a namespace prefix")
         if not uri or _NOT_XML.search(uri):
             raise BadQuery(f"the prefix {prefix[:40]!r} needs a namespace URI")
-    return {**namespaces, **BOUND}
+    return {**namespaces, **PREDEFINED_PREFIXES}
 
 
-def _used_bindings(findings: Findings, bindings: dict[str, str]) -> dict[str, str]:
-    for prefix, position in findings.prefixes.items():
+def _select_used_bindings(info: ParseInfo, bindings: dict[str, str]) -> dict[str, str]:
+    for prefix, position in info.prefixes.items():
         if prefix not in bindings:
-            raise bad_query(
+            raise bad_query_at(
                 f"the prefix {prefix[:40]!r} is not bound: bind it in the subscription", position
             )
-    return {p: bindings[p] for p in findings.prefixes if p not in BOUND}
+    return {p: bindings[p] for p in info.prefixes if p not in PREDEFINED_PREFIXES}
 
 
-def _let_lxml_compile(compilable: str, text: str) -> None:
-    """The parser and libxml2 differ in names beyond ASCII at most; libxml2 has the last word."""
+def _check_with_libxml2(compilable: str, text: str) -> None:
+    """Reject names beyond ASCII that libxml2 does not accept; all else the parser has checked."""
     try:
         etree.XPath(compilable, regexp=False)
     except etree.XPathSyntaxError as error:
         beyond_ascii = re.search("[^\x00-\x7f]", text)
         if beyond_ascii is None:
-            raise bad_query(f"libxml2 does not accept this expression: {error}", 0) from None
-        raise bad_query(
+            raise bad_query_at(f"libxml2 does not accept this expression: {error}", 0) from None
+        raise bad_query_at(
             f"libxml2 does not accept this expression: maybe {beyond_ascii.group()!r} can not "
             "stand in a name",
             beyond_ascii.start(),
         ) from None
 
 
-def _affordable(text: str, expression: Expression, limits: QueryLimits) -> int:
-    result = estimate(expression)
+def _check_cost(text: str, expression: Expression, limits: QueryLimits) -> int:
+    result = estimate_cost(expression)
     if result.cost <= limits.max_cost:
         return int(result.cost)
-    if result.dearest is None:
-        raise QueryTooExpensive(_verdict(result.cost, limits), line=1, column=1)
-    step = result.dearest
+    if result.costliest_step is None:
+        raise QueryTooExpensive(_cost_message(result.cost, limits), line=1, column=1)
+    step = result.costliest_step
     raise QueryTooExpensive(
-        f"{_verdict(result.cost, limits)}; its dearest step is {_excerpt(text, step)!r}",
+        f"{_cost_message(result.cost, limits)}; "
+        f"its most expensive step is {_excerpt(text, step)!r}",
         line=1,
         column=step.position + 1,
     )
 
 
-def _verdict(cost: float, limits: QueryLimits) -> str:
+def _cost_message(cost: float, limits: QueryLimits) -> str:
     return (
         f"the query would visit about {cost:.3g} nodes of a document of a thousand, "
         f"at most {limits.max_cost} are allowed"

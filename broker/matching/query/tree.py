@@ -1,8 +1,7 @@
-"""The typed tree of a query.
+"""Typed syntax tree of a query.
 
-Every node knows its `position`: the offset of its first character in the text, from 0. Chains of
-`and`, `or` and `|` are one node with many operands, so the height of a tree is bounded by the
-limits on nesting and operators.
+Every node has a `position`: the offset of its first character, from 0. A chain of `and`, `or` or
+`|` is one node with many operands. So the limits on nesting and operators bound the tree's height.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import attrs
 
 
 class ValueType(enum.Enum):
-    """The four types of XPath 1.0; the type of every expression here is known before it runs."""
-
     BOOLEAN = "boolean"
     NUMBER = "number"
     STRING = "string"
@@ -23,8 +20,6 @@ class ValueType(enum.Enum):
 
 
 class Axis(enum.Enum):
-    """The thirteen axes, by their names in XPath."""
-
     ANCESTOR = "ancestor"
     ANCESTOR_OR_SELF = "ancestor-or-self"
     ATTRIBUTE = "attribute"
@@ -39,21 +34,21 @@ class Axis(enum.Enum):
     PRECEDING_SIBLING = "preceding-sibling"
     SELF = "self"
 
-    # There is one of each; that of `Enum` asks for the name's, and axes are a part of many keys.
+    # Members are unique objects; `Enum.__hash__` hashes the name, and axes are in many keys.
     __hash__ = object.__hash__
 
 
-class Origin(enum.Enum):
-    """Where a path without a filter expression in front of it starts."""
+class PathStart(enum.Enum):
+    """Start of a path that has no filter expression in front of it."""
 
     CONTEXT = "context"
-    """The context node: at the outermost level the payload's element."""
+    """The context node; outside predicates the payload's element."""
 
     DOCUMENT = "document"
-    """The payload's document: a path that begins with `/`."""
+    """The payload's document: the path begins with `/`."""
 
     ENVELOPE = "envelope"
-    """The envelope's document: a path whose first step is `/Mspaces:Event`."""
+    """The envelope's document: the first step is `/Mspaces:Event`."""
 
 
 @attrs.frozen(slots=True)
@@ -77,7 +72,7 @@ NodeTest: TypeAlias = NameTest | KindTest
 
 @attrs.frozen(slots=True)
 class Step:
-    """One location step. `end` is the offset just behind its node test."""
+    """One location step; `end` is the offset behind its node test."""
 
     position: int
     end: int
@@ -88,10 +83,8 @@ class Step:
 
 @attrs.frozen(slots=True)
 class Path:
-    """Location steps from an origin, or from the node-set of a filter expression."""
-
     position: int
-    start: Origin | Expression
+    start: PathStart | Expression
     steps: tuple[Step, ...]
 
 
@@ -106,7 +99,7 @@ class Filter:
 
 @attrs.frozen(slots=True)
 class Number:
-    """A number literal; `value` is libxml2's, see `number.py`."""
+    """A number literal; `value` is libxml2's (`number.py`)."""
 
     position: int
     value: float
@@ -114,15 +107,13 @@ class Number:
 
 @attrs.frozen(slots=True)
 class Literal:
-    """A string literal without its quotation marks."""
-
     position: int
     value: str
 
 
 @attrs.frozen(slots=True)
 class Variable:
-    """A reference to an envelope variable, `name` without the dollar sign."""
+    """A reference to an envelope variable; `name` has no dollar sign."""
 
     position: int
     name: str
@@ -130,7 +121,7 @@ class Variable:
 
 @attrs.frozen(slots=True)
 class FunctionCall:
-    """A call of a core function, its arity and the types of its arguments checked."""
+    """A call of a core function, with arity and argument types checked."""
 
     position: int
     name: str
@@ -139,7 +130,7 @@ class FunctionCall:
 
 @attrs.frozen(slots=True)
 class Negation:
-    """One or more minus signs in front of an operand: the result is a number in any case."""
+    """One or more minus signs before an operand; the result is always a number."""
 
     position: int
     operand: Expression
@@ -170,8 +161,8 @@ Expression: TypeAlias = (
 )
 
 
-def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """What an expression is made of, predicates left out: they have nodes of their own."""
+def subexpressions_of(expression: Expression) -> tuple[Expression, ...]:
+    """Return the direct subexpressions; predicates are excluded, as they have their own context."""
     match expression:
         case Binary(left=left, right=right):
             return left, right
@@ -183,14 +174,14 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
             return (operand,)
         case Filter(primary=primary):
             return (primary,)
-        case Path(start=start) if not isinstance(start, Origin):
+        case Path(start=start) if not isinstance(start, PathStart):
             return (start,)
         case _:
             return ()
 
 
 def predicates_of(expression: Expression) -> tuple[Expression, ...]:
-    """The predicates of a path or of a filter expression, in order; of all else none."""
+    """Return the predicates of a path or filter expression in order; else none."""
     match expression:
         case Filter(predicates=predicates):
             return predicates

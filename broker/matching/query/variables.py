@@ -1,11 +1,11 @@
-"""The envelope's fields as XPath variables (DESIGN 5)."""
+"""Envelope fields as XPath variables (DESIGN 5)."""
 
 from __future__ import annotations
 
 from broker.matching.query.tree import ValueType
 
-#: Name without the dollar sign -> type. Numbers are doubles: above 2**53 neighbours fall together.
-VARIABLES: dict[str, ValueType] = {
+#: Name without the dollar sign -> type. Numbers are doubles: integers above 2**53 are rounded.
+VARIABLE_TYPES: dict[str, ValueType] = {
     "StreamId": ValueType.STRING,
     "ClientId": ValueType.STRING,
     "TimeStamp": ValueType.NUMBER,

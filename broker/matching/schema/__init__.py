@@ -1,1 +1,3 @@
-"""What a DTD can produce: queries that it can never satisfy, and what a new version does (X10)."""
+"""Schema satisfiability analysis: queries that a DTD can never match, and effects of new versions
+(X10).
+"""

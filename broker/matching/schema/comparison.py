@@ -1,39 +1,38 @@
 """XPath's comparisons (3.4) on sets of possible values.
 
-Where libxml2 and the standard could be read apart (NaN beside `!=`, a node-set beside a boolean),
-the answer is "can be both".
+The result is unknown where libxml2 and the standard may differ: NaN with `!=`, or a node-set with a
+boolean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.matching.schema.blame import Blame, Why, deepest, listed, nearest
-from broker.matching.schema.values import (
+from broker.matching.schema.abstract_value import (
     UNKNOWN_TRUTH,
     NodeSet,
     Numbers,
     Strings,
     Truth,
     Value,
-    hull,
-    node_values,
-    numbers_of,
-    source_of,
-    strings_of,
-    truth_of,
+    describe_source,
+    number_range,
+    string_values,
+    to_numbers,
+    to_strings,
+    to_truth,
 )
+from broker.matching.schema.cause import Cause, FailedPart, closest_name, deeper_cause, format_list
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def compare(operator: str, left: Value, right: Value, position: int) -> Truth:
-    """What `left operator right` can be; `position` is the operator's."""
     truth = _compare(operator, left, right)
     if truth.can_be_true:
         return truth
-    why = truth.why or _why(left, right, position)
-    return Truth(False, truth.can_be_false, why)
+    cause = truth.cause or _find_cause(left, right, position)
+    return Truth(False, truth.can_be_false, cause)
 
 
 def _compare(operator: str, left: Value, right: Value) -> Truth:
@@ -43,37 +42,39 @@ def _compare(operator: str, left: Value, right: Value) -> Truth:
         return _node_set(_MIRRORED[operator], right, left)
     if operator in ("=", "!="):
         if isinstance(left, Truth) or isinstance(right, Truth):
-            return _truths(operator, truth_of(left), truth_of(right))
+            return _truths(operator, to_truth(left), to_truth(right))
         if not (isinstance(left, Numbers) or isinstance(right, Numbers)):
-            return _strings(operator, strings_of(left), strings_of(right))
-    return _numbers(operator, numbers_of(left), numbers_of(right))
+            return _strings(operator, to_strings(left), to_strings(right))
+    return _numbers(operator, to_numbers(left), to_numbers(right))
 
 
-def _node_set(operator: str, nodes: NodeSet, other: Value) -> Truth:
+def _node_set(operator: str, node_set: NodeSet, other: Value) -> Truth:
     if isinstance(other, Truth):
         return (
-            _truths(operator, truth_of(nodes), other) if operator in ("=", "!=") else UNKNOWN_TRUTH
+            _truths(operator, to_truth(node_set), other)
+            if operator in ("=", "!=")
+            else UNKNOWN_TRUTH
         )
-    if not nodes.places:
-        return Truth(False, True, nodes.why)
-    values = node_values(nodes.places)
+    if not node_set.members:
+        return Truth(False, True, node_set.cause)
+    values = string_values(node_set.members)
     if isinstance(other, NodeSet):
-        if not other.places:
-            return Truth(False, True, other.why)
-        others = node_values(other.places)
-        against: Strings | Numbers = Strings(others, source_of(other.places))
-        certain = bool(nodes.certain and other.certain)
+        if not other.members:
+            return Truth(False, True, other.cause)
+        others = string_values(other.members)
+        against: Strings | Numbers = Strings(others, describe_source(other.members))
+        certain = bool(node_set.certain and other.certain)
     else:
         against = other
-        certain = bool(nodes.certain)
-    mine = Strings(values, source_of(nodes.places))
+        certain = bool(node_set.certain)
+    mine = Strings(values, describe_source(node_set.members))
     if operator in ("=", "!=") and isinstance(against, Strings):
         one = _strings(operator, mine, against)
     else:
-        numbers = hull(values) if values is not None else numbers_of(mine)
-        one = _numbers(operator, numbers, numbers_of(against))
-    # One pair must exist, and whatever it is must be enough: else it can be false.
-    return Truth(one.can_be_true, one.can_be_false or not certain, one.why)
+        numbers = number_range(values) if values is not None else to_numbers(mine)
+        one = _numbers(operator, numbers, to_numbers(against))
+    # It is certainly true only if a pair exists and every possible pair satisfies it.
+    return Truth(one.can_be_true, one.can_be_false or not certain, one.cause)
 
 
 def _truths(operator: str, left: Truth, right: Truth) -> Truth:
@@ -97,7 +98,7 @@ def _numbers(operator: str, left: Numbers, right: Numbers) -> Truth:
     if operator in ("<", ">=", ">", "<="):
         if operator in (">", "<="):
             left, right = right, left
-        # Now `left < right`, or for the other two its opposite.
+        # Now `left < right`; the opposite for `>=` and `<=`.
         less, not_less = left.low < right.high, left.high >= right.low
         if operator in ("<", ">"):
             return Truth(less, not_less or nan)
@@ -107,33 +108,33 @@ def _numbers(operator: str, left: Numbers, right: Numbers) -> Truth:
     return Truth(same, differ or nan) if operator == "=" else Truth(differ or nan, same or nan)
 
 
-def _why(left: Value, right: Value, position: int) -> Why:
-    """Where a side has no node at all, that is why; else the values that it can have."""
+def _find_cause(left: Value, right: Value, position: int) -> Cause:
+    """Return the cause of an empty side, else the possible values of a side."""
     sides = (left, right)
-    empty = [side.why for side in sides if not (isinstance(side, NodeSet) and side.places)]
+    empty = [side.cause for side in sides if not (isinstance(side, NodeSet) and side.members)]
     inner = None
-    for why in empty:
-        inner = deepest(inner, why)
+    for cause in empty:
+        inner = deeper_cause(inner, cause)
     if inner is not None:
         return inner
     for side, other in (sides, sides[::-1]):
         if not isinstance(side, Numbers):
-            text = strings_of(side)
+            text = to_strings(side)
             if text.source is not None and text.values:
-                return Blame(position, _limited(side, text, other))
-    return Blame(position, lambda: "lets this comparison never be true")
+                return FailedPart(position, _describe_values(side, text, other))
+    return FailedPart(position, lambda: "makes this comparison always false")
 
 
-def _limited(side: Value, text: Strings, other: Value) -> Callable[[], str]:
+def _describe_values(side: Value, text: Strings, other: Value) -> Callable[[], str]:
     source, values = text.source, text.values
     assert source is not None and values
     if isinstance(side, NodeSet):
-        values = node_values(side.places) or values
-    wanted = strings_of(other).values
+        values = string_values(side.members) or values
+    wanted = to_strings(other).values
 
     def words() -> str:
-        said = f"says that {source()} is {listed(values)}"
-        close = nearest(next(iter(wanted)), values) if wanted and len(wanted) == 1 else ""
-        return f"{said}; there is {close!r}" if close and len(values) > 4 else said
+        sentence = f"says that {source()} is {format_list(values)}"
+        close = closest_name(next(iter(wanted)), values) if wanted and len(wanted) == 1 else ""
+        return f"{sentence}; there is {close!r}" if close and len(values) > 4 else sentence
 
     return words

@@ -1,16 +1,16 @@
-"""Bounds of what is computed about a DTD and a query on it. Beyond them the answer is "maybe"."""
+"""Limits of the analysis of queries on a DTD. Beyond them a query counts as satisfiable."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Label paths of one document; with more, elements of one name are one place.
-MAX_PLACES: Final = 1000
-#: Pairs of places, one within the other; a DTD with more is not looked into.
+#: Label paths of one document. Beyond it elements of one name share a schema node.
+MAX_NODES: Final = 1000
+#: Pairs of parent and child. A DTD with more is not analysed.
 MAX_EDGES: Final = 20_000
-#: Payloads that one type may have; with more it is not looked into.
+#: Payloads of one type. A type with more is not analysed.
 MAX_PAYLOADS: Final = 16
-#: Places looked at for one query on one DTD, a few hundred nanoseconds each.
+#: Schema nodes visited for one query on one DTD, a few hundred nanoseconds each.
 MAX_WORK: Final = 5_000
-#: Values that an attribute is known by; with more it may have any value.
+#: Known values of an attribute. With more it may have any value.
 MAX_VALUES: Final = 256

@@ -1,4 +1,4 @@
-"""All that a version of an event type can produce, as places and labels (X10, M16)."""
+"""Schema: everything that an event type's version can contain, as nodes and labels (X10, M16)."""
 
 from __future__ import annotations
 
@@ -7,55 +7,57 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
-from broker.dtd.declared import DeclaredAttribute, DeclaredElement
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
 from broker.dtd.dtd import ENVELOPE, ENVELOPE_PREFIX
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE
-from broker.matching.schema.document import Document, TooManyPlaces
+from broker.matching.schema.document_graph import DocumentGraph, TooManyNodes
 from broker.matching.schema.limits import MAX_PAYLOADS
-from broker.matching.schema.namespaces import Namespaces, namespaces_of
-from broker.matching.schema.places import NodeKind
+from broker.matching.schema.namespace import Namespaces, namespaces_of
+from broker.matching.schema.schema_node import NodeKind
 
-#: The envelope's own elements; whatever else it contains is the payload (K25).
-_OWN = frozenset({"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"})
+#: The envelope's own elements. Any other element in it is the payload (K25).
+_ENVELOPE_ELEMENTS = frozenset(
+    {"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"}
+)
 
 
-class Scope:
+class PayloadScope:
     """The documents of events with one payload, or without any (`payload` is None)."""
 
-    def __init__(self, payload: str | None, grow: Callable[[str, str | None], Document]) -> None:
-        self._grow = grow
+    def __init__(
+        self, payload: str | None, build: Callable[[str, str | None], DocumentGraph]
+    ) -> None:
+        self._build = build
         self.payload = payload
 
     @functools.cached_property
-    def document(self) -> Document:
-        """What a path from `/` is about; raises `TooManyPlaces`."""
-        return self.envelope if self.payload is None else self._grow(self.payload, self.payload)
+    def document(self) -> DocumentGraph:
+        """The document that `/` refers to. Raises `TooManyNodes`."""
+        return self.envelope if self.payload is None else self._build(self.payload, self.payload)
 
     @functools.cached_property
-    def envelope(self) -> Document:
-        """The envelope with the payload in it; raises `TooManyPlaces`."""
-        return self._grow(ENVELOPE, self.payload)
+    def envelope(self) -> DocumentGraph:
+        """The envelope with the payload in it. Raises `TooManyNodes`."""
+        return self._build(ENVELOPE, self.payload)
 
 
 @attrs.frozen
-class Label:
-    """What is found at a label path."""
-
+class LabelInfo:
     kind: NodeKind
     values: frozenset[str] | None = None
-    #: Of an attribute: the values that its DTD lists; None if it does not.
+    #: Of an attribute: the values listed in the DTD, None without a list.
 
     default: str | None = None
-    #: Of an attribute: the value of one that is left out.
+    #: Of an attribute: its default value.
 
 
 class Schema:
-    """A DTD as queries see it. Its documents grow when they are first asked for.
+    """Schema of a DTD. Its document graphs are built on demand.
 
-    Where one has too many places, elements of one name share a place in all of them (`shared`);
-    where that is still too much, `scopes` is empty and nothing is known of the type.
+    If one has too many nodes, elements of one name share a node in all of them (`shared`). If that
+    is still too much, `scopes` is empty and every query counts as satisfiable.
     """
 
     def __init__(self, dtd: IDtd, *, shared: bool = False) -> None:
@@ -63,10 +65,10 @@ class Schema:
         self.content_hash: str = dtd.content_hash
         self.elements: Mapping[str, DeclaredElement] = dtd.elements
         self.names = frozenset(name.rpartition(":")[2] for name in dtd.names)
-        """Of elements and attributes, without prefixes."""
+        """Names of elements and attributes, without prefixes."""
         self.namespaces: Mapping[str, Namespaces] = namespaces_of(self.elements.values())
         self.shared = shared
-        self._documents: dict[tuple[str, str | None], Document] = {}
+        self._documents: dict[tuple[str, str | None], DocumentGraph] = {}
         self.scopes = self._scopes()
         if not self._has_room() and not shared:
             self.shared = True
@@ -76,41 +78,40 @@ class Schema:
             self.scopes = ()
 
     def _has_room(self) -> bool:
-        """Whether the envelopes can grow: what has room there has room in the other documents."""
+        """True if the envelopes have room. Then all documents have room."""
         try:
             return all(scope.envelope for scope in self.scopes)
-        except TooManyPlaces:
+        except TooManyNodes:
             return False
 
-    def labels(self) -> dict[str, Label]:
-        """Every label path of the payload and the envelope."""
-        found: dict[str, Label] = {}
+    def labels(self) -> dict[str, LabelInfo]:
+        found: dict[str, LabelInfo] = {}
         for scope in self.scopes:
             for document in {scope.document, scope.envelope}:
-                for edge, label in _labels(document):
+                for edge, label in _iterate_labels(document):
                     found[edge] = label
         return found
 
-    def _scopes(self) -> tuple[Scope, ...]:
+    def _scopes(self) -> tuple[PayloadScope, ...]:
         envelope = self.elements[ENVELOPE]
         payloads = sorted(
             name
             for name in (self.elements if envelope.any else envelope.children)
-            if name in self.elements and not _is_own(self.elements[name])
+            if name in self.elements and not _is_envelope_element(self.elements[name])
         )
         if len(payloads) > MAX_PAYLOADS:
             return ()
-        like_own = any(self._may_be_own(self.elements[name]) for name in payloads)
-        # An envelope within a payload has any number of them.
+        like_own = any(self._may_be_envelope_element(self.elements[name]) for name in payloads)
+        # An envelope inside a payload may contain any payloads.
         one_at_most = not like_own and not any(
             each.any or ENVELOPE in each.children for each in self.elements.values()
         )
         restricted = frozenset(payloads) if one_at_most else frozenset()
 
-        def grow(start: str, payload: str | None) -> Document:
+        def build(start: str, payload: str | None) -> DocumentGraph:
             key = (start, payload if restricted else None)
             if key not in self._documents:
-                self._documents[key] = Document(
+                self._documents[key] = DocumentGraph(
                     self.elements,
                     self.namespaces,
                     start,
@@ -120,30 +121,30 @@ class Schema:
                 )
             return self._documents[key]
 
-        scopes = [Scope(name, grow) for name in payloads]
+        scopes = [PayloadScope(name, build) for name in payloads]
         if like_own or not any(names.issubset(payloads) for names in envelope.content.one_of):
-            scopes.append(Scope(None, grow))
+            scopes.append(PayloadScope(None, build))
         return tuple(scopes)
 
-    def _may_be_own(self, element: DeclaredElement) -> bool:
-        """Whether it may be one of the envelope's own under another prefix."""
+    def _may_be_envelope_element(self, element: DeclaredElement) -> bool:
+        """True if it may be one of the envelope's own elements under another prefix."""
         uris = self.namespaces.get(element.prefix or "")
-        return element.name in _OWN and (uris is None or NAMESPACE in uris)
+        return element.name in _ENVELOPE_ELEMENTS and (uris is None or NAMESPACE in uris)
 
 
-def _is_own(element: DeclaredElement) -> bool:
-    return element.prefix == ENVELOPE_PREFIX and element.name in _OWN
+def _is_envelope_element(element: DeclaredElement) -> bool:
+    return element.prefix == ENVELOPE_PREFIX and element.name in _ENVELOPE_ELEMENTS
 
 
-def _labels(document: Document) -> Iterator[tuple[str, Label]]:
-    for place in document.elements:
-        for edge in place.edges:
-            yield edge, Label(NodeKind.ELEMENT)
-        for inner in place.contents:
+def _iterate_labels(document: DocumentGraph) -> Iterator[tuple[str, LabelInfo]]:
+    for node in document.elements:
+        for edge in node.edge_labels:
+            yield edge, LabelInfo(NodeKind.ELEMENT)
+        for inner in node.children:
             if inner.kind is NodeKind.TEXT:
-                for edge in inner.edges:
-                    yield edge, Label(NodeKind.TEXT)
-        for inner in place.attributes:
+                for edge in inner.edge_labels:
+                    yield edge, LabelInfo(NodeKind.TEXT)
+        for inner in node.attributes:
             declared = inner.declaration
             assert isinstance(declared, DeclaredAttribute)
-            yield inner.label, Label(NodeKind.ATTRIBUTE, inner.values, declared.default)
+            yield inner.label, LabelInfo(NodeKind.ATTRIBUTE, inner.values, declared.default)

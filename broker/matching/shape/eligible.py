@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from broker.dtd.declared import DeclaredAttribute, DeclaredElement
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
 from broker.dtd.interfaces import IDtd
 from broker.event.envelope import NAMESPACE
 

@@ -10,7 +10,7 @@ import attrs
 
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.matching.envelope import check_bundles, checked_header
 from broker.matching.shape.tree import Node, NodeKind, Value
 

@@ -15,18 +15,18 @@ from broker.matching.partial.formula import (
     TRUE,
     And,
     Atom,
-    Check,
+    BooleanAtom,
     Formula,
-    Known,
     Not,
     Or,
+    TruthValue,
     all_of,
     any_of,
     is_decided,
-    possible,
-    sources,
+    iterate_sources,
+    necessary_condition,
 )
-from broker.matching.partial.holding import holds
+from broker.matching.partial.formula_evaluation import evaluate_formula
 from broker.matching.partial.source import Source
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.family import Family
@@ -93,7 +93,7 @@ class Indexed:
 
     def holds(self, member: Member, value_of: ValueOf) -> bool:
         """See `Always`."""
-        holes, literals = self.family.template.holes, member.literals
+        holes, literals = self.family.template.parameters, member.literals
         return any(
             all(
                 holes[hole].test(value_of(source), literals[hole])
@@ -126,7 +126,7 @@ class Indexed:
             if not projection.waiting:
                 continue
             formula = any_of(_formula(term) for term in self.terms if term.form is form)
-            holes = self.family.template.holes
+            holes = self.family.template.parameters
             hits = scanned(formula, holes, projection.waiting, value_of)
             if hits is None:
                 return None
@@ -144,24 +144,26 @@ class Bitmaps:
         self.family = family
         self._formula = formula
         self._decided = decided
-        self._comparisons = sum(1 for _ in sources(formula))
+        self._comparisons = sum(1 for _ in iterate_sources(formula))
         self.is_ready = False
         """See `Always`, here and below."""
 
     def holds(self, member: Member, value_of: ValueOf) -> bool:
         """See `Always`."""
-        return holds(self._formula, self.family.template.holes, member.literals, value_of)
+        return evaluate_formula(
+            self._formula, self.family.template.parameters, member.literals, value_of
+        )
 
     def prepare(self, most: int) -> int:
         """See `Always`."""
-        taken = self.family.members.number(most)
+        taken = self.family.members.number_members(most)
         self.is_ready = not self.family.members.unnumbered
         return taken
 
     def waiting(self, value_of: ValueOf) -> list[Member] | None:
         """See `Always`."""
         waiting = [] if self._is_dear else self.family.members.unnumbered
-        return scanned(self._formula, self.family.template.holes, waiting, value_of)
+        return scanned(self._formula, self.family.template.parameters, waiting, value_of)
 
     @property
     def decided(self) -> bool:
@@ -182,20 +184,20 @@ class Bitmaps:
         for row in range(batch.size):
             bits = self._bits(self._formula, batch, row)
             if bits:
-                found.append((row, members.members_of(bits)))
+                found.append((row, members.select_members(bits)))
         return found
 
     def _bits(self, formula: Formula, batch: Batch, row: int) -> int:
         members = self.family.members
         match formula:
-            case Atom(hole=hole, source=source):
-                return members.bits(hole, batch.column(source)[row])
-            case Check(source=source):
-                return members.everyone if batch.column(source)[row] else 0
+            case Atom(parameter=hole, source=source):
+                return members.match_bitmap(hole, batch.column(source)[row])
+            case BooleanAtom(source=source):
+                return members.full_bitmap if batch.column(source)[row] else 0
             case Not(part=part):
-                return members.everyone & ~self._bits(part, batch, row)
+                return members.full_bitmap & ~self._bits(part, batch, row)
             case And(parts=parts):
-                bits = members.everyone
+                bits = members.full_bitmap
                 for part in parts:
                     bits &= self._bits(part, batch, row)
                     if not bits:
@@ -206,8 +208,8 @@ class Bitmaps:
                 for part in parts:
                     bits |= self._bits(part, batch, row)
                 return bits
-            case Known():
-                return members.everyone if formula is TRUE else 0
+            case TruthValue():
+                return members.full_bitmap if formula is TRUE else 0
 
 
 Binding: TypeAlias = Always | Indexed | Bitmaps
@@ -215,15 +217,17 @@ Binding: TypeAlias = Always | Indexed | Bitmaps
 
 def _formula(term: Term) -> Formula:
     compared = zip(term.form.holes, term.sources, strict=True)
-    return all_of([Atom(*pair) for pair in compared] + [Check(check) for check in term.checks])
+    return all_of(
+        [Atom(*pair) for pair in compared] + [BooleanAtom(check) for check in term.checks]
+    )
 
 
 def bind(family: Family, formula: Formula, terms: Terms) -> Binding | None:
     """The plan for a formula, None if no document of the shape can match."""
     decided = is_decided(formula)
     if not decided:
-        formula = possible(formula)
-    if formula is Known.FALSE:
+        formula = necessary_condition(formula)
+    if formula is TruthValue.FALSE:
         return None
     if formula is TRUE:
         return Always(family, decided)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from broker.matching.index.finder import Finder, Found
 from broker.matching.index.member import Member
-from broker.matching.index.shared import SharedIndex
+from broker.matching.index.row_matcher import RowMatcher, RowMatches
+from broker.matching.index.shared_index import SharedIndex
 from broker.matching.partial.source import Computed, Constant, Source
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.binding import Always, Binding, Bitmaps, Indexed
@@ -49,13 +49,13 @@ class Question:
         self.checks = checks
         self.audience = audience
         audience.questions += 1
-        self.way = index.among(
+        self.way = index.lookup_for(
             {at: source.value for at, source in enumerate(sources) if isinstance(source, Constant)}
         )
         self.places: Sequence[int | None] | None = None
         """Where in `Bound.sources` is what it reads, once that was wanted."""
 
-    def sort(self, hits: Found, batch: Batch, found: Matching, undecided: Undecided) -> None:
+    def sort(self, hits: RowMatches, batch: Batch, found: Matching, undecided: Undecided) -> None:
         """Add what a look-up found to the rows."""
         if self.checks:
             passed = [batch.column(check) for check in self.checks]
@@ -76,7 +76,7 @@ class Question:
 
 #: What finds a question's members, and where in `Bound.sources` is what it reads; None at holes
 #: that it does not look at.
-Answerable: TypeAlias = tuple[Finder, Sequence[int | None], Question]
+Answerable: TypeAlias = tuple[RowMatcher, Sequence[int | None], Question]
 
 
 class _Asked:
@@ -104,19 +104,19 @@ class _Asked:
 
     def answerable(self) -> Sequence[Answerable]:
         """The questions to which some member may be the answer."""
-        if self._changes != self._index.changes:
+        if self._changes != self._index.version:
             self._answerable = list(self._answers())
-            self._changes = self._index.changes
+            self._changes = self._index.version
         return self._answerable
 
     def _answers(self) -> Iterator[Answerable]:
         for question in self.questions.values():
-            finder = question.way.finder
+            finder = question.way.matcher
             if finder is None:
                 continue
             places = question.places
             if places is None:
-                read = question.way.read
+                read = question.way.positions
                 places = question.places = [
                     self._place_of(source) if at in read else None
                     for at, source in enumerate(question.sources)
@@ -180,7 +180,7 @@ class Bound:
         self.sources.clear()
         self._places.clear()
 
-    def asked(self, batch: Batch) -> list[tuple[Finder, list[Sequence[Any]], Question]]:
+    def asked(self, batch: Batch) -> list[tuple[RowMatcher, list[Sequence[Any]], Question]]:
         """The questions that some member may answer, with the columns that the finder reads."""
         known: dict[int, Sequence[Any]] = {}
         questions = []
@@ -201,7 +201,7 @@ class Bound:
     def find(self, batch: Batch, found: Matching, undecided: Undecided) -> None:
         """Add to each row the members that match it, by a look-up for these rows alone."""
         for finder, columns, question in self.asked(batch) if self._asked else ():
-            if hits := finder.find_rows(columns, batch.size, batch.known):
+            if hits := finder.match_rows(columns, batch.size, batch.known):
                 question.sort(hits, batch, found, undecided)
         if self._alone:
             self.find_alone(batch, found, undecided)

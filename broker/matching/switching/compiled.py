@@ -9,7 +9,7 @@ import attrs
 from broker.matching.evaluation import CompiledXPath
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
-from broker.matching.query.worst import Worst
+from broker.matching.query.worst_case import WorstCost
 from broker.matching.switching.entry import Entry
 
 #: About 4 kB each.
@@ -49,7 +49,7 @@ class Compiled:
     entry: Entry
     _ready: CompiledEntry | None = None
     _nodes: int = 0
-    _worst: Worst = Worst(0.0, 0.0)
+    _worst: WorstCost = WorstCost(0.0, 0.0)
 
     @property
     def compiled(self) -> CompiledEntry:
@@ -58,19 +58,19 @@ class Compiled:
             self._ready = CompiledEntry(self.entry)
         return self._ready
 
-    def worst(self, nodes: int) -> Worst:
+    def worst(self, nodes: int) -> WorstCost:
         """See `Runnable`. Most events are about as large as the last one."""
         if nodes != self._nodes:
             self._nodes, self._worst = nodes, self._worst_on(nodes)
         return self._worst
 
-    def _worst_on(self, nodes: int) -> Worst:
+    def _worst_on(self, nodes: int) -> WorstCost:
         deep = shallow = 0.0
         for family, member in zip(self.entry.families, self.entry.members, strict=True):
             texts = [len(each) for each in member.literals if isinstance(each, bytes)]
-            part = family.worst_cases().on(nodes, max(texts, default=0))
+            part = family.worst_cases().cost_on(nodes, max(texts, default=0))
             deep, shallow = deep + part.deep, shallow + part.shallow
-        return Worst(deep, shallow)
+        return WorstCost(deep, shallow)
 
 
 class CompiledQueries:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.matching.partial.evaluator import MAX_VISITS, evaluate
-from broker.matching.partial.rows import Row, rows
-from broker.matching.partial.subjects import Subjects
-from broker.matching.partial.work import TooDear, Work
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
+from broker.matching.partial.plain_path import Row, find_rows
+from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 from broker.matching.switching.binding import Always, Binding, Indexed, bind
 from broker.matching.switching.family import Family
 from broker.matching.switching.plain import Plain
@@ -16,28 +16,28 @@ from broker.matching.switching.term import Term, Terms
 FEW = 256
 
 
-def bound_to(family: Family, subjects: Subjects, terms: Terms) -> tuple[Binding | None, int]:
+def bound_to(family: Family, subjects: EvaluationInput, terms: Terms) -> tuple[Binding | None, int]:
     """The binding to a shape or a document's tree, and how many visits it took to find.
 
     None if no document of the shape can match.
     """
     plain = family.plain
     if plain is not None and (plain.alone or len(family.members) <= FEW):
-        work = Work(MAX_VISITS)
+        work = WorkBudget(MAX_VISITS)
         found = _read(plain, family, subjects, terms, work)
         if found is not None:
-            return _binding(family, found, decided=plain.alone), work.done
-    decision = evaluate(family.template, subjects)
+            return _binding(family, found, decided=plain.alone), work.spent
+    decision = evaluate_template(family.template, subjects)
     return bind(family, decision.formula, terms), decision.visits
 
 
 def _read(
-    plain: Plain, family: Family, subjects: Subjects, terms: Terms, work: Work
+    plain: Plain, family: Family, subjects: EvaluationInput, terms: Terms, work: WorkBudget
 ) -> list[Term] | None:
     def read() -> list[Row] | None:
         try:
-            return rows(plain.path, subjects, work)
-        except TooDear:
+            return find_rows(plain.path, subjects, work)
+        except TooExpensive:
             return None
 
     return terms.of_rows(family.template, plain.part, read)
@@ -46,7 +46,7 @@ def _read(
 def _binding(family: Family, found: list[Term], *, decided: bool) -> Binding | None:
     if not found:
         return None
-    if not family.template.holes or not found[0].form.holes:
+    if not family.template.parameters or not found[0].form.holes:
         # The path is there, and compares nothing.
         return Always(family, decided)
     return Indexed(family, decided, found)

@@ -7,8 +7,8 @@ from typing import cast
 
 from broker.matching.evaluation import reading_of
 from broker.matching.index.member import Member
-from broker.matching.index.shrinking import ShrinkingDict
-from broker.matching.query.invariants import invariants
+from broker.matching.index.shrinking_dict import ShrinkingDict
+from broker.matching.query.hoisting import hoist_invariant_calls
 from broker.matching.query.query import Query
 from broker.matching.switching.family import Family
 
@@ -43,7 +43,7 @@ class Entry:
         self.text = query.text
         self.namespaces = query.namespaces
         #: What lxml compiles, the same object as the text in most queries, and calls to be made
-        #: before: see `Invariants`.
+        #: before: see `HoistedQuery`.
         self.compilable, self.calls = _compilable(query)
         self.reading = reading_of(query)
         self.families = families
@@ -101,7 +101,7 @@ def _tell(member: Member, entry: Entry) -> None:
 def _compilable(query: Query) -> tuple[str, tuple[str, ...]]:
     if query.compilable != query.text:
         return query.compilable, ()
-    found = invariants(query.text, query.expression)
+    found = hoist_invariant_calls(query.text, query.expression)
     return found.text, found.calls
 
 

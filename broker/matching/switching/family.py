@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.matching.index.holes import Literal
 from broker.matching.index.member import Member
-from broker.matching.index.members import Members
-from broker.matching.index.shared import Pool, Signature
+from broker.matching.index.parameter import Literal
+from broker.matching.index.shared_index import IndexPool, Signature
+from broker.matching.index.template_members import TemplateMembers
 from broker.matching.partial.template import Template
-from broker.matching.query.worst import WorstCases
+from broker.matching.query.worst_case import WorstCaseCosts
 from broker.matching.switching.plain import plain_of
 from broker.matching.switching.projection import Projection
 from broker.matching.switching.term import likely_form
@@ -33,16 +33,16 @@ class Family:
         "template",
     )
 
-    def __init__(self, template: Template, sequence: int, pool: Pool) -> None:
+    def __init__(self, template: Template, sequence: int, pool: IndexPool) -> None:
         self.template = template
-        self.members = Members(template.holes, owner=self)
+        self.members = TemplateMembers(template.parameters, owner=self)
         self.sequence = sequence
         self.dead = False
         """Nobody has a query of it any more."""
         self.plain = plain_of(template)
         self._pool = pool
         self._projections: dict[tuple[tuple[int, ...], Signature], Projection] = {}
-        self._worst_cases: WorstCases | None = None
+        self._worst_cases: WorstCaseCosts | None = None
 
     def add(self, literals: Sequence[Literal]) -> Member:
         """The member with these literals, new if there is none."""
@@ -62,13 +62,13 @@ class Family:
             projection.remove(member)
         if not self.members:
             for _, signature in self._projections:
-                self._pool.release(signature)
+                self._pool.release_index(signature)
             self._projections.clear()
 
-    def worst_cases(self) -> WorstCases:
+    def worst_cases(self) -> WorstCaseCosts:
         """What its queries cost at worst, for the budget; few families are ever asked."""
         if self._worst_cases is None:
-            self._worst_cases = WorstCases(self.template.expression)
+            self._worst_cases = WorstCaseCosts(self.template.expression)
         return self._worst_cases
 
     def _foresee(self) -> None:
@@ -83,6 +83,6 @@ class Family:
         """
         known = self._projections.get((holes, signature))
         if known is None:
-            known = Projection(holes, self._pool.index(signature), self.members)
+            known = Projection(holes, self._pool.get_index(signature), self.members)
             self._projections[holes, signature] = known
         return known

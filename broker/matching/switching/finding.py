@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.matching.index.finder import Finder
+from broker.matching.index.row_matcher import RowMatcher
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.bound import Bound, Matching, Question, Undecided
 
@@ -33,7 +33,7 @@ class Finding:
 
 def find(findings: Sequence[Finding]) -> None:
     """Fill in what is found."""
-    together: dict[Finder, _Together] = {}
+    together: dict[RowMatcher, _Together] = {}
     for finding in findings:
         bound, batch = finding.bound, finding.batch
         if batch.size < MANY:
@@ -45,7 +45,7 @@ def find(findings: Sequence[Finding]) -> None:
         gathered.look_up(finder)
 
 
-def _gather(finding: Finding, together: dict[Finder, _Together]) -> None:
+def _gather(finding: Finding, together: dict[RowMatcher, _Together]) -> None:
     for finder, columns, question in finding.bound.asked(finding.batch):
         gathered = together.get(finder)
         if gathered is None:
@@ -72,8 +72,8 @@ class _Together:
         else:
             self._rows += [(finding, question, row) for row in range(batch.size)]
 
-    def look_up(self, finder: Finder) -> None:
+    def look_up(self, finder: RowMatcher) -> None:
         """Find them all, and sort what is found to where it belongs."""
-        for at, postings in finder.find_rows(self._columns, len(self._rows)):
+        for at, postings in finder.match_rows(self._columns, len(self._rows)):
             finding, question, row = self._rows[at]
             question.sort([(row, postings)], finding.batch, finding.matching, finding.undecided)

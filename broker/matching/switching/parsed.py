@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from broker.matching.evaluation import Subject
 from broker.matching.index.member import Member
-from broker.matching.partial.exact import subjects_of
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.exact_evaluation import build_evaluation_input
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.binding import Binding
 from broker.matching.switching.bound import Bound
@@ -33,7 +33,7 @@ class ParsedMatching:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._subjects: Subjects | None = None
+        self._subjects: EvaluationInput | None = None
         self._has_tree = True
         self._most = MEMBERS_A_DOCUMENT
         self._terms = Terms()
@@ -89,8 +89,8 @@ class ParsedMatching:
         else:
             self.open += entries(found)
 
-    def _tree(self) -> Subjects | None:
+    def _tree(self) -> EvaluationInput | None:
         if self._subjects is None and self._has_tree:
-            self._subjects = subjects_of(self._subject)
+            self._subjects = build_evaluation_input(self._subject)
             self._has_tree = self._subjects is not None
         return self._subjects

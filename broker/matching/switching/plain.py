@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from broker.matching.partial.rows import PlainPath, plain_path
-from broker.matching.partial.template import Part, Template
+from broker.matching.partial.plain_path import PlainPath, compile_plain_path
+from broker.matching.partial.template import CommonSubexpression, Template
 from broker.matching.query import tree
 
 
@@ -14,7 +14,7 @@ class Plain:
     """The plain path of a template: all of it, or one part of its outermost `and`."""
 
     path: PlainPath
-    part: Part
+    part: CommonSubexpression
     """Equal for equal parts of other templates, with equal numbers of holes."""
     alone: bool
     """Whether that is all. Else no shape is likely to decide the other parts."""
@@ -26,13 +26,15 @@ def plain_of(template: Template) -> Plain | None:
     parts: tuple[tree.Expression, ...] = (expression,)
     if isinstance(expression, tree.Chain) and expression.operator == "and":
         parts = expression.operands
-    found = [(each, path) for each in parts if (path := plain_path(template, each)) is not None]
+    found = [
+        (each, path) for each in parts if (path := compile_plain_path(template, each)) is not None
+    ]
     if len(found) != 1:
         return None
     [(chosen, path)] = found
     if not all(_is_beyond_shapes(each) for each in parts if each is not chosen):
         return None
-    part = template.parts.get(id(chosen))
+    part = template.common_subexpressions.get(id(chosen))
     return None if part is None else Plain(path, part, alone=len(parts) == 1)
 
 
@@ -43,7 +45,7 @@ def _is_beyond_shapes(expression: tree.Expression) -> bool:
             return any(map(_has_predicates, arguments))
         case tree.Filter(primary=primary):
             return _has_predicates(primary)
-    inner = (*tree.parts_of(expression), *tree.predicates_of(expression))
+    inner = (*tree.subexpressions_of(expression), *tree.predicates_of(expression))
     return any(map(_is_beyond_shapes, inner))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.matching.partial.functions import digits
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.function_library import parse_digits
 from broker.matching.partial.source import Source, computed, source_of
-from broker.matching.partial.subjects import Subjects
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value
 from broker.matching.switching.batch import Batch
@@ -63,7 +63,7 @@ class ShapePlan:
         if not self.pending:
             # What comes later comes one at a time, and has little in common.
             self._terms = Terms()
-            self._subjects.forget()
+            self._subjects.clear_caches()
         return taken
 
     def _bind(self, family: Family, binding: Binding | None, visits: int) -> int:
@@ -99,7 +99,7 @@ class ShapePlan:
         return None if undecided else False
 
 
-def subjects_of(shape: Shape) -> Subjects:
+def subjects_of(shape: Shape) -> EvaluationInput:
     """What queries address in a shape."""
     fields = shape.fields
     type_name = shape.reference.type.encode()
@@ -108,9 +108,9 @@ def subjects_of(shape: Shape) -> Subjects:
         return source_of(value)
 
     def number(value: Value) -> Source:
-        return computed(digits, source_of(value))
+        return computed(parse_digits, source_of(value))
 
-    return Subjects(
+    return EvaluationInput(
         payload=shape.payload or shape.tree,
         envelope=shape.tree,
         variables={

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from broker.matching.index.member import Member
-from broker.matching.index.shared import SharedIndex
-from broker.matching.index.shrinking import ShrinkingDict
+from broker.matching.index.shared_index import SharedIndex
+from broker.matching.index.shrinking_dict import ShrinkingDict
 
 
 class Projection:

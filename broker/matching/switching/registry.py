@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from broker.errors import UnknownSubscription
 from broker.event.stream import StreamPattern
-from broker.matching.index.shared import Pool
-from broker.matching.partial.template import Instance, Template, instances
+from broker.matching.index.shared_index import IndexPool
+from broker.matching.partial.template import Template, TemplateInstance, extract_templates
 from broker.matching.query.query import Query
 from broker.matching.query.tree import FunctionCall
 from broker.matching.switching.entry import Entry, attach, detach, entry_of
@@ -33,7 +33,7 @@ class Registry:
         """The sequence number of the newest family, dead ones included."""
         self._by_number: dict[int, Entry | None] = {}
         self._families: dict[object, Family] = {}
-        self._pool = Pool()
+        self._pool = IndexPool()
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -112,7 +112,7 @@ class Registry:
             yield family
 
     def _entry(self, query: Query) -> Entry:
-        parts = instances(query)
+        parts = extract_templates(query)
         families = tuple([self._family(part) for part in parts])
         members = tuple([f.add(p.literals) for f, p in zip(families, parts, strict=True)])
         known = entry_of(members)
@@ -124,7 +124,7 @@ class Registry:
         self.distinct += 1
         return entry
 
-    def _family(self, part: Instance) -> Family:
+    def _family(self, part: TemplateInstance) -> Family:
         key = part.template.key
         family = self._families.get(key)
         if family is None:

@@ -10,9 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from broker.matching.index.holes import Hole, Operator
 from broker.matching.index.member import Member
-from broker.matching.partial.formula import TRUE, And, Atom, Check, Formula, Known, Not, Or
+from broker.matching.index.parameter import Operator, Parameter
+from broker.matching.partial.formula import (
+    TRUE,
+    And,
+    Atom,
+    BooleanAtom,
+    Formula,
+    Not,
+    Or,
+    TruthValue,
+)
 from broker.matching.partial.source import Source
 
 #: How often each of the members may be compared. A comparison takes some 50 ns, and to put a member
@@ -34,7 +43,7 @@ class _TooMany(Exception):
 
 def scanned(
     formula: Formula,
-    holes: Sequence[Hole],
+    holes: Sequence[Parameter],
     members: Collection[Member],
     value_of: Callable[[Source], Any],
 ) -> list[Member] | None:
@@ -48,7 +57,9 @@ def scanned(
 class _Scan:
     """One document's values, and the comparisons that are left."""
 
-    def __init__(self, holes: Sequence[Hole], value_of: Callable[[Source], Any], most: int) -> None:
+    def __init__(
+        self, holes: Sequence[Parameter], value_of: Callable[[Source], Any], most: int
+    ) -> None:
         self._holes = holes
         self._value_of = value_of
         self._left = most
@@ -56,9 +67,9 @@ class _Scan:
     def those(self, formula: Formula, members: Sequence[Member]) -> list[Member]:
         """The members for which the formula holds, in their order."""
         match formula:
-            case Atom(hole=hole, source=source):
+            case Atom(parameter=hole, source=source):
                 return self._satisfied(hole, (source,), members)
-            case Check(source=source):
+            case BooleanAtom(source=source):
                 return list(members) if self._value_of(source) else []
             case Not(part=part):
                 hits = set(self.those(part, members))
@@ -69,7 +80,7 @@ class _Scan:
                 return list(members)
             case Or(parts=parts):
                 return self._any_of(parts, members)
-            case Known():
+            case TruthValue():
                 return list(members) if formula is TRUE else []
 
     def _any_of(self, parts: Sequence[Formula], members: Sequence[Member]) -> list[Member]:
@@ -96,10 +107,10 @@ class _Scan:
         """The members whose hole one of the sources' values satisfies."""
         hole = self._holes[at]
         values = list(dict.fromkeys(map(self._value_of, sources)))
-        if len(values) > 1 and (hole.equality or hole.threshold):
+        if len(values) > 1 and (hole.is_equality or hole.is_threshold):
             # NaN equals nothing and is beyond nothing.
             values = [value for value in values if value == value]
-            if hole.equality:
+            if hole.is_equality:
                 self._spend(len(members))
                 wanted = set(values)
                 return [member for member in members if member.literals[at] in wanted]
@@ -120,7 +131,7 @@ class _Scan:
 
 def _sources_of(parts: Iterable[Formula], hole: int) -> list[Source]:
     """What the hole is compared with, in whichever of the parts."""
-    return [atom.source for part in parts for atom in _atoms(part) if atom.hole == hole]
+    return [atom.source for part in parts for atom in _atoms(part) if atom.parameter == hole]
 
 
 def _atoms(part: Formula) -> list[Atom]:
@@ -134,7 +145,7 @@ def _common_holes(parts: Sequence[Formula]) -> list[int]:
     """The holes that are compared in every part, if that is not all that there is to the parts."""
     if all(isinstance(part, Atom) for part in parts):
         return []
-    holes = [{atom.hole for atom in _atoms(part)} for part in parts]
+    holes = [{atom.parameter for atom in _atoms(part)} for part in parts]
     return sorted(set.intersection(*holes))
 
 
@@ -144,7 +155,7 @@ def _joined(parts: Sequence[Formula]) -> list[Formula | tuple[int, list[Source]]
     others: list[Formula | tuple[int, list[Source]]] = []
     for part in parts:
         if isinstance(part, Atom):
-            by_hole.setdefault(part.hole, []).append(part.source)
+            by_hole.setdefault(part.parameter, []).append(part.source)
         else:
             others.append(part)
     return [*by_hole.items(), *others]

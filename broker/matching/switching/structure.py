@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from broker.matching.evaluation import Subject
-from broker.matching.partial.subjects import Subjects
-from broker.matching.paths.arbitrary import without_literals
+from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.label import LabelPath
-from broker.matching.paths.pattern import Document, LabelKind
-from broker.matching.paths.requirements import requirements_of
+from broker.matching.paths.label_path import LabelPath
+from broker.matching.paths.literal_abstraction import abstract_literals
+from broker.matching.paths.pattern import DocumentRole, LabelKind
+from broker.matching.paths.requirement_derivation import derive_from_expression
 from broker.matching.switching.family import Family
 
 
@@ -33,31 +33,31 @@ class Structure:
     def add(self, family: Family) -> None:
         """Take in a family, which is new."""
         template = family.template
-        expression = without_literals(template.expression, template.hole_at)
-        self._index.add(requirements_of(expression, template.namespaces), family)
+        expression = abstract_literals(template.expression, template.parameter_at)
+        self._index.add_item(derive_from_expression(expression, template.namespaces), family)
 
     def remove(self, family: Family) -> None:
         """Forget a family."""
-        self._index.remove(family)
+        self._index.remove_item(family)
 
     def possible_in(self, subject: Subject) -> Possible:
         """The families of which a query may match a parsed event, as its structure has it."""
         labels = self._index.label_paths
-        attributes = self._index.wants(LabelKind.ATTRIBUTE)
-        texts = self._index.wants(LabelKind.TEXT)
+        attributes = self._index.uses_label_kind(LabelKind.ATTRIBUTE)
+        texts = self._index.uses_label_kind(LabelKind.TEXT)
         found: set[LabelPath] = set()
         for root, document in (
-            (subject.document(), Document.PAYLOAD),
-            (subject.envelope, Document.ENVELOPE),
+            (subject.document(), DocumentRole.PAYLOAD),
+            (subject.envelope, DocumentRole.ENVELOPE),
         ):
-            found |= labels.of_tree(root, document, attributes=attributes, texts=texts)
-        candidates = self._index.candidates(found)
-        items = self._index.items
+            found |= labels.collect_from_tree(root, document, attributes=attributes, texts=texts)
+        candidates = self._index.find_candidates(found)
+        items = self._index.items_in
         return Possible(items(candidates.certain), items(candidates.possible & ~candidates.certain))
 
-    def possible_on(self, subjects: Subjects) -> list[Family]:
+    def possible_on(self, subjects: EvaluationInput) -> list[Family]:
         """The families of which a query may match a document of a shape."""
         labels = self._index.label_paths
-        found = labels.of_shape(subjects.payload, Document.PAYLOAD)
-        found |= labels.of_shape(subjects.envelope, Document.ENVELOPE)
-        return self._index.items(self._index.candidates(found).possible)
+        found = labels.collect_from_shape(subjects.payload, DocumentRole.PAYLOAD)
+        found |= labels.collect_from_shape(subjects.envelope, DocumentRole.ENVELOPE)
+        return self._index.items_in(self._index.find_candidates(found).possible)

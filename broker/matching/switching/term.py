@@ -7,19 +7,19 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.matching.index.holes import Hole
-from broker.matching.index.shared import Signature
+from broker.matching.index.parameter import Parameter
+from broker.matching.index.shared_index import Signature
 from broker.matching.partial.formula import (
     Atom,
-    Check,
+    BooleanAtom,
     Conjunction,
     Formula,
-    alternatives,
-    weaker,
+    to_dnf,
+    weaken_to_dnf,
 )
-from broker.matching.partial.rows import Row
+from broker.matching.partial.plain_path import Row
 from broker.matching.partial.source import Computed, Source
-from broker.matching.partial.template import Part, Template
+from broker.matching.partial.template import CommonSubexpression, Template
 from broker.matching.query import tree
 
 #: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
@@ -65,23 +65,26 @@ class Terms:
         None if there are none. With `weaken`, one holds if the formula does, at least.
         """
         if weaken:
-            conjunctions = weaker(formula, MAX_CONJUNCTIONS, self._read)
+            conjunctions = weaken_to_dnf(formula, MAX_CONJUNCTIONS, self._read)
         else:
             conjunctions = self._read(formula, MAX_CONJUNCTIONS)
         if conjunctions is None:
             return None
         holes = self._holes_of(conjunctions)
-        key = (id(conjunctions), *[(template.holes[at], template.paths[at]) for at in holes])
+        key = (
+            id(conjunctions),
+            *[(template.parameters[at], template.path_ids[at]) for at in holes],
+        )
         if key not in self._known:
             self._known[key] = _terms(template, conjunctions)
         return self._known[key]
 
     def of_rows(
-        self, template: Template, part: Part, read: Callable[[], list[Row] | None]
+        self, template: Template, part: CommonSubexpression, read: Callable[[], list[Row] | None]
     ) -> list[Term] | None:
         """Terms of which one holds exactly when one of the rows of a template's part does.
 
-        `read` gives the rows, which are those of all templates with an equal part.
+        `decode_interest` gives the rows, which are those of all templates with an equal part.
         """
         key = (part,)
         if key not in self._known:
@@ -91,14 +94,14 @@ class Terms:
 
     def _read(self, formula: Formula, most: int) -> list[Conjunction] | None:
         if formula not in self._conjunctions:
-            self._conjunctions[formula] = alternatives(formula, most)
+            self._conjunctions[formula] = to_dnf(formula, most)
         return self._conjunctions[formula]
 
     def _holes_of(self, conjunctions: list[Conjunction]) -> tuple[int, ...]:
         known = self._holes.get(id(conjunctions))
         if known is None:
             found = dict.fromkeys(
-                part.hole for each in conjunctions for part in each if isinstance(part, Atom)
+                part.parameter for each in conjunctions for part in each if isinstance(part, Atom)
             )
             known = self._holes[id(conjunctions)] = conjunctions, tuple(found)
         return known[1]
@@ -111,8 +114,8 @@ def likely_form(template: Template) -> Form | None:
     """
     if not _is_conjunctive(template.expression):
         return None
-    holes = range(len(template.holes))
-    return _form(template, holes, [template.holes[hole].subject or 0 for hole in holes])
+    holes = range(len(template.parameters))
+    return _form(template, holes, [template.parameters[hole].subject or 0 for hole in holes])
 
 
 def _is_conjunctive(expression: tree.Expression) -> bool:
@@ -121,7 +124,7 @@ def _is_conjunctive(expression: tree.Expression) -> bool:
             return False
         case tree.FunctionCall(name=name) if name in _NOT_CONJUNCTIVE:
             return False
-    inner = (*tree.parts_of(expression), *tree.predicates_of(expression))
+    inner = (*tree.subexpressions_of(expression), *tree.predicates_of(expression))
     return all(map(_is_conjunctive, inner))
 
 
@@ -133,10 +136,10 @@ def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term
         sources: Row = {}
         checks = []
         for part in conjunction:
-            if isinstance(part, Check):
+            if isinstance(part, BooleanAtom):
                 checks.append(part.source)
                 continue
-            source = sources.setdefault(part.hole, part.source)
+            source = sources.setdefault(part.parameter, part.source)
             if source is not part.source and source != part.source:
                 return None
         found.append(forms.term(sources, tuple(checks)))
@@ -157,7 +160,7 @@ class _Forms:
 
     def term(self, sources: Row, checks: tuple[Computed, ...]) -> Term:
         """A conjunction by what it compares with which hole."""
-        holes = self._template.holes
+        holes = self._template.parameters
         numbers: dict[tuple[int | None, Source], int] = {}
         pattern = (
             tuple(sources),
@@ -179,15 +182,15 @@ def _form(template: Template, holes: Sequence[int], subjects: Sequence[int]) -> 
     subject_of = dict(zip(holes, subjects, strict=True))
 
     def place(hole: int) -> tuple[int, str, int]:
-        return template.paths[hole], template.holes[hole].operator.value, hole
+        return template.path_ids[hole], template.parameters[hole].operator.value, hole
 
     order = tuple(sorted(holes, key=place))
     numbers: dict[int, int] = {}
     signed = tuple(
         # Only what is compared by order is found by its subject.
-        Hole(hole.operator, numbers.setdefault(subject_of[at], len(numbers)))
-        if (hole := template.holes[at]).threshold
-        else Hole(hole.operator)
+        Parameter(hole.operator, numbers.setdefault(subject_of[at], len(numbers)))
+        if (hole := template.parameters[at]).is_threshold
+        else Parameter(hole.operator)
         for at in order
     )
-    return Form(order, Signature(signed, tuple(template.paths[at] for at in order)))
+    return Form(order, Signature(signed, tuple(template.path_ids[at] for at in order)))

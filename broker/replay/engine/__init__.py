@@ -1,1 +1,1 @@
-"""What runs a replay: events of the archive against all that is asked at once (DESIGN 8)."""
+"""Engines that run replay jobs: one pass over the archive for many requests (DESIGN 8)."""

@@ -1,4 +1,4 @@
-"""What an engine does: requests go in, spools of events and a report each come out."""
+"""The interface of engines, and their reports."""
 
 from __future__ import annotations
 
@@ -13,52 +13,50 @@ from broker.event.place import Mark
 from broker.replay.request import ReplayRequest
 from broker.wire import fields
 
-#: Told while a job runs: rows looked at, of so many.
-Progress: TypeAlias = Callable[[int, int], object]
+#: Called during a job with scanned and total rows.
+ReportProgress: TypeAlias = Callable[[int, int], object]
 #: (origin, after, upto): events in (after, upto] may be missing.
-Hole: TypeAlias = tuple[str, Mark, Mark]
+MissingRange: TypeAlias = tuple[str, Mark, Mark]
 
 
 @attrs.frozen
 class Report:
-    """What came of one request."""
-
     events: int = 0
-    """In its spool."""
     bytes: int = 0
-    """Of their documents and headers, about."""
-    looked_at: int = 0
-    """Rows of the files that may have had some for it."""
+    """Approximate bytes of their documents and headers."""
+    scanned_rows: int = 0
+    """Rows of the files scanned for it."""
     denied: int = 0
-    """Rows that it would have got with a higher clearance; a place that is there twice is two."""
+    """Rows above its clearance. Repeated places count twice."""
     duplicates: int = 0
-    """Copies that were left out: events that stand at another place too, where the client got them
-    or gets them; of a place that is there twice nothing is told."""
+    """Omitted copies at another place that the client has or gets.
+
+    Repeated places do not count.
+    """
     contradictions: int = 0
-    """How often no order kept both each origin's and each publisher's."""
+    """Number of contradictions between the orders of origins and publishers."""
     upto: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin up to where the archive has something; `holes` are missing before that."""
-    holes: tuple[Hole, ...] = ()
-    """Lost to files that are damaged or missing, or covered by no manifest."""
+    """End of the archive, by origin. Before it, `missing_ranges` are missing."""
+    missing_ranges: tuple[MissingRange, ...] = ()
+    """Places in damaged or missing files, or covered by no manifest."""
     notes: tuple[str, ...] = ()
-    """For people: types without a DTD, and the like."""
+    """Texts for the operator, such as types without a DTD."""
     error: WireError | None = None
-    """Why there is no spool."""
+    """Reason why there is no spool."""
 
     def to_wire(self) -> list[Any]:
-        """A list that msgpack carries."""
         return [
-            *(self.events, self.bytes, self.looked_at),
+            *(self.events, self.bytes, self.scanned_rows),
             *(self.denied, self.duplicates, self.contradictions),
             [[origin, *mark] for origin, mark in sorted(self.upto.items())],
-            [[origin, after, upto] for origin, after, upto in self.holes],
+            [[origin, after, upto] for origin, after, upto in self.missing_ranges],
             list(self.notes),
             self.error,
         ]
 
     @classmethod
     def from_wire(cls, value: Any) -> Report:
-        """The report that `to_wire` wrote; `ProtocolError` if it is none."""
+        """Decode the result of `to_wire`. Raises `ProtocolError`."""
         try:
             events, size, looked_at, denied, duplicates, contradictions, *rest = value
             upto, holes, notes, error = rest
@@ -75,48 +73,48 @@ class Report:
                 None if error is None else fields.wire_error(error),
             )
         except (TypeError, ValueError) as problem:
-            raise ProtocolError(f"this is no report of a replay: {problem}") from None
+            raise ProtocolError(f"invalid replay report: {problem}") from None
 
 
 @attrs.frozen
-class Limits:
-    """Bounds of what one job may bring; what is beyond fails with `Overloaded` (`bounding.py`)."""
+class JobLimits:
+    """Limits of one job. Requests beyond them fail with `Overloaded` (see `quota.py`)."""
 
     request_bytes: int = 4 << 30
-    """Of the events of one request."""
+    """Bytes of one request's events."""
     deliveries: int = 50_000_000
-    """Events of all requests together, each counted as often as it is delivered."""
+    """Events of all requests; a shared event counts for each."""
     disk_bytes: int = 16 << 30
-    """Of the events in a job's folder, where each is once."""
+    """Bytes of a job's folder, which has each event once."""
 
 
-#: What one job may bring where nothing else is set.
-LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = JobLimits()
 
 
 class Engine(Protocol):
-    """Runs jobs, one at a time; blocks. `close` ends what it keeps warm."""
+    """Runs jobs, one at a time. All methods block."""
 
     @property
     def name(self) -> str:
-        """As it is called in settings and notices."""
+        """Name in settings and notices."""
 
-    def warm(self) -> None:
-        """Have at hand what takes long to get; raises `EngineUnavailable`."""
+    def warm_up(self) -> None:
+        """Start slow parts in advance. Raises `EngineUnavailable`."""
 
     def run(
         self,
         requests: Sequence[ReplayRequest],
         folder: Path,
-        progress: Progress,
+        progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
-        """A report for each request, in order; its events are in `folder` (see `spool.py`).
+        """Run a job and return a report for each request, in order; events go to `folder` (see
+        `spool.py`).
 
-        Raises `ReplayCancelled` soon after `cancelled` says so, `ArchiveUnavailable`, `Overloaded`
-        when the disk of `folder` is full, and `EngineUnavailable` when the engine itself broke and
-        the same may be tried again.
+        Raises `ReplayCancelled` soon after `cancelled` returns True, `ArchiveUnavailable`,
+        `Overloaded` if the disk of `folder` is full, and `EngineUnavailable` if the engine broke.
+        After that the job can be repeated.
         """
 
     def close(self) -> None:
-        """Nothing more will be run."""
+        """Stop the engine."""

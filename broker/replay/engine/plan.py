@@ -1,4 +1,4 @@
-"""Which files of the archive a job reads, and for whom: by partition, time, and places."""
+"""Selection of the files for a job, by partition, time and place."""
 
 from __future__ import annotations
 
@@ -8,102 +8,96 @@ from typing import Final
 import attrs
 import numpy as np
 
-from broker.archive.intervals import branches
-from broker.archive.layout import partition_meets
-from broker.archive.listed import ArchivedFile
-from broker.archive.state import ArchiveState
+from broker.archive.archive_state import ArchiveState
+from broker.archive.interval import branch_starts
+from broker.archive.layout import partition_may_match
+from broker.archive.manifest_entry import ArchivedFile
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Variants
-from broker.replay.engine.scope import Flags, Scope
+from broker.replay.engine.request_scope import Flags, RequestScopes
 from broker.replay.ordering import Integers
-from broker.replay.request import NOWHERE, ReplayRequest
+from broker.replay.request import ORIGIN_START, ReplayRequest
 
-#: So far (ms) before what is wanted the archive is searched for events that were had already.
+#: Ms before the first file in which copies that the client has are searched.
 COPIES_MS: Final = 600_000
 
 
 @attrs.frozen(eq=False)
 class Part:
-    """One file of a job."""
-
     number: int
     file: ArchivedFile
     requests: Integers
-    """The requests that may find something in it."""
+    """Requests that may find events in it."""
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """What a job reads, oldest first."""
+    """The files of a job, oldest first."""
 
     parts: tuple[Part, ...]
-    lost: tuple[Part, ...]
-    """Damaged files: what they held is missing."""
+    damaged: tuple[Part, ...]
     origins: tuple[str, ...]
-    """All that have events in the archive, sorted."""
+    """All origins with archived events, sorted."""
     copies: tuple[ArchivedFile, ...]
-    """Files in which events may be that their clients have had under other places."""
-    scope: Scope
+    """Files that may have copies of requested events at places that clients have passed."""
+    scope: RequestScopes
     variants: Mapping[str, Variants]
-    """By origin the texts that judge its events instead of those that count."""
+    """DTD texts that replace the defaults, by origin."""
 
     @property
     def rows(self) -> int:
-        """Of all parts."""
         return sum(part.file.rows for part in self.parts)
 
     @property
     def types(self) -> set[DtdReference]:
-        """Of all events; texts that judge the events of single origins, too."""
+        """Types of all events, including variants for single origins."""
         named = {DtdReference(*each) for part in self.parts for each in part.file.types}
         own = (text for texts in self.variants.values() for text in texts.items())
         return named | {variant for reference, variant in own if reference in named}
 
-    def looked_at(self) -> Integers:
-        """By request the rows of the files that are read for it."""
+    def rows_per_request(self) -> Integers:
         rows = np.zeros(len(self.scope.start), dtype=np.int64)
         for part in self.parts:
             rows[part.requests] += part.file.rows
         return rows
 
 
-def plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
-    """What these requests need of the archive as it is now."""
-    damaged = state.damaged.values()
-    files = sorted(state.files.values(), key=_age)
+def make_plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
+    damaged = state.damaged_files.values()
+    files = sorted(state.files.values(), key=_arrival_order)
     origins = tuple(sorted({o for file in (*files, *damaged) for o in file.spans}))
-    covers = state.everything.covers
-    scope = Scope(requests, origins, {origin: branches(each) for origin, each in covers.items()})
-    wanted = _Wanted(requests, scope)
-    parts = _parts(wanted, files)
+    covers = state.manifest.covers
+    scope = RequestScopes(
+        requests, origins, {origin: branch_starts(each) for origin, each in covers.items()}
+    )
+    filter_ = _RequestFilter(requests, scope)
+    parts = _plan_parts(filter_, files)
     return Plan(
         parts,
-        _parts(wanted, sorted(damaged, key=_age)),
+        _plan_parts(filter_, sorted(damaged, key=_arrival_order)),
         origins,
-        tuple(_copies(scope, parts, files, requests)),
+        tuple(_find_copy_files(scope, parts, files, requests)),
         scope,
         state.variants,
     )
 
 
-def _age(file: ArchivedFile) -> tuple[int, str]:
+def _arrival_order(file: ArchivedFile) -> tuple[int, str]:
     return (file.arrivals[0], file.path)
 
 
-def _parts(wanted: _Wanted, files: Iterable[ArchivedFile]) -> tuple[Part, ...]:
+def _plan_parts(filter_: _RequestFilter, files: Iterable[ArchivedFile]) -> tuple[Part, ...]:
     found: list[Part] = []
     for file in files:
-        requests = np.flatnonzero(wanted.of(file))
+        requests = np.flatnonzero(filter_.select_requests(file))
         if len(requests):
             found.append(Part(len(found), file, requests))
     return tuple(found)
 
 
-class _Wanted:
-    """Which requests want something of a file."""
-
-    def __init__(self, requests: Sequence[ReplayRequest], scope: Scope) -> None:
+class _RequestFilter:
+    def __init__(self, requests: Sequence[ReplayRequest], scope: RequestScopes) -> None:
         self._scope = scope
         self._numbers = {origin: number for number, origin in enumerate(scope.origins)}
         by_pattern: dict[str, list[int]] = {}
@@ -113,52 +107,53 @@ class _Wanted:
         self._by_pattern = [(StreamPattern.parse(t), np.array(n)) for t, n in by_pattern.items()]
         self._of_streams: dict[tuple[str, tuple[str, ...] | None], Flags] = {}
 
-    def of(self, file: ArchivedFile) -> Flags:
-        """By request."""
+    def select_requests(self, file: ArchivedFile) -> Flags:
         scope = self._scope
         least, greatest = file.arrivals
         spans = [(self._numbers[origin], *marks) for origin, marks in file.spans.items()]
         return np.asarray(
-            self._streams(file)
+            self._match_streams(file)
             & (greatest >= scope.start)
             & (least < scope.end)
-            & scope.reaches(spans)
+            & scope.overlaps_spans(spans)
         )
 
-    def _streams(self, file: ArchivedFile) -> Flags:
+    def _match_streams(self, file: ArchivedFile) -> Flags:
         key = (file.partition, file.streams)
         known = self._of_streams.get(key)
         if known is None:
             known = self._of_streams[key] = np.zeros(self._size, dtype=np.bool_)
             for pattern, numbers in self._by_pattern:
                 known[numbers] = (
-                    partition_meets(file.partition, pattern)
+                    partition_may_match(file.partition, pattern)
                     if file.streams is None
                     else any(map(pattern.matches, file.streams))
                 )
         return known
 
 
-def _copies(
-    scope: Scope,
+def _find_copy_files(
+    scope: RequestScopes,
     parts: Sequence[Part],
     files: Iterable[ArchivedFile],
     requests: Sequence[ReplayRequest],
 ) -> Iterable[ArchivedFile]:
-    """The files with places that some client has passed, not long before what it wants."""
-    # With one origin there is no other place.
-    passed = _passed(scope) if len(scope.origins) > 1 else {}
-    begun = np.array([any(a > NOWHERE for a, _ in each.ranges.values()) for each in requests])
-    since = min((p.file.arrivals[0] for p in parts if begun[p.requests].any()), default=None)
+    """Yield files with places that a client has passed, shortly before its range."""
+    # With one origin, no event has another place.
+    passed = _latest_starts(scope) if len(scope.origins) > 1 else {}
+    has_position = np.array(
+        [any(a > ORIGIN_START for a, _ in each.ranges.values()) for each in requests]
+    )
+    since = min((p.file.arrivals[0] for p in parts if has_position[p.requests].any()), default=None)
     if since is None:
         return
     for file in files:
         if file.arrivals[1] >= since - COPIES_MS and any(
-            first <= passed.get(origin, NOWHERE) for origin, (first, _) in file.spans.items()
+            first <= passed.get(origin, ORIGIN_START) for origin, (first, _) in file.spans.items()
         ):
             yield file
 
 
-def _passed(scope: Scope) -> Mapping[str, tuple[int, int]]:
-    latest = {origin: scope.latest_after(n) for n, origin in enumerate(scope.origins)}
-    return {origin: mark for origin, mark in latest.items() if mark > NOWHERE}
+def _latest_starts(scope: RequestScopes) -> Mapping[str, tuple[int, int]]:
+    latest = {origin: scope.latest_start(n) for n, origin in enumerate(scope.origins)}
+    return {origin: mark for origin, mark in latest.items() if mark > ORIGIN_START}

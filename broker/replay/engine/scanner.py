@@ -1,4 +1,4 @@
-"""How an engine scans files: what a job asks of it, and what a worker is told."""
+"""The interface by which a job scans files."""
 
 from __future__ import annotations
 
@@ -13,62 +13,61 @@ import pyarrow as pa
 from broker.archive.archive import Archive
 from broker.dtd.reference import DtdReference
 from broker.matching.contract import Variants
-from broker.replay.engine.contract import Limits
-from broker.replay.engine.matching import Matching
+from broker.replay.engine.contract import JobLimits
+from broker.replay.engine.part_scan import EVENT_SCHEMA, PartSummary, scan_part
 from broker.replay.engine.plan import Part
-from broker.replay.engine.scan import EVENT, Note, scan
+from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import PartWriter
 
 
 @attrs.frozen(eq=False)
-class Context:
-    """What a worker needs to know of a job, beside the part that it scans."""
+class JobContext:
+    """The data that a worker needs besides its part."""
 
     job: str
-    """Unlike that of any other job, so that a matcher is kept for this one."""
+    """Unique name of the job. Workers keep its matcher."""
     uri: str
-    """Of the archive, as a worker opens it."""
     requests: Sequence[ReplayRequest]
     origins: Sequence[str]
     texts: Mapping[DtdReference, bytes]
     """DTDs of the events' types."""
     variants: Mapping[str, Variants]
-    """By origin the DTDs that judge its events instead of those of the same names."""
-    limits: Limits
+    """DTDs that replace others of the same name, by origin."""
+    limits: JobLimits
     folder: str
-    """Where the events of each part go (`spool.py`)."""
+    """Folder for the events of each part (`spool.py`)."""
 
-    def matching(self) -> Matching:
-        """A new matcher for this job."""
-        return Matching(self.requests, self.origins, self.texts, time.perf_counter, self.variants)
+    def new_matcher(self) -> RequestMatcher:
+        return RequestMatcher(
+            self.requests, self.origins, self.texts, time.perf_counter, self.variants
+        )
 
 
 class Scanner(Protocol):
-    """How an engine scans files."""
-
     @property
     def wave_rows(self) -> int:
-        """About how many rows it is given at a time."""
+        """Approximate rows per wave."""
 
     def scan(
-        self, context: Context, parts: Sequence[Part], cancelled: Callable[[], bool]
-    ) -> Iterable[pa.RecordBatch | Note]:
-        """What somebody wants of these parts (`KEYS`), whose events it has put into the folder, and
-        a note for each part, in any order.
+        self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
+    ) -> Iterable[pa.RecordBatch | PartSummary]:
+        """Yield the requested keys (`KEY_SCHEMA`) of parts, and a summary of each, in any order.
 
-        Blocks; raises `ReplayCancelled`, `Overloaded` or `EngineUnavailable`.
+        The events are written to the folder. Blocks. Raises `ReplayCancelled`, `Overloaded` or
+        `EngineUnavailable`.
         """
 
 
-def scan_into(
-    folder: Path, archive: Archive, part: Part, matching: Matching, limits: Limits
-) -> Iterator[pa.RecordBatch | Note]:
-    """The keys of what is wanted of a part, whose events go into the folder; a note at the end."""
-    writer = PartWriter(folder, part.number, EVENT)
+def scan_part_into(
+    folder: Path, archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
+) -> Iterator[pa.RecordBatch | PartSummary]:
+    """Write the requested events of a part to the folder. Yield their keys, and a summary at the
+    end."""
+    writer = PartWriter(folder, part.number, EVENT_SCHEMA)
     try:
-        for item in scan(archive, part, matching, limits):
-            if isinstance(item, Note):
+        for item in scan_part(archive, part, matcher, limits):
+            if isinstance(item, PartSummary):
                 writer.commit()
                 yield item
             else:

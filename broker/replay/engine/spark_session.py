@@ -1,4 +1,4 @@
-"""A Spark session that is kept warm, on whatever machine: what it needs, and how it is set up."""
+"""Start and stop of a Spark session."""
 
 from __future__ import annotations
 
@@ -21,55 +21,54 @@ from broker.errors import EngineUnavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What Spark 4 runs on.
-_JAVA: Final = 17
+#: Minimum Java version of Spark 4.
+_MIN_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
-_SECONDS_FOR_JAVA: Final = 20.0
-_SECONDS_TO_DIE: Final = 1.0
+_JAVA_VERSION_SECONDS: Final = 20.0
+_JVM_EXIT_SECONDS: Final = 1.0
 _PACKAGES: Final = Path(broker.__file__).resolve().parents[1]
 
 
 @attrs.frozen
 class SparkSettings:
-    """Where jobs run, and with how much."""
-
     master: str = "local[*]"
     """`local[n]`, `spark://...`, `yarn`, `k8s://...`."""
     memory: str = "1g"
-    """Of the JVM. Matching is done by Python processes beside it, and needs none of it."""
+    """Memory of the JVM. The Python processes that match do not use it."""
     folder: Path | None = None
-    """For what Spark writes; None: the system's folder for such."""
-    further: Mapping[str, str] = attrs.field(factory=dict)
-    """Settings by their names in Spark, which go before ours."""
+    overrides: Mapping[str, str] = attrs.field(factory=dict)
+    """Spark options that override ours."""
 
     @property
     def is_local(self) -> bool:
-        """Whether workers see the files of this machine."""
+        """True if workers see this machine's files."""
         return re.match(r"local(\[|$)", self.master) is not None
 
 
 def check_java() -> None:
-    """Raises `EngineUnavailable`, which says what to install, where Spark can not run."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    advice = f"Spark needs Java {_JAVA} or newer: install Debian's openjdk-{_JAVA}-jre-headless"
+    """Raise `EngineUnavailable`, with the package to install, if Spark cannot run."""
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java")
+    advice = (
+        f"Spark needs Java {_MIN_JAVA} or newer: install Debian's openjdk-{_MIN_JAVA}-jre-headless"
+    )
     if java is None:
-        raise EngineUnavailable(f"there is no Java here; {advice}")
+        raise EngineUnavailable(f"Java is not installed; {advice}")
     try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_SECONDS_FOR_JAVA
+        output = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_VERSION_SECONDS
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineUnavailable(f"{java} does not run: {error}; {advice}") from None
-    found = _VERSION.search(said)
-    if found is None or int(found[1]) < _JAVA:
-        raise EngineUnavailable(f"{java} is {said.splitlines()[:1]}; {advice}")
+    found = _VERSION.search(output)
+    if found is None or int(found[1]) < _MIN_JAVA:
+        raise EngineUnavailable(f"{java} is {output.splitlines()[:1]}; {advice}")
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
-    """A session of a JVM that is this process's own; takes seconds.
+    """Start a session with its own JVM; takes seconds.
 
-    Raises `EngineUnavailable` where PySpark or Java is missing, or the JVM does not start.
+    Raises `EngineUnavailable` if PySpark or Java is missing, or the JVM does not start.
     """
     check_java()
     try:
@@ -79,43 +78,42 @@ def start_session(settings: SparkSettings) -> SparkSession:
             f"PySpark is not installed ({error}): pip install 'xmlbroker[spark]'"
         ) from None
     builder: Any = SparkSession.builder
-    for name, value in {**_settings(settings), **settings.further}.items():
+    for name, value in {**_spark_options(settings), **settings.overrides}.items():
         builder = builder.config(name, value)
     try:
-        with _packages_on_the_path():
+        with _worker_environment():
             session: SparkSession = builder.getOrCreate()
     except Exception as error:
-        # The launcher has errors of its own, Java's come through py4j.
-        forget_session()
+        # Exceptions come from the launcher and, through py4j, from Java.
+        reset_pyspark()
         raise EngineUnavailable(f"Spark does not start: {_first_line(error)}") from error
     session.sparkContext.setLogLevel("ERROR")
     if not settings.is_local:
-        session.sparkContext.addPyFile(str(_zipped(settings)))
+        session.sparkContext.addPyFile(str(_zip_packages(settings)))
     return session
 
 
 def stop_session(session: SparkSession) -> None:
-    """End the session and its JVM, dead or alive."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     with suppress(Exception):
-        # A JVM that died can not be told to stop.
+        # A dead JVM cannot be stopped.
         session.stop()
     if gateway is not None:
         with suppress(Exception):
             gateway.shutdown()
         if gateway.proc is not None:
             if gateway.proc.stdin is not None:
-                # The JVM ends when nobody can speak to it any more.
+                # The JVM ends when its standard input closes.
                 gateway.proc.stdin.close()
             gateway.proc.kill()
-            gateway.proc.wait()
-    forget_session()
+            gateway.proc.start()
+    reset_pyspark()
 
 
-def forget_session() -> None:
-    """PySpark keeps what it has of a JVM in classes; without this a dead one is used again."""
+def reset_pyspark() -> None:
+    """Clear PySpark's global state. Otherwise it would use a dead JVM again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -131,21 +129,23 @@ def forget_session() -> None:
 
 
 def is_alive() -> bool:
-    """Whether the JVM of this process's session runs. One that dies may be heard of before it is
-    gone, so this waits a moment."""
+    """Return whether the session's JVM runs.
+
+    Errors may arrive before a dying JVM exits, so this waits a moment.
+    """
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return False
     try:
-        gateway.proc.wait(_SECONDS_TO_DIE)
+        gateway.proc.start(_JVM_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         return True
     return False
 
 
-def _settings(settings: SparkSettings) -> dict[str, str]:
+def _spark_options(settings: SparkSettings) -> dict[str, str]:
     found = {
         "spark.master": settings.master,
         "spark.app.name": "xmlbroker replay",
@@ -153,9 +153,9 @@ def _settings(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.memory,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Workers are kept, and with them their matchers.
+        # Workers are reused, and with them their matchers.
         "spark.python.worker.reuse": "true",
-        # Workers may pick another Python.
+        # Remote workers may find another Python.
         "spark.pyspark.python": sys.executable if settings.is_local else Path(sys.executable).name,
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": str(_PACKAGES) if settings.is_local else "",
@@ -170,8 +170,8 @@ def _settings(settings: SparkSettings) -> dict[str, str]:
 
 
 @contextmanager
-def _packages_on_the_path() -> Iterator[None]:
-    """Workers of a local master have the environment of the JVM, which has this one's."""
+def _worker_environment() -> Iterator[None]:
+    """Set the environment that local workers inherit from the JVM."""
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYSPARK_PYTHON")}
     paths = [str(_PACKAGES), *filter(None, [before["PYTHONPATH"]])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -186,9 +186,11 @@ def _packages_on_the_path() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _zipped(settings: SparkSettings) -> Path:
-    """Our own package, for workers that do not see this machine's files. What it needs (lxml,
-    pyarrow, ...) has to be installed where they run."""
+def _zip_packages(settings: SparkSettings) -> Path:
+    """Zip our packages for remote workers.
+
+    Dependencies (lxml, pyarrow, ...) must be installed there.
+    """
     path = (settings.folder or Path.cwd()) / "xmlbroker.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted((_PACKAGES / "broker").rglob("*.py")):

@@ -1,7 +1,7 @@
-"""What a Python worker of Spark does: some parts of a job, by a matcher that it keeps.
+"""The work of Spark's Python workers: scanning parts with a cached matcher.
 
-Workers are used again for the next task, so the matcher is built, and learns, once per worker and
-job. Nothing of Spark is imported here.
+Spark reuses workers, so a matcher is built once per worker and job. This module does not import
+Spark.
 """
 
 from __future__ import annotations
@@ -14,62 +14,78 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.archive.archive import Archive
-from broker.replay.engine.matching import Matching
+from broker.replay.engine.part_scan import (
+    EVENT_SCHEMA,
+    KEY_SCHEMA,
+    FoundEvents,
+    PartSummary,
+    scan_part,
+)
 from broker.replay.engine.plan import Part
-from broker.replay.engine.scan import EVENT, KEYS, Found, Note, scan
-from broker.replay.engine.scanner import Context, scan_into
+from broker.replay.engine.request_matcher import RequestMatcher
+from broker.replay.engine.scanner import JobContext, scan_part_into
 
-_NOTE: Final = pa.field("note", pa.binary())
-#: Columns of events that are not among the keys.
-_REST: Final = [field for field in EVENT if field.name not in KEYS.names]
-#: Where the events of a part are written by the worker; and where they come back with the keys.
-WRITTEN: Final = pa.schema([*KEYS, _NOTE])
-RETURNED: Final = pa.schema([*KEYS, *_REST, _NOTE])
+_SUMMARY_FIELD: Final = pa.field("note", pa.binary())
+_EVENT_ONLY_FIELDS: Final = [field for field in EVENT_SCHEMA if field.name not in KEY_SCHEMA.names]
+#: Rows for events that the worker writes to the folder, and rows that carry the events.
+WRITTEN_SCHEMA: Final = pa.schema([*KEY_SCHEMA, _SUMMARY_FIELD])
+RETURNED_SCHEMA: Final = pa.schema([*KEY_SCHEMA, *_EVENT_ONLY_FIELDS, _SUMMARY_FIELD])
 
-_kept: list[tuple[str, Archive, Matching]] = []
+_cached_matcher: list[tuple[str, Archive, RequestMatcher]] = []
 
 
 def scan_parts(
-    context: Context, parts: Sequence[Part], *, shared_folder: bool
+    context: JobContext, parts: Sequence[Part], *, shared_folder: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `WRITTEN` if the job's folder can be written from here, else of `RETURNED`."""
-    if not _kept or _kept[0][0] != context.job:
+    """Yield rows of `WRITTEN_SCHEMA` if this worker can write to the job's folder, else of
+    `RETURNED_SCHEMA`."""
+    if not _cached_matcher or _cached_matcher[0][0] != context.job:
         archive = Archive.open(context.uri, create=False)
-        _kept[:] = [(context.job, archive, context.matching())]
-    [(_, archive, matching)] = _kept
+        _cached_matcher[:] = [(context.job, archive, context.new_matcher())]
+    [(_, archive, matcher)] = _cached_matcher
     for part in parts:
         if shared_folder:
             folder = Path(context.folder)
-            for item in scan_into(folder, archive, part, matching, context.limits):
-                yield _row(item, WRITTEN) if isinstance(item, Note) else _with(item, WRITTEN)
+            for item in scan_part_into(folder, archive, part, matcher, context.limits):
+                yield (
+                    _summary_row(item, WRITTEN_SCHEMA)
+                    if isinstance(item, PartSummary)
+                    else _add_empty_summary(item, WRITTEN_SCHEMA)
+                )
         else:
-            for found in scan(archive, part, matching, context.limits):
-                yield _row(found, RETURNED) if isinstance(found, Note) else _joined(found)
+            for found in scan_part(archive, part, matcher, context.limits):
+                yield (
+                    _summary_row(found, RETURNED_SCHEMA)
+                    if isinstance(found, PartSummary)
+                    else _join_events(found)
+                )
 
 
-def told(table: pa.Table) -> Iterator[Found | Note]:
-    """The rows that `scan_parts` gave, in their order, as what they mean; of `WRITTEN` ones the
-    events are empty."""
+def decode_rows(table: pa.Table) -> Iterator[FoundEvents | PartSummary]:
+    """Decode the rows of `scan_parts`, in order.
+
+    `WRITTEN_SCHEMA` rows give no events.
+    """
     noted = table.column("note").is_valid()
     for data in table.column("note").filter(noted).to_pylist():
-        yield Note.from_bytes(data)
+        yield PartSummary.from_bytes(data)
     for batch in table.filter(pc.invert(noted)).combine_chunks().to_batches():
-        names = EVENT.names if "document" in batch.schema.names else []
-        yield Found(batch.select(KEYS.names).cast(KEYS), batch.select(names))
+        names = EVENT_SCHEMA.names if "document" in batch.schema.names else []
+        yield FoundEvents(batch.select(KEY_SCHEMA.names).cast(KEY_SCHEMA), batch.select(names))
 
 
-def _row(note: Note, schema: pa.Schema) -> pa.RecordBatch:
-    values = {"part": note.part, "note": note.to_bytes()}
+def _summary_row(summary: PartSummary, schema: pa.Schema) -> pa.RecordBatch:
+    values = {"part": summary.part, "note": summary.to_bytes()}
     return pa.RecordBatch.from_pylist([values], schema=schema)
 
 
-def _with(keys: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _add_empty_summary(keys: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
-        [*keys.columns, pa.nulls(keys.num_rows, _NOTE.type)], schema=schema
+        [*keys.columns, pa.nulls(keys.num_rows, _SUMMARY_FIELD.type)], schema=schema
     )
 
 
-def _joined(found: Found) -> pa.RecordBatch:
-    rest = [found.events.column(field.name) for field in _REST]
-    nothing = pa.nulls(found.keys.num_rows, _NOTE.type)
-    return pa.RecordBatch.from_arrays([*found.keys.columns, *rest, nothing], schema=RETURNED)
+def _join_events(found: FoundEvents) -> pa.RecordBatch:
+    rest = [found.events.column(field.name) for field in _EVENT_ONLY_FIELDS]
+    nothing = pa.nulls(found.keys.num_rows, _SUMMARY_FIELD.type)
+    return pa.RecordBatch.from_arrays([*found.keys.columns, *rest, nothing], schema=RETURNED_SCHEMA)

@@ -1,6 +1,6 @@
 """Guarantees of `docs/guarantees.md` as code: observations of a run, and their violations.
 
-Pure code: no input or output, no clock. Simulation and soak both use it.
+Pure code, without input, output or clock. Simulation and soak both use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.testing.guarantees.records import (
     Guarantee,
     Kind,
     Published,
-    ToldGap,
+    ReportedGap,
     Violation,
 )
 from broker.testing.guarantees.report import report
@@ -32,7 +32,7 @@ __all__ = [
     "Process",
     "Published",
     "Subscriber",
-    "ToldGap",
+    "ReportedGap",
     "Violation",
     "check",
     "is_complete",

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import attrs
 
 from broker.event.place import Place
-from broker.testing.guarantees.records import EventKey, ToldGap
+from broker.testing.guarantees.records import EventKey, ReportedGap
 
-#: Reasons of gaps that a node may report about events of which it has no header.
-BLIND_REASONS = frozenset({"lost", "retention"})
+#: Reasons of gaps that a node may report about events without a known header.
+HEADERLESS_REASONS = frozenset({"lost", "retention"})
 
 
-def _is_known(key: EventKey, place: Place) -> bool:
+def _never_unrecorded(key: EventKey, place: Place) -> bool:
     return False
 
 
-def _never(key: EventKey, place: Place, gap: ToldGap) -> bool:
+def _never_justified(key: EventKey, place: Place, gap: ReportedGap) -> bool:
     return False
 
 
@@ -25,31 +25,31 @@ def _never(key: EventKey, place: Place, gap: ToldGap) -> bool:
 class Allowances:
     """Exceptions from the guarantees in one run."""
 
-    may_be_gone: Callable[[EventKey, Place, ToldGap], bool] = _never
-    """True if a gap may stand for an acknowledged event at a place that the gap contains."""
-    unheard_of: Callable[[EventKey, Place], bool] = _is_known
-    """True if no disk that is left tells that an event was at this place: nobody can tell a gap."""
+    justifies_gap: Callable[[EventKey, Place, ReportedGap], bool] = _never_justified
+    """True if a gap may stand for an acknowledged event at a place that it contains."""
+    is_unrecorded: Callable[[EventKey, Place], bool] = _never_unrecorded
+    """True if no remaining disk shows an event at this place, so no node can report a gap."""
     reasons: frozenset[str] | None = None
     """Reasons of gaps that the run's faults justify; None allows any."""
     unknown_origins: bool = False
-    """Stepped clocks, and nodes without a log and without a link, hide whether an origin began
-    before the subscription: events of an origin that the first cut does not name are expected from
-    the first delivered one on."""
+    """If true, stepped clocks, or nodes without log and link, hide whether an origin began before
+    the subscription. Events of an origin outside the first cut are then expected from its first
+    delivered event on."""
     fifo_across_origins: bool = True
-    """True if a publisher's order also holds over the nodes at which it published."""
-    logged_again: frozenset[str] = frozenset()
-    """Origins that were set back to an older copy: they log events again that others give back. At
-    any but its first place there, an event may come behind its publisher's later ones, and to the
-    next process of a subscription again."""
+    """True if a publisher's order also holds across the nodes at which it published."""
+    set_back_origins: frozenset[str] = frozenset()
+    """Origins whose log was set back to an older copy: they log events again that other nodes
+    return. Except at its first place there, such an event may come after its publisher's later
+    ones, and again to the next process of a subscription."""
     arrived_in_gaps: bool = False
     """A gap may contain events that the subscription delivered."""
-    blind_reasons: frozenset[str] = BLIND_REASONS
-    """A gap for one of these reasons may contain nothing but events above the clearance."""
+    headerless_reasons: frozenset[str] = HEADERLESS_REASONS
+    """Reasons for which a gap may contain only events above the clearance."""
     errors_end_processes: bool = False
-    """A subscription may end with an error, if its client's next process goes on."""
+    """A subscription may end with an error if its client's next process continues."""
     new_types: frozenset[str] = frozenset()
     """Event types that some nodes did not have when the run began."""
 
 
-#: Nothing is allowed: a run without faults.
+#: No exceptions: a run without faults.
 NONE = Allowances()

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker.testing.guarantees.allowances import NONE, Allowances
-from broker.testing.guarantees.arrival import lost_events, nowhere, shared_places
+from broker.testing.guarantees.arrival import lost_events, shared_places, unlogged_events
+from broker.testing.guarantees.correctness import (
+    altered_events,
+    clearance_violations,
+    false_gaps,
+    stale_events,
+)
 from broker.testing.guarantees.observations import Observations
 from broker.testing.guarantees.order import order_of_origins, order_of_publishers
 from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
-from broker.testing.guarantees.truth import (
-    altered_events,
-    false_gaps,
-    forbidden_knowledge,
-    stale_events,
-)
 
-#: A rule sees one subscription.
+#: Rule for one subscription.
 Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 
 
 def dead_subscriptions(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Subscriptions that ended with an error, or never began. (Guarantee 1: nothing arrives.)"""
+    """Yield subscriptions that ended with an error, or never began (guarantee 1)."""
     last = subscriber.processes[-1] if subscriber.processes else None
     for process in subscriber.processes:
         if process.error and (process is last or not allowed.errors_end_processes):
@@ -45,11 +45,11 @@ RULES: tuple[Rule, ...] = (
     altered_events,
     stale_events,
     false_gaps,
-    forbidden_knowledge,
+    clearance_violations,
 )
 
 
-#: Guarantees that time may still fulfil, while events are on their way.
+#: Guarantees that more time may still fulfil, while events are in transit.
 PENDING = frozenset({Guarantee.DURABILITY, Guarantee.AT_LEAST_ONCE, Guarantee.TYPES})
 
 
@@ -59,8 +59,8 @@ def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
 
 
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
-    """Every violation of every guarantee, subscription by subscription."""
-    found = [*nowhere(seen), *shared_places(seen)]
+    """Return every violation of every guarantee, subscription by subscription."""
+    found = [*unlogged_events(seen), *shared_places(seen)]
     for subscriber in seen.subscribers:
         for rule in RULES:
             found += rule(seen, subscriber, allowed)

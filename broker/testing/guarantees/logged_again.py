@@ -1,4 +1,4 @@
-"""Events that an origin node logged again, at a later place: its log was set back."""
+"""Events that an origin node logged again at a later place, after its log was set back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from broker.testing.guarantees.records import Delivered
 
 
 def is_logged_again(seen: Observations, event: Delivered, allowed: Allowances) -> bool:
-    """True if an origin that was set back had the event at an earlier place, too."""
+    """True if an origin that was set back had the event at an earlier place too."""
     place = event.place
-    return place.origin in allowed.logged_again and any(
+    return place.origin in allowed.set_back_origins and any(
         other.origin == place.origin and other.mark < place.mark
         for other in seen.places.get(event.key, set())
     )

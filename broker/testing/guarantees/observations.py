@@ -1,4 +1,4 @@
-"""Observations of one run, as simulation and soak record them."""
+"""Observations of one run, recorded by simulation and soak."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ from broker.testing.guarantees.subscriber import Subscriber
 class Observations:
     """Publications, receipts, places and subscriptions of one run.
 
-    Times are seconds of any one clock; they appear in traces only, but for publications whose place
-    nobody observed.
+    Times are seconds of any one clock. They appear in traces only, except for publications without
+    an observed place.
     """
 
     def __init__(self) -> None:
         self.events: dict[EventKey, Published] = {}
         self.receipts: dict[EventKey, Acknowledged] = {}
         self.places: defaultdict[EventKey, set[Place]] = defaultdict(set)
-        """Places of each event. One that was published again may have several."""
+        """Places of each event; a republished event may have several."""
         self.subscribers: list[Subscriber] = []
         self.faults: list[str] = []
         """One line for each fault, in order."""
-        self.logs_read = False
+        self.has_all_places = False
         """True if `places` has all places of the nodes' logs at the end of the run."""
 
-    def published(self, event: Published) -> None:
-        """A publisher gave an event to its client library."""
+    def record_publication(self, event: Published) -> None:
         self.events[event.key] = event
 
-    def acknowledged(
+    def record_receipt(
         self, key: EventKey, durability: str, place: Place | None = None, at: float = 0.0
     ) -> None:
-        """A publisher got a receipt; one for a duplicate names no place."""
+        """Record a receipt; one for a duplicate has no place."""
         self.receipts[key] = Acknowledged(durability, at)
         if place is not None:
-            self.logged(key, place)
+            self.record_place(key, place)
 
-    def logged(self, key: EventKey, place: Place) -> None:
-        """A log holds the event at that place."""
+    def record_place(self, key: EventKey, place: Place) -> None:
+        """Record that a log holds the event at that place."""
         self.places[key].add(place)
 
-    def subscriber(
+    def add_subscriber(
         self,
         name: str,
         matches: Callable[[Published], bool],
@@ -52,11 +51,10 @@ class Observations:
         kind: Kind = Kind.DURABLE,
         clearance: int = 2,
     ) -> Subscriber:
-        """A new subscription."""
         made = Subscriber(name, matches, kind, clearance)
         self.subscribers.append(made)
         return made
 
-    def fault(self, line: str) -> None:
-        """Something went wrong on purpose."""
+    def record_fault(self, line: str) -> None:
+        """Record an injected fault."""
         self.faults.append(line)

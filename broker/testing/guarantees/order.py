@@ -8,34 +8,34 @@ from broker.event.place import Mark
 from broker.testing.guarantees.allowances import Allowances
 from broker.testing.guarantees.logged_again import is_logged_again
 from broker.testing.guarantees.observations import Observations
-from broker.testing.guarantees.records import Guarantee, ToldGap, Violation
+from broker.testing.guarantees.records import Guarantee, ReportedGap, Violation
 from broker.testing.guarantees.subscriber import Subscriber
 
 
 def order_of_origins(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Places of one origin rise within a process, gaps included."""
+    """Yield places of one origin that do not rise within a process, gaps included."""
     for process in subscriber.processes:
         newest: dict[str, Mark] = {}
         for item in process.items:
-            gap = isinstance(item, ToldGap)
-            origin = item.origin if isinstance(item, ToldGap) else item.place.origin
-            mark = item.first if isinstance(item, ToldGap) else item.place.mark
+            gap = isinstance(item, ReportedGap)
+            origin = item.origin if isinstance(item, ReportedGap) else item.place.origin
+            mark = item.first if isinstance(item, ReportedGap) else item.place.mark
             before = newest.get(origin, (0, 0))
-            key = None if isinstance(item, ToldGap) else item.key
+            key = None if isinstance(item, ReportedGap) else item.key
             if mark < before and not (gap and allowed.arrived_in_gaps):
                 what = "a gap" if gap else "delivered"
                 text = f"{what} at {mark} of {origin}, after {before}, in process {process.number}"
                 yield Violation(Guarantee.ORDER, subscriber.name, text, key)
-            last = item.last if isinstance(item, ToldGap) else mark
+            last = item.last if isinstance(item, ReportedGap) else mark
             newest[origin] = max(before, before if gap and allowed.arrived_in_gaps else last)
 
 
 def order_of_publishers(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Sequence numbers of one incarnation rise within a process."""
+    """Yield sequence numbers of one incarnation that do not rise within a process."""
     for process in subscriber.processes:
         newest: dict[tuple[str, int, str], int] = {}
         for event in process.deliveries:

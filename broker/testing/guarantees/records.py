@@ -1,4 +1,4 @@
-"""Records of a run: events, deliveries, gaps, and the violations found in them."""
+"""Records of a run: events, deliveries, gaps and violations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
 
@@ -55,7 +55,7 @@ class EventKey(NamedTuple):
 
     @classmethod
     def of(cls, event_id: EventId) -> EventKey:
-        """The key of an EventId."""
+        """Return the key of an EventId."""
         return cls(event_id.client_id, event_id.incarnation, event_id.sequence_number)
 
     def __str__(self) -> str:
@@ -63,13 +63,13 @@ class EventKey(NamedTuple):
 
 
 def digest_of(document: bytes) -> str:
-    """A short digest of an event's bytes."""
+    """Return a short digest of an event's bytes."""
     return hashlib.blake2b(document, digest_size=8).hexdigest()
 
 
 @attrs.frozen
 class Published:
-    """One event as its publisher wrote it."""
+    """One event from its publisher."""
 
     key: EventKey
     stream: str
@@ -78,9 +78,9 @@ class Published:
     level: int
     """Rank of the security level."""
     digest: str = ""
-    """Digest of the bytes; empty where they are unknown."""
+    """Digest of the bytes; empty if unknown."""
     value: Any = None
-    """The part of the payload that a subscriber's `matches` reads."""
+    """Part of the payload for the `matches` function of subscribers."""
     at: float = 0.0
 
 
@@ -95,7 +95,7 @@ class Acknowledged:
 
 @attrs.frozen
 class Delivered:
-    """One event as a subscription delivered it to its user."""
+    """One event delivered by a subscription to its user."""
 
     key: EventKey
     place: Place
@@ -110,8 +110,8 @@ class Delivered:
 
 
 @attrs.frozen
-class ToldGap:
-    """One gap that a subscription reported; its bounds are inclusive."""
+class ReportedGap:
+    """One gap reported by a subscription; its bounds are inclusive."""
 
     origin: str
     first: Mark
@@ -120,7 +120,7 @@ class ToldGap:
     reason: str
     at: float = 0.0
 
-    def holds(self, place: Place) -> bool:
+    def contains(self, place: Place) -> bool:
         """True if the place lies within the bounds."""
         return place.origin == self.origin and self.first <= place.mark <= self.last
 

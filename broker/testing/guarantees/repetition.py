@@ -1,8 +1,8 @@
 """Guarantee 3: an event comes once.
 
-Exceptions are the events that a killed process had not confirmed, those of earlier processes after
-a warning that a position may be old, and those that a node logged again after it was set back: the
-position of the earlier process lies on the lost branch.
+Exceptions: events that a killed process had not confirmed; events of earlier processes after a
+warning about an old position; events logged again after a log was set back, since the earlier
+process's position lies on the lost branch.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from broker.testing.guarantees.subscriber import Process, Subscriber
 def repeated_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events that came again within a process, or after a process that closed itself."""
+    """Yield events that came again within a process, or after a process that closed itself."""
     newest: dict[EventKey, tuple[Process, Delivered]] = {}
     for process in subscriber.processes:
         for event in process.deliveries:
             before = newest.get(event.key)
             newest[event.key] = process, event
             if before is None or not before[1].handled:
-                # A try that failed is repeated.
+                # A failed attempt is repeated.
                 continue
             other, first = before
             places = f"at {first.place} and {event.place}"
             if other is process:
                 text = f"twice in process {process.number}, {places}"
             elif other.end is End.CLOSED and not (
-                _warned(subscriber, other, process) or is_logged_again(seen, event, allowed)
+                _has_warning(subscriber, other, process) or is_logged_again(seen, event, allowed)
             ):
                 text = f"in process {process.number} again, after {other.number} closed, {places}"
             else:
@@ -41,6 +41,6 @@ def repeated_events(
             yield Violation(Guarantee.ONCE, subscriber.name, text, event.key)
 
 
-def _warned(subscriber: Subscriber, earlier: Process, later: Process) -> bool:
-    """Whether the later process, or one between both, began with the warning."""
+def _has_warning(subscriber: Subscriber, earlier: Process, later: Process) -> bool:
+    """True if the later process, or one between both, began with the warning."""
     return any(each.may_repeat for each in subscriber.processes[earlier.number : later.number])

@@ -1,4 +1,4 @@
-"""Text of a run's violations: the seed, and a short trace of each event concerned."""
+"""Text of a run's violations: the seed, and a short trace of each affected event."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from broker.testing.guarantees.observations import Observations
 from broker.testing.guarantees.records import EventKey, Violation
 
-#: Violations that are traced, and lines of one trace.
+#: Traced violations, and lines of one trace.
 MOST_TRACED = 5
 LONGEST_TRACE = 20
 
 
 def report(seed: str, seen: Observations, violations: Sequence[Violation]) -> str:
-    """All violations by their number for each guarantee, and traces of the first ones."""
+    """Return the number of violations of each guarantee, and traces of the first ones."""
     return "\n".join(_lines(seed, seen, violations))
 
 
@@ -37,7 +37,7 @@ def _lines(seed: str, seen: Observations, violations: Sequence[Violation]) -> It
 
 
 def trace(seen: Observations, key: EventKey) -> list[str]:
-    """All observations that concern one event, in the order of their times."""
+    """Return all observations of one event, in order of time."""
     found: list[tuple[float, str]] = []
     event = seen.events.get(key)
     if event is not None:
@@ -57,6 +57,6 @@ def trace(seen: Observations, key: EventKey) -> list[str]:
                     text = f"{who}: {what} at {each.place}, {each.liveness}, bytes {each.digest}"
                     found.append((each.at, text))
             for gap in process.gaps:
-                if any(gap.holds(place) for place in places):
+                if any(gap.contains(place) for place in places):
                     found.append((gap.at, f"{who}: {gap}"))
     return [f"{at:10.3f} {text}" for at, text in sorted(found)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 
 from broker.event.place import Mark
-from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Published, ToldGap
+from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Published, ReportedGap
 
 
 @attrs.define(eq=False)
@@ -15,21 +15,22 @@ class Process:
     """One process of a subscription's client."""
 
     number: int
-    began_after: Mapping[str, Mark] | None = None
-    """The first cut: later places of these origins must come. None if nobody observed it."""
+    first_cut: Mapping[str, Mark] | None = None
+    """The first cut: later places of these origins must come. None if not observed."""
     flowing_at: float | None = None
-    """When it was observed that the flow had begun."""
+    """Time at which the flow was first observed."""
     end: End = End.RUNNING
-    items: list[Delivered | ToldGap] = attrs.field(factory=list)
-    """Deliveries and gaps in the order in which the user saw them."""
+    items: list[Delivered | ReportedGap] = attrs.field(factory=list)
+    """Deliveries and gaps in the order of the user's view."""
     error: str = ""
-    """The error that ended the subscription, if one did."""
+    """Error that ended the subscription, or ""."""
     may_repeat: bool = False
-    """True if a warning told that it goes on from a position that may be old."""
+    """True if a warning said that it continues from a possibly old position."""
 
-    def flowing(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
-        """The node reported the first cut; without one, events published from now on must come."""
-        self.began_after, self.flowing_at = cut if cut is None else dict(cut), at
+    def record_flow(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
+        """Record the first cut from the node; without one, events published from now on must
+        come."""
+        self.first_cut, self.flowing_at = cut if cut is None else dict(cut), at
 
     @property
     def deliveries(self) -> Iterator[Delivered]:
@@ -37,14 +38,14 @@ class Process:
         return (item for item in self.items if isinstance(item, Delivered))
 
     @property
-    def gaps(self) -> Iterator[ToldGap]:
+    def gaps(self) -> Iterator[ReportedGap]:
         """Gaps in order."""
-        return (item for item in self.items if isinstance(item, ToldGap))
+        return (item for item in self.items if isinstance(item, ReportedGap))
 
 
 @attrs.define(eq=False)
 class Subscriber:
-    """A subscription, its meaning in Python, and its processes.
+    """A subscription, its query as a Python function, and its processes.
 
     Each process of a transient subscription is a `Subscriber` of its own.
     """
@@ -55,15 +56,15 @@ class Subscriber:
     clearance: int = 2
     processes: list[Process] = attrs.field(factory=list)
 
-    def process(self) -> Process:
-        """A new process of the client, which begins to subscribe."""
+    def add_process(self) -> Process:
+        """Add a new process of the client."""
         made = Process(len(self.processes) + 1)
         self.processes.append(made)
         return made
 
     @property
     def first_flow(self) -> Process | None:
-        """The first process whose flow began."""
+        """The first process with a flow."""
         return next((each for each in self.processes if each.flowing_at is not None), None)
 
     def may_read(self, event: Published) -> bool:
@@ -72,12 +73,12 @@ class Subscriber:
 
     @property
     def deliveries(self) -> Iterator[Delivered]:
-        """Events that any process got, process by process."""
+        """Events of all processes, in order."""
         return (each for process in self.processes for each in process.deliveries)
 
     @property
-    def gaps(self) -> Iterator[ToldGap]:
-        """Gaps that any process got."""
+    def gaps(self) -> Iterator[ReportedGap]:
+        """Gaps of all processes, in order."""
         return (each for process in self.processes for each in process.gaps)
 
     @property

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from benchmarks.actors.stomp_read import expected, read
+from benchmarks.actors.stomp_read import count_matches, read_all
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.flights import flight_payload, report
+from benchmarks.harness.flights import flight_payload, report_of
 
 
 def ends(frames: int) -> tuple[socket.socket, socket.socket]:
@@ -19,25 +19,25 @@ def ends(frames: int) -> tuple[socket.socket, socket.socket]:
 def test_reading_ends_when_each_socket_has_had_its_frames() -> None:
     (first, other), (second, another) = ends(3), ends(1)
     with first, other, second, another:
-        assert read({first: 3, second: 1}) > 0
+        assert read_all({first: 3, second: 1}) > 0
 
 
 def test_a_message_too_many_ends_the_run() -> None:
     (first, other), (second, another) = ends(3), ends(1)
     with first, other, second, another:
         with pytest.raises(BenchmarkFailed, match="other messages than it should"):
-            read({first: 3, second: 0})
+            read_all({first: 3, second: 0})
 
 
 def test_a_broker_that_hangs_up_ends_the_run() -> None:
     ours, theirs = ends(1)
     theirs.close()
     with ours, pytest.raises(BenchmarkFailed, match="other messages than it should"):
-        read({ours: 2})
+        read_all({ours: 2})
 
 
 def test_what_selectors_should_let_through_is_what_lxml_says() -> None:
     number = 17
-    query = f'/flight[id = "{report(number).flight_id}"]'
-    assert expected([query, "/flight", "/nothing"], range(number, number + 1)) == 2
+    query = f'/flight[id = "{report_of(number).flight_id}"]'
+    assert count_matches([query, "/flight", "/nothing"], range(number, number + 1)) == 2
     assert b"<flight>" in flight_payload(number)

@@ -52,7 +52,7 @@ def test_children_end_when_the_block_fails() -> None:
 
 
 def test_a_child_that_does_not_end_when_asked_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.harness.children.PATIENCE", 0.1)
+    monkeypatch.setattr("benchmarks.harness.children.STOP_TIMEOUT", 0.1)
     with Children() as children:
         process = started(children, STUBBORN)
     assert process.returncode == -signal.SIGKILL

@@ -18,47 +18,47 @@ def delivery(*offsets: int) -> bytes:
 
 def flowing_after(offset: int, *, everything: bool = True) -> DeliveryCount:
     count = DeliveryCount(everything=everything)
-    count.take(messages.encode(Flowing(1, (("n", 1, offset),))))
+    count.count_message(messages.encode(Flowing(1, (("n", 1, offset),))))
     return count
 
 
 def test_events_that_follow_each_other_are_counted() -> None:
     count = flowing_after(4)
-    count.take(delivery(5, 6, 7))
-    count.take(delivery(8))
+    count.count_message(delivery(5, 6, 7))
+    count.count_message(delivery(8))
     assert (count.flowing, count.events, count.total) == (True, 4, 4)
 
 
 @pytest.mark.parametrize("offsets", [(6,), (5, 7), (5, 5), (4,)])
 def test_a_hole_or_a_duplicate_ends_the_run(offsets: tuple[int, ...]) -> None:
     with pytest.raises(BenchmarkFailed, match="came instead of"):
-        flowing_after(4).take(delivery(*offsets))
+        flowing_after(4).count_message(delivery(*offsets))
 
 
 def test_the_first_event_of_an_origin_that_is_not_in_the_cut_may_have_any_place() -> None:
     count = DeliveryCount()
-    count.take(messages.encode(Flowing(1, (("c", 1, 9),))))
-    count.take(delivery(41, 42))
+    count.count_message(messages.encode(Flowing(1, (("c", 1, 9),))))
+    count.count_message(delivery(41, 42))
     with pytest.raises(BenchmarkFailed, match="came instead of"):
-        count.take(delivery(44))
+        count.count_message(delivery(44))
 
 
 def test_a_query_that_picks_some_leaves_holes_but_nothing_comes_twice() -> None:
     count = flowing_after(4, everything=False)
-    count.take(delivery(7))
-    count.take(delivery(12))
+    count.count_message(delivery(7))
+    count.count_message(delivery(12))
     assert count.events == 2
     with pytest.raises(BenchmarkFailed, match="came instead of"):
-        count.take(delivery(12))
+        count.count_message(delivery(12))
 
 
 def test_what_the_node_says_it_dropped_is_counted_apart() -> None:
     count = flowing_after(4)
-    count.take(messages.encode(Gap(1, "n", (1, 5), (1, 7), 3, "slow")))
-    count.take(delivery(8))
+    count.count_message(messages.encode(Gap(1, "n", (1, 5), (1, 7), 3, "slow")))
+    count.count_message(delivery(8))
     assert (count.events, count.dropped, count.total) == (1, 3, 4)
 
 
 def test_a_delivery_that_lacks_bytes_ends_the_run() -> None:
     with pytest.raises(BenchmarkFailed, match="add up"):
-        flowing_after(4).take(delivery(5)[:-1])
+        flowing_after(4).count_message(delivery(5)[:-1])

@@ -13,13 +13,13 @@ from benchmarks.harness.flights import (
     flight_id,
     flight_payload,
     is_high,
-    report,
+    report_of,
 )
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
@@ -41,7 +41,7 @@ def test_every_aircraft_of_the_fleet_has_its_own_id() -> None:
 
 
 def test_reports_are_evenly_spread_and_independent() -> None:
-    reports = [report(number) for number in range(20_000)]
+    reports = [report_of(number) for number in range(20_000)]
     assert 11_000 < len({each.flight_id for each in reports}) < FLEET
     low = [each for each in reports if each.altitude < ALTITUDES[len(ALTITUDES) // 4]]
     assert 0.23 < len(low) / len(reports) < 0.27
@@ -56,7 +56,7 @@ def test_events_are_valid_their_ids_follow_and_the_query_matches_those_it_should
     dtds.lookup(DtdReference(FLIGHT.name, FLIGHT.version), FetchHint(""))
     matcher = ReferenceMatcher(dtds, clock=lambda: 0.0)
     number = matcher.subscribe(StreamPattern.parse(">"), parse_query(HIGH, {}))
-    verdicts = matcher.match(list(flight_documents(Mint("publisher", 3), 1000)))
+    verdicts = matcher.match(list(flight_documents(EventIdGenerator("publisher", 3), 1000)))
     accepted = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
     ids = [verdict.header.event_id for verdict in accepted]
     assert [each.sequence_number for each in ids] == list(range(1, 1001))

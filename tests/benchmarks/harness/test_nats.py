@@ -18,7 +18,7 @@ def pushed(number: int) -> bytes:
 def test_messages_are_counted_and_questions_answered_however_they_are_cut(size: int) -> None:
     head = b"HMSG d 1 $JS.FC.flights.abc.1 %d %d\r\n" % (len(QUESTION), len(QUESTION))
     whole = b"PONG\r\n" + pushed(1) + pushed(2) + head + QUESTION + b"\r\n" + pushed(3)
-    reading = nats.Reading(b"</a>")
+    reading = nats.MessageCounter(b"</a>")
     answers = b"".join(
         reading.feed(whole[place : place + size]) for place in range(0, len(whole), size)
     )
@@ -28,6 +28,6 @@ def test_messages_are_counted_and_questions_answered_however_they_are_cut(size: 
 
 def test_an_error_ends_the_run() -> None:
     with pytest.raises(BenchmarkFailed, match="consumer not made"):
-        nats.Reading(b"</a>").feed(
+        nats.MessageCounter(b"</a>").feed(
             b'MSG a 2 39\r\n{"error":{"description":"consumer not made"}}\r\n'
         )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from benchmarks.routing.changes import Changes, measure_changes, shares
-from benchmarks.routing.engine import ORACLE, Engine, known_dtds
+from benchmarks.routing.changes import Changes, measure_changes, summarise
+from benchmarks.routing.engine import ORACLE, Engine, load_dtds
 from benchmarks.routing.workload import flights
 from benchmarks.workloads.mix import STANDARD
 
@@ -9,7 +9,7 @@ from benchmarks.workloads.mix import STANDARD
 def test_as_many_queries_are_left_as_there_were_before() -> None:
     workload = flights(10)
     texts = workload.queries(60, STANDARD)
-    engine = Engine(ORACLE, known_dtds())
+    engine = Engine(ORACLE, load_dtds())
     engine.subscribe(texts[:40], {})
     changes = measure_changes("flights", engine, 40, texts[40:], {}, workload.documents)
     assert engine.statistics()["subscriptions"] == 40
@@ -23,7 +23,7 @@ def test_as_many_queries_are_left_as_there_were_before() -> None:
 
 def test_shares_are_the_median_the_99th_percentile_and_the_most() -> None:
     figures = [float(number) for number in range(1000, 0, -1)]
-    assert shares(figures) == {"median": 500.5, "p99": 990.0, "max": 1000.0}
+    assert summarise(figures) == {"median": 500.5, "p99": 990.0, "max": 1000.0}
 
 
 def test_the_figures_come_as_json() -> None:

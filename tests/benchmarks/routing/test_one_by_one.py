@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.routing.engine import ORACLE, Engine, known_dtds
+from benchmarks.routing.engine import ORACLE, Engine, load_dtds
 from benchmarks.routing.one_by_one import OneByOne, check_agreement
 from benchmarks.routing.workload import flights
 from benchmarks.workloads.mix import HARDER
@@ -13,7 +13,7 @@ QUERIES = WORKLOAD.queries(200, HARDER)
 
 
 def test_one_by_one_finds_what_the_reference_engine_finds() -> None:
-    dtds = known_dtds()
+    dtds = load_dtds()
     engine = Engine(ORACLE, dtds)
     numbers = engine.subscribe(QUERIES, {})
     found = check_agreement(engine, numbers, QUERIES, {}, WORKLOAD.documents, dtds)
@@ -24,7 +24,7 @@ def test_one_by_one_finds_what_the_reference_engine_finds() -> None:
 
 
 def test_an_engine_that_says_something_else_ends_the_run() -> None:
-    dtds = known_dtds()
+    dtds = load_dtds()
     engine = Engine(ORACLE, dtds)
     numbers = engine.subscribe(["/flight", "/flight/nothing"], {})
     with pytest.raises(BenchmarkFailed, match="lxml says True for //flightleg"):
@@ -34,7 +34,7 @@ def test_an_engine_that_says_something_else_ends_the_run() -> None:
 
 
 def test_a_query_that_matches_nothing_by_lxml_but_something_by_the_engine_ends_the_run() -> None:
-    dtds = known_dtds()
+    dtds = load_dtds()
     engine = Engine(ORACLE, dtds)
     numbers = engine.subscribe(["/flight"], {})
     with pytest.raises(BenchmarkFailed, match="lxml says False for /flight/nothing"):
@@ -42,9 +42,9 @@ def test_a_query_that_matches_nothing_by_lxml_but_something_by_the_engine_ends_t
 
 
 def test_the_types_defaults_are_applied_first() -> None:
-    dtds = known_dtds()
+    dtds = load_dtds()
     alone = OneByOne(["/flight", "/flight/id"], {}, dtds)
-    assert list(alone.matching(WORKLOAD.documents[:1])) == [[0, 1]]
+    assert list(alone.match_each(WORKLOAD.documents[:1])) == [[0, 1]]
     foreign = WORKLOAD.documents[0].replace(b"DTD flight 1.1", b"DTD flight 9.9")
     with pytest.raises(BenchmarkFailed, match="type of an event is not known"):
-        list(alone.matching([foreign]))
+        list(alone.match_each([foreign]))

@@ -6,19 +6,19 @@ import pytest
 
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.routing.engine import Matched
-from benchmarks.routing.rounds import BARE, Task, measure, sliced
+from benchmarks.routing.rounds import BARE, Task, measure, split_rounds
 
 
 def test_slices_are_all_of_one_length_and_no_document_comes_twice() -> None:
     documents = [b"%d" % number for number in range(25)]
-    slices = sliced(documents, 3)
+    slices = split_rounds(documents, 3)
     assert [len(each) for each in slices] == [13, 4, 4, 4]
     assert [document for each in slices for document in each] == documents
 
 
 def test_too_few_documents_end_the_run() -> None:
     with pytest.raises(BenchmarkFailed, match="3 documents are too few for 2 rounds"):
-        sliced([b"1", b"2", b"3"], 2)
+        split_rounds([b"1", b"2", b"3"], 2)
 
 
 def test_the_first_slice_only_warms_up_and_every_task_gets_every_slice_or_its_part() -> None:
@@ -28,7 +28,7 @@ def test_the_first_slice_only_warms_up_and_every_task_gets_every_slice_or_its_pa
         seen.append(len(documents))
         return Matched(2 * len(documents), 1, 0)
 
-    slices = sliced([b"<a/>"] * 40, 3)
+    slices = split_rounds([b"<a/>"] * 40, 3)
     bare, whole, part = measure(
         "x", [Task("whole", task, 5), Task("part", task, 5, most=3)], slices, lambda text: None
     )

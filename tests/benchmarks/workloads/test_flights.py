@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 
 from benchmarks.harness.flights import flight_payload
-from benchmarks.routing.engine import ORACLE, Engine, known_dtds
+from benchmarks.routing.engine import ORACLE, Engine, load_dtds
 from benchmarks.workloads.flight_records import flight_events, flight_record
 from benchmarks.workloads.flights import (
     TABLE_1,
@@ -14,7 +14,7 @@ from benchmarks.workloads.flights import (
     rare_queries,
 )
 from benchmarks.workloads.mix import HARDER, STANDARD, Mix
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.matching.query.query import parse_query
 
 SAMPLE = 200
@@ -31,8 +31,8 @@ def matches(texts: list[str], payloads: list[bytes]) -> Counter[str]:
 
 
 def test_records_are_valid_distinct_of_four_forms_and_their_events_about_a_kilobyte() -> None:
-    events = list(flight_events(Mint("publisher", 1), 200))
-    assert Engine(ORACLE, known_dtds()).match(events).matches == 0
+    events = list(flight_events(EventIdGenerator("publisher", 1), 200))
+    assert Engine(ORACLE, load_dtds()).match(events).matches == 0
     assert len(set(events)) == 200
     assert 900 < sum(map(len, events)) / len(events) < 1_150
     roots = [etree.fromstring(flight_record(number)) for number in range(200)]

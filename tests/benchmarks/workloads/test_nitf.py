@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from benchmarks.routing.engine import ORACLE, Engine, known_dtds
+from benchmarks.routing.engine import ORACLE, Engine, load_dtds
 from benchmarks.workloads import nitf_grammar as grammar_module
 from benchmarks.workloads.nitf import LEVELS, nitf_queries
 from benchmarks.workloads.nitf_documents import nitf_document, nitf_events
 from benchmarks.workloads.nitf_grammar import Grammar, nitf_grammar
 from benchmarks.workloads.voevent_packets import NoData
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.matching.query.query import parse_query
 
 
@@ -31,8 +31,8 @@ def test_without_the_data_there_is_a_reason(
 
 
 def test_documents_are_valid_all_different_and_of_a_few_kilobytes(grammar: Grammar) -> None:
-    events = list(nitf_events(grammar, Mint("publisher", 1), 300))
-    assert Engine(ORACLE, known_dtds()).match(events).matches == 0
+    events = list(nitf_events(grammar, EventIdGenerator("publisher", 1), 300))
+    assert Engine(ORACLE, load_dtds()).match(events).matches == 0
     assert len(set(events)) == 300
     assert 1_500 < sum(map(len, events)) / len(events) < 5_000
 

@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from benchmarks.routing.engine import ORACLE, Engine, known_dtds
+from benchmarks.routing.engine import ORACLE, Engine, load_dtds
 from benchmarks.workloads import voevent_packets
 from benchmarks.workloads.mix import HARDER, STANDARD, Mix
 from benchmarks.workloads.voevent_packets import (
     NAMESPACES,
     NoData,
     Sample,
-    packets,
+    load_packets,
     voevent_events,
 )
 from benchmarks.workloads.voevents import voevent_queries
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.matching.query.query import parse_query
 
 
 @pytest.fixture(scope="module")
 def real(shared_data: Path) -> list[bytes]:
-    return packets()
+    return load_packets()
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +37,15 @@ def test_without_the_data_there_is_a_reason(
 ) -> None:
     monkeypatch.setattr(voevent_packets, "SHARED_DATA", tmp_path)
     with pytest.raises(NoData, match="are not beside this checkout"):
-        packets()
+        load_packets()
 
 
 def test_packets_of_both_versions_are_events_that_a_node_accepts(real: list[bytes]) -> None:
     assert len(real) == 14_196
     old = [packet for packet in real if b'version="1.1"' in packet[:1500]][:20]
-    events = list(voevent_events(Mint("publisher", 1), [*old, *real[:300]]))
+    events = list(voevent_events(EventIdGenerator("publisher", 1), [*old, *real[:300]]))
     assert len(old) == 20
-    assert Engine(ORACLE, known_dtds()).match(events).matches == 0
+    assert Engine(ORACLE, load_dtds()).match(events).matches == 0
 
 
 @pytest.mark.parametrize("mix", [STANDARD, HARDER])

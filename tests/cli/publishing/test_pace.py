@@ -9,12 +9,12 @@ from broker.cli.publishing.pace import (
     Pace,
     Rate,
     TimePath,
-    seconds_of,
+    parse_time,
 )
 
 
-def departures(pace: Pace, times: list[float | None], late: float = 0.0) -> list[float]:
-    """When events of these times go out, in virtual time; each takes `late` seconds to send."""
+def send_times(pace: Pace, times: list[float | None], late: float = 0.0) -> list[float]:
+    """Return the virtual send times of events with these times; each send takes `late` seconds."""
     now, moments = 1000.0, []
     for time in times:
         now += pace.delay(time, now)
@@ -24,43 +24,43 @@ def departures(pace: Pace, times: list[float | None], late: float = 0.0) -> list
 
 
 def test_as_fast_as_possible_waits_for_nothing() -> None:
-    assert departures(AsFastAsPossible(), [5.0, 100.0, None]) == [0, 0, 0]
+    assert send_times(AsFastAsPossible(), [5.0, 100.0, None]) == [0, 0, 0]
 
 
 def test_the_original_pace_keeps_the_spacing() -> None:
-    assert departures(OriginalPace(1), [100.0, 101.0, 105.5]) == [0, 1, 5.5]
+    assert send_times(OriginalPace(1), [100.0, 101.0, 105.5]) == [0, 1, 5.5]
 
 
 def test_ten_times_as_fast_is_a_tenth_of_the_spacing() -> None:
-    assert departures(OriginalPace(10), [100.0, 110.0, 155.0]) == [0, 1, 5.5]
+    assert send_times(OriginalPace(10), [100.0, 110.0, 155.0]) == [0, 1, 5.5]
 
 
-def test_a_late_event_does_not_delay_those_behind_it() -> None:
-    assert departures(OriginalPace(1), [0.0, 1.0, 2.0, 10.0], late=1.5) == [0, 1.5, 3, 10]
+def test_a_late_event_does_not_delay_later_ones() -> None:
+    assert send_times(OriginalPace(1), [0.0, 1.0, 2.0, 10.0], late=1.5) == [0, 1.5, 3, 10]
 
 
 def test_events_without_a_time_or_with_an_earlier_one_go_at_once() -> None:
-    assert departures(OriginalPace(1), [100.0, None, 103.0, 101.0, 104.0]) == [0, 0, 3, 3, 4]
+    assert send_times(OriginalPace(1), [100.0, None, 103.0, 101.0, 104.0]) == [0, 0, 3, 3, 4]
 
 
-def test_another_recording_sets_the_clock_anew() -> None:
+def test_another_recording_resets_the_clock() -> None:
     day = 86_400.0
-    assert departures(OriginalPace(1), [10 * day, 10 * day + 5, day, day + 2]) == [0, 5, 5, 7]
+    assert send_times(OriginalPace(1), [10 * day, 10 * day + 5, day, day + 2]) == [0, 5, 5, 7]
 
 
 def test_a_rate_is_even() -> None:
-    assert departures(Rate(4), [None] * 5) == [0, 0.25, 0.5, 0.75, 1]
+    assert send_times(Rate(4), [None] * 5) == [0, 0.25, 0.5, 0.75, 1]
 
 
-def test_a_rate_makes_up_for_slow_timers() -> None:
-    assert departures(Rate(100), [None] * 4, late=0.012) == [0, 0.012, 0.024, 0.036]
+def test_a_rate_catches_up_slow_timers() -> None:
+    assert send_times(Rate(100), [None] * 4, late=0.012) == [0, 0.012, 0.024, 0.036]
     slow = Rate(10)
     assert slow.delay(None, 0.0) == 0
     assert slow.delay(None, 0.15) == 0
     assert slow.delay(None, 0.16) == pytest.approx(0.04)
 
 
-def test_a_rate_does_not_make_up_for_a_break() -> None:
+def test_a_rate_does_not_catch_up_a_break() -> None:
     rate = Rate(10)
     assert rate.delay(None, 0.0) == 0
     assert rate.delay(None, 60.0) == 0
@@ -83,7 +83,7 @@ def test_a_rate_does_not_make_up_for_a_break() -> None:
     ],
 )
 def test_times_are_read_as_feeds_write_them(text: str, seconds: float | None) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_time(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_a_path_finds_the_time_in_the_payload(path: str, seconds: float | None) 
         '<feed at="1970-01-01T00:03:00Z"><head at="1970-01-01T00:02:00Z">'
         "<time>1970-01-01T00:01:00Z</time></head></feed>"
     )
-    assert TimePath(path).seconds(root) == seconds
+    assert TimePath(path).find_time(root) == seconds
 
 
 @pytest.mark.parametrize("path", ["a[", "a/@", "a/@b/c", "a/text()", "count(a)"])
-def test_what_is_no_path_is_refused_at_once(path: str) -> None:
+def test_an_invalid_path_is_refused_at_once(path: str) -> None:
     with pytest.raises(ValueError):
         TimePath(path)

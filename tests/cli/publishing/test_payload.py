@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from broker.cli.publishing.payload import Unusable, make_payload
+from broker.cli.publishing.payload import UnusableDocument, make_payload
 
 VOE = "http://www.ivoa.net/xml/VOEvent/v2.0"
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
@@ -12,8 +12,8 @@ XSI = "http://www.w3.org/2001/XMLSchema-instance"
 def test_a_plain_document_keeps_its_bytes() -> None:
     payload = make_payload(b'<?xml version="1.0" encoding="UTF-8"?>\n\n<a  b = "1"><c></c></a >\n')
     assert payload.element == b'<a  b = "1"><c></c></a >'
-    assert payload.skipped == 2
-    assert payload.as_found
+    assert payload.skipped_lines == 2
+    assert payload.is_unchanged
 
 
 def test_a_byte_order_mark_is_no_part_of_the_payload() -> None:
@@ -25,22 +25,22 @@ def test_another_encoding_becomes_utf_8() -> None:
     document = "<?xml version='1.0' encoding='ISO-8859-1'?>\n<a b='ä'>é</a>".encode("latin-1")
     payload = make_payload(document)
     assert payload.element == '<a b="ä">é</a>'.encode()
-    assert not payload.as_found
+    assert not payload.is_unchanged
 
 
-def test_a_declaration_does_not_count_where_the_bytes_were_made_utf_8() -> None:
+def test_the_declaration_of_transcoded_bytes_is_ignored() -> None:
     document = "<?xml version='1.0' encoding='UTF-16'?><a>é</a>".encode()
     assert make_payload(document, transcoded=True).element == "<a>é</a>".encode()
 
 
-def test_what_stands_around_the_root_is_dropped() -> None:
+def test_content_around_the_root_is_dropped() -> None:
     document = (
         b"<!-- by hand --><!DOCTYPE a SYSTEM 'a.dtd'><?style?><a><!-- in --><?p q?>b</a><!-- -->"
     )
     assert make_payload(document).element == b"<a><!-- in --><?p q?>b</a>"
 
 
-def test_another_prefix_becomes_the_one_that_the_dtd_knows() -> None:
+def test_another_prefix_is_renamed_to_the_dtds() -> None:
     document = (
         f'<v:VOEvent xmlns:v="{VOE}" xmlns:i="{XSI}" i:schemaLocation="x y" version="2.0">'
         f'<!-- c --><Who>t<Date>d</Date>u</Who>v<?pi?>w<P i:type="v:Q" i:nil="true"/></v:VOEvent>'
@@ -52,7 +52,7 @@ def test_another_prefix_becomes_the_one_that_the_dtd_knows() -> None:
     )
 
 
-def test_a_prefix_that_is_bound_further_in_is_renamed_too() -> None:
+def test_a_prefix_bound_in_an_inner_element_is_renamed_too() -> None:
     document = (
         f'<voe:VOEvent xmlns:voe="{VOE}"><A><B xmlns:i="{XSI}" i:nil="true"/></A></voe:VOEvent>'
     )
@@ -65,57 +65,57 @@ def test_a_prefix_that_is_bound_further_in_is_renamed_too() -> None:
     "root",
     [f'<voe:VOEvent xmlns:voe="{VOE}">#</voe:VOEvent>', f'<VOEvent xmlns="{VOE}">#</VOEvent>'],
 )
-def test_prefixes_that_the_dtd_knows_are_left_alone(root: str) -> None:
+def test_prefixes_of_the_dtd_stay(root: str) -> None:
     assert make_payload(root.encode()).element == root.encode()
 
 
-def test_a_prefix_that_is_taken_is_told() -> None:
+def test_a_prefix_of_another_namespace_is_an_error() -> None:
     document = f'<v:VOEvent xmlns:v="{VOE}" xmlns:voe="urn:other"/>'
-    with pytest.raises(Unusable, match="'voe' is bound to another namespace"):
+    with pytest.raises(UnusableDocument, match="'voe' is bound to another namespace"):
         make_payload(document.encode())
 
 
-def test_what_is_not_well_formed_is_told_with_its_line() -> None:
-    with pytest.raises(Unusable, match="not well-formed") as told:
+def test_a_malformed_document_is_an_error_with_its_line() -> None:
+    with pytest.raises(UnusableDocument, match="not well-formed") as caught:
         make_payload(b"<a>\n<b>\n</a>")
-    assert told.value.line == 3
-    assert "line" not in str(told.value)
+    assert caught.value.line == 3
+    assert "line" not in str(caught.value)
 
 
 @pytest.mark.parametrize("document", [b"", b"<", b"<a>\x00</a>", b"\xff\xfe", b"<a>\xff</a>"])
-def test_garbage_is_told(document: bytes) -> None:
-    with pytest.raises(Unusable, match="not well-formed"):
+def test_garbage_is_an_error(document: bytes) -> None:
+    with pytest.raises(UnusableDocument, match="not well-formed"):
         make_payload(document)
 
 
-def test_an_unknown_encoding_is_told() -> None:
-    with pytest.raises(Unusable, match="not well-formed"):
+def test_an_unknown_encoding_is_an_error() -> None:
+    with pytest.raises(UnusableDocument, match="not well-formed"):
         make_payload(b"<?xml version='1.0' encoding='klingon'?><a/>")
 
 
 @pytest.mark.parametrize("content", [b"<a>&who;</a>", b'<a b="&who;"/>'])
-def test_an_entity_of_a_dtd_that_is_elsewhere_is_told(content: bytes) -> None:
-    with pytest.raises(Unusable, match="entity"):
+def test_an_entity_of_an_external_dtd_is_an_error(content: bytes) -> None:
+    with pytest.raises(UnusableDocument, match="entity"):
         make_payload(b"<!DOCTYPE a SYSTEM 'file:///etc/hostname'>" + content)
 
 
 def test_a_deep_document_is_refused_or_read_and_never_crashes() -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableDocument):
         make_payload(b"<a>" * 100_000 + b"</a>" * 100_000)
-    assert make_payload(b"<a>" * 200 + b"</a>" * 200).as_found
+    assert make_payload(b"<a>" * 200 + b"</a>" * 200).is_unchanged
 
 
-def test_the_tree_that_comes_with_it_is_the_document() -> None:
+def test_the_tree_is_that_of_the_document() -> None:
     assert etree.tostring(make_payload(b"<?xml version='1.0'?><a><b/></a>").root) == b"<a><b/></a>"
 
 
 @pytest.mark.parametrize("hidden", ["<!-- xmlns:voe='urn:x' -->", "<![CDATA[ xmlns:voe='urn:x']]>"])
-def test_what_only_looks_like_a_binding_binds_nothing(hidden: str) -> None:
+def test_text_that_looks_like_a_binding_binds_nothing(hidden: str) -> None:
     document = f'<v:VOEvent xmlns:v="{VOE}" version="2.0"><Who>{hidden}</Who></v:VOEvent>'
     assert make_payload(document.encode()).element.startswith(b"<voe:VOEvent ")
 
 
-def test_a_remark_behind_the_root_is_no_part_of_the_payload() -> None:
+def test_a_comment_after_the_root_is_no_part_of_the_payload() -> None:
     payload = make_payload(b"<a>&#62;</a> <!-- <b/> -->\n")
     assert payload.element == b"<a>&gt;</a>"
-    assert not payload.as_found
+    assert not payload.is_unchanged

@@ -6,28 +6,28 @@ from typing import Any
 import pytest
 
 from broker.cli.publishing.pace import TimePath
-from broker.cli.publishing.preparation import Preparation, Wishes
-from broker.cli.publishing.publication import Origin, Piece, Publication, Refusal
+from broker.cli.publishing.preparation import Preparation, PublishOptions
+from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
 from broker.event.envelope import Bundle, EventLinkage, EventType, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 
 VOE = "http://www.ivoa.net/xml/VOEvent/v"
-ORIGIN = Origin("f", 10)
+ORIGIN = SourceLocation("f", 10)
 
 
-def xml(text: str, **wishes: Any) -> Publication | Refusal:
-    return Preparation(Wishes(**wishes)).of_xml(Piece(ORIGIN, text.encode()))
+def xml(text: str, **options: Any) -> Publication | Refusal:
+    return Preparation(PublishOptions(**options)).prepare_xml(RawDocument(ORIGIN, text.encode()))
 
 
-def published(text: str, **wishes: Any) -> Publication:
-    found = xml(text, **wishes)
+def published(text: str, **options: Any) -> Publication:
+    found = xml(text, **options)
     assert isinstance(found, Publication), found
     return found
 
 
 def line(**content: Any) -> Publication | Refusal | None:
-    return Preparation().of_json(Piece(ORIGIN, json.dumps(content).encode()))
+    return Preparation().prepare_json(RawDocument(ORIGIN, json.dumps(content).encode()))
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_a_known_payload_shows_its_type_and_stream(
         '<f:flight xmlns:f="urn:x"/>',
     ],
 )
-def test_an_unknown_payload_is_refused_with_what_to_do(payload: str) -> None:
+def test_an_unknown_payload_is_refused_with_advice(payload: str) -> None:
     assert "name it with --type NAME VERSION" in str(xml(payload))
 
 
-def test_what_the_user_says_counts_more_than_what_the_document_shows() -> None:
+def test_options_override_the_document() -> None:
     found = published(
         "<flight><id>1</id></flight>",
         type=("flight", "1.1"),
@@ -76,11 +76,11 @@ def test_what_the_user_says_counts_more_than_what_the_document_shows() -> None:
     assert found.stream == "my.flights"
 
 
-def test_a_type_of_the_users_own_goes_to_the_stream_of_its_name() -> None:
+def test_a_users_own_type_has_the_stream_of_its_name() -> None:
     assert published("<alert/>", type=("CAP.alert", "1.2")).stream == "cap-alert"
 
 
-def test_the_time_is_found_where_the_type_has_it() -> None:
+def test_the_time_is_found_by_the_types_path() -> None:
     text = "<VOEvent version='2.0'><Who><Date>1970-01-01T00:01:00</Date></Who></VOEvent>"
     assert published(text).time == 60
     assert published("<flight><id/><timestamp>1970-01-02</timestamp></flight>").time == 86_400
@@ -90,7 +90,7 @@ def test_the_time_is_found_where_the_type_has_it() -> None:
     assert other.time == 86_400
 
 
-def test_an_event_goes_out_again_as_its_envelope_says() -> None:
+def test_an_event_is_published_again_with_its_envelope() -> None:
     linkage = EventLinkage(bundles=(Bundle("b", 3),), merge_scheme="first")
     document = write_event(
         EventId("other", 1, 2, 3),
@@ -109,20 +109,20 @@ def test_an_event_goes_out_again_as_its_envelope_says() -> None:
     assert (found.application_types, found.summary) == (("atc",), "one & only")
 
 
-def test_an_event_without_a_payload_goes_out_again_too() -> None:
+def test_an_event_without_a_payload_is_published_again_too() -> None:
     document = write_event(EventId("o", 1, 2, 3), "s", EventType("event", "1.1"))
     assert published(document.decode()).payload is None
 
 
-def test_what_is_wrong_is_told_at_its_line() -> None:
+def test_a_problem_is_reported_with_its_line() -> None:
     refused = xml("<flight>\n<id>\n</flight>")
     assert isinstance(refused, Refusal)
-    assert refused.origin == Origin("f", 12)
-    problem = Preparation().of_xml(Piece(ORIGIN, b"", "too large"))
+    assert refused.location == SourceLocation("f", 12)
+    problem = Preparation().prepare_xml(RawDocument(ORIGIN, b"", "too large"))
     assert str(problem) == "f:10: too large"
 
 
-def test_a_line_of_json_says_everything() -> None:
+def test_a_line_of_json_sets_every_property() -> None:
     found = line(
         stream="a.b",
         type="flight",
@@ -140,7 +140,7 @@ def test_a_line_of_json_says_everything() -> None:
     assert (found.summary, found.application_types) == ("s", ("x",))
 
 
-def test_a_line_of_json_may_leave_everything_to_its_payload() -> None:
+def test_a_line_of_json_may_hold_only_a_payload() -> None:
     found = line(payload="<flight><id>é</id></flight>")
     assert isinstance(found, Publication)
     assert (found.event_type.name, found.stream) == ("flight", "flight")
@@ -153,7 +153,7 @@ def test_a_line_of_json_may_have_no_payload() -> None:
     assert (found.payload, found.event_type.name) == (None, "event")
 
 
-def test_what_tells_of_no_event_is_none() -> None:
+def test_lines_that_are_no_events_are_skipped() -> None:
     assert line(gap={"first": "o:1:1"}) is None
     assert line(**{"type-changed": {"type": "flight"}}) is None
     assert line(missing={"bundle_id": "b"}) is None
@@ -167,7 +167,7 @@ def test_what_tells_of_no_event_is_none() -> None:
         ({"payload": ""}, "payload is 0 XML documents, not one"),
         ({"payload": "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"}, "payload: the DOCTYPE has an internal"),
         ({"payload": "<a>"}, "not well-formed"),
-        ({"payload": "<flight/>", "type": "flight"}, "type and version go together"),
+        ({"payload": "<flight/>", "type": "flight"}, "give both type and version"),
         ({"payload": "<flight/>", "stream": 7}, "stream is not a text"),
         ({"payload": "<flight/>", "level": "top"}, "'top' is not a valid SecurityLevel"),
         ({"payload": "<flight/>", "level": []}, None),
@@ -185,8 +185,8 @@ def test_a_wrong_line_of_json_is_refused(content: dict[str, Any], reason: str | 
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"[" * 100_000, b"3", b"{}}"])
-def test_what_is_no_json_is_refused(data: bytes) -> None:
-    assert isinstance(Preparation().of_json(Piece(ORIGIN, data)), Refusal)
+def test_invalid_json_is_refused(data: bytes) -> None:
+    assert isinstance(Preparation().prepare_json(RawDocument(ORIGIN, data)), Refusal)
 
 
 @pytest.mark.parametrize(("declared", "transcoded"), [("ISO-8859-1", False), ("UTF-16", True)])
@@ -202,8 +202,8 @@ def test_an_event_in_another_encoding_is_published_in_utf_8(
         summary="\u00c3\u00a9",
     )
     text = document.decode().replace("UTF-8", declared)
-    piece = Piece(ORIGIN, text.encode("utf-8" if transcoded else declared))
-    found = Preparation().of_xml(piece, transcoded=transcoded)
+    piece = RawDocument(ORIGIN, text.encode("utf-8" if transcoded else declared))
+    found = Preparation().prepare_xml(piece, transcoded=transcoded)
     assert isinstance(found, Publication), found
     assert found.payload == "<flight><id>\u00c3\u00a9</id></flight>".encode()
     assert found.summary == "\u00c3\u00a9"

@@ -1,4 +1,4 @@
-"""Maps that are fed by real tables, over links that take their time, lead everywhere in the end."""
+"""Maps fed by real tables over delayed links finally agree on all routes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pytest
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.map.core import Map
-from broker.cluster.map.own import OwnLinks, Publication
+from broker.cluster.map.core import NetworkMap
+from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import decode, encode
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Send, TablesEffect
-from tests.cluster.made_up_nodes import a_node
-from tests.cluster.map.made_up_network import MadeUpNetwork, Pair, random_network
+from broker.cluster.tables.effects import Send, TableChanged, TablesEffect
+from tests.cluster.map.simulated_network import Pair, SimulatedNetwork, random_network
+from tests.cluster.sample_nodes import a_node
 
 
 class FloodedNode:
-    """A node's tables and its map, wired as a node wires them."""
+    """A node's tables and map, wired as in `NetworkState`."""
 
     def __init__(self, descriptor: NodeDescriptor, network: Flood) -> None:
         self.descriptor = descriptor
         self.network = network
-        self.map = Map(descriptor.address)
+        self.map = NetworkMap(descriptor.address)
         self.own = OwnLinks(descriptor)
         self.tables = Tables(descriptor.address, 1, lambda: (descriptor.origin, 0, 0))
 
     def publish(self, publications: Iterable[Publication]) -> None:
         for each in publications:
             key = (each.kind, each.subject, self.descriptor.name)
-            self.map.take(key, each.scope, each.changes)
+            self.map.apply_change(key, each.scope, each.changes)
             now = self.network.now
             _version, effects = self.tables.publish(
                 each.kind, each.subject, each.scope, each.changes, now
@@ -45,8 +45,8 @@ class FloodedNode:
             match effect:
                 case Send(neighbour, message):
                     self.network.send(self.descriptor.name, neighbour, encode(message))
-                case Changed(key, scope, changes, gone):
-                    self.map.take(key, scope, changes, gone)
+                case TableChanged(key, scope, changes, gone):
+                    self.map.apply_change(key, scope, changes, gone)
 
 
 class Flood:
@@ -63,14 +63,14 @@ class Flood:
 
     def add(self, descriptor: NodeDescriptor) -> None:
         node = self.nodes[descriptor.name] = FloodedNode(descriptor, self)
-        node.publish(node.own.describe(descriptor))
+        node.publish(node.own.set_node(descriptor))
 
     def link(self, one: str, other: str, cost: int) -> None:
         self.links[Pair((one, other))] = (cost, 2, self.now)
         for own, far in ((one, other), (other, one)):
             node, peer = self.nodes[own], self.nodes[far].descriptor
-            node.do(node.tables.neighbour_up(far, peer.address.unit, self.now))
-            node.publish(node.own.link_up(peer, "tcp", cost, 2))
+            node.do(node.tables.add_neighbour(far, peer.address.unit, self.now))
+            node.publish(node.own.add_link(peer, "tcp", cost, 2))
 
     def cut(self, one: str, other: str) -> None:
         del self.links[Pair((one, other))]
@@ -78,8 +78,8 @@ class Flood:
         heapq.heapify(self._under_way)
         for own, far in ((one, other), (other, one)):
             if node := self.nodes.get(own):
-                node.do(node.tables.neighbour_down(far, self.now))
-                node.publish(node.own.link_down(far))
+                node.do(node.tables.remove_neighbour(far, self.now))
+                node.publish(node.own.remove_link(far))
 
     def kill(self, name: str) -> None:
         del self.nodes[name]
@@ -102,7 +102,7 @@ class Flood:
             while self._under_way and self._under_way[0][0] <= self.now:
                 _due, _order, source, target, data = heapq.heappop(self._under_way)
                 node = self.nodes[target]
-                node.do(node.tables.received(source, decode(data), self.now))
+                node.do(node.tables.receive_message(source, decode(data), self.now))
             for node in self.nodes.values():
                 node.do(node.tables.handle_timeout(self.now))
 
@@ -120,8 +120,8 @@ class Flood:
             way.append(hop)
 
 
-def flooded(shape: MadeUpNetwork, rng: random.Random) -> Flood:
-    """The same nodes and links, come up in any order."""
+def flooded(shape: SimulatedNetwork, rng: random.Random) -> Flood:
+    """Return the same nodes and links, started in random order."""
     flood = Flood(rng)
     for node in shape.nodes.values():
         flood.add(node.descriptor)
@@ -151,7 +151,7 @@ def test_maps_agree_soon_after_the_last_change(seed: int) -> None:
     flood.everyone_finds_everyone()
 
 
-def test_a_dead_gateway_is_replaced_and_forgotten_in_the_end() -> None:
+def test_a_dead_gateway_is_replaced_and_finally_removed() -> None:
     flood = Flood(random.Random(1))
     for name in ("a/a1", "a/a2", "a/a3", "b/b1", "b/b2"):
         flood.add(a_node(name))
@@ -166,7 +166,7 @@ def test_a_dead_gateway_is_replaced_and_forgotten_in_the_end() -> None:
     flood.run(2.0)
     assert a3.next_hop_to_unit(("b",)) == "a2"
     assert "a1" in a3.members()
-    assert flood.nodes["a2"].map.led() == {("a",), ()}
+    assert flood.nodes["a2"].map.led_units() == {("a",), ()}
     flood.run(60.0)
     assert "a1" not in a3.members()
     flood.everyone_finds_everyone()

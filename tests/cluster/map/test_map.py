@@ -1,4 +1,4 @@
-"""Maps that agree lead everybody everywhere, the shortest way, over each link once."""
+"""Maps with equal tables route everywhere by the shortest route, over each link once."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from collections import Counter
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.map.far import MOST_GATEWAYS
-from tests.cluster.map.made_up_network import Circle, MadeUpNetwork, Pair, random_network
+from broker.cluster.map.unit_graph import MAX_GATEWAYS
+from tests.cluster.map.simulated_network import Circle, Pair, SimulatedNetwork, random_network
 
 SEEDS = range(25)
 MOST_NODES = 60
 
 
-def everybody(network: MadeUpNetwork) -> list[Address]:
+def everybody(network: SimulatedNetwork) -> list[Address]:
     return [node.address for node in network.nodes.values()]
 
 
-def everyone_finds_everyone(network: MadeUpNetwork, rank: int = 0) -> None:
+def everyone_finds_everyone(network: SimulatedNetwork, rank: int = 0) -> None:
     for source in network.nodes:
         for target in everybody(network):
             assert network.walk(source, target, rank), f"{source} does not find {target}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_node_reaches_every_other_without_a_circle(seed: int) -> None:
+def test_every_node_reaches_every_other_without_a_loop(seed: int) -> None:
     everyone_finds_everyone(random_network(random.Random(seed), MOST_NODES))
 
 
-def all_distances(network: MadeUpNetwork, names: list[str]) -> dict[tuple[str, str], int]:
-    """Floyd and Warshall's, on the nodes of one cluster."""
+def all_distances(network: SimulatedNetwork, names: list[str]) -> dict[tuple[str, str], int]:
+    """Return the distances in one cluster by Floyd and Warshall."""
     far = 1 << 40
     distances = {(one, other): far for one in names for other in names}
     distances.update({(name, name): 0 for name in names})
@@ -47,7 +47,7 @@ def all_distances(network: MadeUpNetwork, names: list[str]) -> dict[tuple[str, s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_ways_inside_a_cluster_are_the_shortest(seed: int) -> None:
+def test_routes_inside_a_cluster_are_the_shortest(seed: int) -> None:
     network = random_network(random.Random(seed), 24)
     clusters = {node.address.unit for node in network.nodes.values()}
     for unit in clusters:
@@ -62,7 +62,7 @@ def test_ways_inside_a_cluster_are_the_shortest(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_goes_to_many_crosses_each_link_once(seed: int) -> None:
+def test_an_event_for_many_nodes_crosses_each_link_once(seed: int) -> None:
     rng = random.Random(seed)
     network = random_network(rng, MOST_NODES)
     for source in network.nodes:
@@ -87,7 +87,7 @@ def test_what_goes_to_many_crosses_each_link_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_ways_heal_while_there_are_ways(seed: int) -> None:
+def test_routes_heal_while_the_network_is_connected(seed: int) -> None:
     rng = random.Random(seed)
     network = random_network(rng, 30)
     for _blow in range(12):
@@ -95,7 +95,7 @@ def test_ways_heal_while_there_are_ways(seed: int) -> None:
         if rng.random() < 0.5 and len(network.nodes) > 2:
             victim = rng.choice(sorted(network.nodes))
             survivors = {name: node for name, node in network.nodes.items() if name != victim}
-            try_out = MadeUpNetwork()
+            try_out = SimulatedNetwork()
             try_out.nodes = survivors
             try_out.links = {pair: link for pair, link in before.items() if victim not in pair}
             if try_out.holds_together():
@@ -109,7 +109,7 @@ def test_ways_heal_while_there_are_ways(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_hop_is_cleared_for_less_than_the_event(seed: int) -> None:
+def test_each_hop_is_cleared_for_the_event(seed: int) -> None:
     network = random_network(random.Random(seed), 30, lowest=0)
     for rank in range(3):
         whole = network.holds_together(rank)
@@ -118,13 +118,13 @@ def test_no_hop_is_cleared_for_less_than_the_event(seed: int) -> None:
                 try:
                     way = network.walk(source, target, rank)  # checks each hop's clearance
                 except Circle:
-                    # Where a unit is not connected inside, those outside can not know it.
+                    # Outside nodes can not know that a unit is not connected inside.
                     way = None
                 assert way or not whole
 
 
-def two_gateways() -> MadeUpNetwork:
-    network = MadeUpNetwork()
+def two_gateways() -> SimulatedNetwork:
+    network = SimulatedNetwork()
     for name in ("a1", "a2", "a3"):
         network.add(f"a/{name}")
     for name in ("b1", "b2"):
@@ -148,7 +148,7 @@ def test_another_gateway_takes_over_when_one_dies() -> None:
     assert a3.gateways(("b",)) == ()
 
 
-def test_a_gateway_that_the_own_part_of_the_cluster_can_not_reach_does_not_count() -> None:
+def test_an_unreachable_gateway_does_not_count() -> None:
     network = two_gateways()
     for pair in (("a1", "a2"), ("a1", "a3")):
         network.cut(*pair)
@@ -165,8 +165,8 @@ def test_the_nearest_gateway_is_taken() -> None:
     assert network.nodes["a1"].map.next_hop_to_unit(("b",)) == "a2"
 
 
-def test_transit_goes_around_a_node_that_is_about_to_leave() -> None:
-    network = MadeUpNetwork()
+def test_transit_avoids_a_draining_node() -> None:
+    network = SimulatedNetwork()
     for name in ("n1", "n2", "n3", "n4"):
         network.add(f"c/{name}")
     for one, other in (("n1", "n2"), ("n2", "n4")):
@@ -180,14 +180,14 @@ def test_transit_goes_around_a_node_that_is_about_to_leave() -> None:
     assert n1.next_hop(Address(("c",), "n2")) == "n2"
 
 
-def test_another_gateway_is_taken_when_one_is_about_to_leave() -> None:
+def test_another_gateway_replaces_a_draining_one() -> None:
     network = two_gateways()
     network.describe("a1", draining=True)
     assert network.nodes["a3"].map.next_hop_to_unit(("b",)) == "a2"
 
 
-def test_a_node_that_is_cleared_for_less_is_not_on_the_way_of_more() -> None:
-    network = MadeUpNetwork()
+def test_a_route_avoids_nodes_below_the_event_level() -> None:
+    network = SimulatedNetwork()
     for name in ("n1", "n2", "n3", "n4"):
         network.add(f"c/{name}", clearance=1 if name == "n2" else 2)
     for pair in (("n1", "n2"), ("n2", "n4"), ("n1", "n3"), ("n3", "n4")):
@@ -199,29 +199,35 @@ def test_a_node_that_is_cleared_for_less_is_not_on_the_way_of_more() -> None:
     assert n1.reachable(2) == {"n1", "n3", "n4"}
 
 
-def test_an_edge_counts_only_when_both_ends_say_so() -> None:
-    network = MadeUpNetwork()
+def test_an_edge_needs_the_entries_of_both_ends() -> None:
+    network = SimulatedNetwork()
     n1, n2 = network.add("c/n1"), network.add("c/n2")
-    (told,) = n1.own.link_up(n2.descriptor, "tcp", 1, 2)
-    assert n1.map.take((told.kind, told.subject, "n1"), told.scope, told.changes)
+    (publication,) = n1.own.add_link(n2.descriptor, "tcp", 1, 2)
+    assert n1.map.apply_change(
+        (publication.kind, publication.subject, "n1"), publication.scope, publication.changes
+    )
     assert n1.map.next_hop(n2.address) is None
-    (told,) = n2.own.link_up(n1.descriptor, "tcp", 3, 2)
-    assert n1.map.take((told.kind, told.subject, "n2"), told.scope, told.changes)
+    (publication,) = n2.own.add_link(n1.descriptor, "tcp", 3, 2)
+    assert n1.map.apply_change(
+        (publication.kind, publication.subject, "n2"), publication.scope, publication.changes
+    )
     assert n1.map.next_hop(n2.address) == "n2"
     assert n1.map.distance(n2.address) == 3
-    assert n1.map.take((told.kind, told.subject, "n2"), told.scope, {}, gone=True)
+    assert n1.map.apply_change(
+        (publication.kind, publication.subject, "n2"), publication.scope, {}, is_removed=True
+    )
     assert n1.map.next_hop(n2.address) is None
 
 
-def test_who_is_in_the_cluster_and_who_speaks_for_it() -> None:
+def test_members_and_leaders_of_a_cluster() -> None:
     network = two_gateways()
     a3 = network.nodes["a3"]
     assert sorted(a3.map.members()) == ["a1", "a2", "a3"]
     origin = network.nodes["a1"].descriptor.origin
     assert a3.map.node_of_origin(origin) == Address(("a",), "a1")
     assert a3.map.node_of_origin("b" * 16) is None
-    assert network.nodes["a1"].map.leads()
-    assert network.nodes["a1"].map.leads(1)
+    assert network.nodes["a1"].map.is_leader()
+    assert network.nodes["a1"].map.is_leader(1)
     assert network.nodes["b1"].map.leader(1) is None
     network.describe("a1", draining=True)
     assert a3.map.leader() == a3.map.leader(1) == "a2"
@@ -230,10 +236,10 @@ def test_who_is_in_the_cluster_and_who_speaks_for_it() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_node_can_name_nodes_of_other_clusters(seed: int) -> None:
+def test_every_node_lists_nodes_of_other_clusters(seed: int) -> None:
     network = random_network(random.Random(seed), 30)
     for node in network.nodes.values():
-        others = node.map.others()
+        others = node.map.other_cluster_nodes()
         assert len({other.address for other in others}) == len(others)
         assert all(other.address.unit != node.address.unit for other in others)
         clusters = {each.address.unit for each in network.nodes.values()}
@@ -241,15 +247,17 @@ def test_every_node_can_name_nodes_of_other_clusters(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_units_beside_a_node_s_own_are_the_rest_of_the_network_each_once(seed: int) -> None:
+def test_the_other_units_cover_the_rest_of_the_network_once(seed: int) -> None:
     network = random_network(random.Random(seed), 30)
     everybody = {each.address for each in network.nodes.values()}
     for node in network.nodes.values():
-        beside = node.map.entrances()
-        assert all(gateway.unit[: len(u)] == u for u, found in beside.items() for gateway in found)
-        assert all(beside.values())
+        others_by_unit = node.map.gateways_by_unit()
+        assert all(
+            gateway.unit[: len(u)] == u for u, found in others_by_unit.items() for gateway in found
+        )
+        assert all(others_by_unit.values())
         inside = [a for a in everybody if a.unit == node.address.unit]
-        inside += [a for unit in beside for a in everybody if a.unit[: len(unit)] == unit]
+        inside += [a for unit in others_by_unit for a in everybody if a.unit[: len(unit)] == unit]
         assert sorted(inside) == sorted(everybody)
 
 
@@ -262,12 +270,12 @@ def test_each_unit_has_one_leader(seed: int) -> None:
             leaders = [
                 other.address.node
                 for other in network.nodes.values()
-                if other.address.unit[: len(unit)] == unit and other.map.leads(level)
+                if other.address.unit[: len(unit)] == unit and other.map.is_leader(level)
             ]
             assert len(leaders) == 1
 
 
-def test_what_tables_must_not_say_is_refused_and_counted() -> None:
+def test_invalid_entries_are_rejected_and_counted() -> None:
     network = two_gateways()
     a3 = network.nodes["a3"].map
     good = network.nodes["a1"].descriptor.to_plain()
@@ -294,49 +302,49 @@ def test_what_tables_must_not_say_is_refused_and_counted() -> None:
         (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", 5, 6, 1, 2, None)}),
     ]
     for number, (key, scope, changes) in enumerate(wrong, 1):
-        a3.take(key, scope, changes)
-        assert a3.figures().refused == number, (key, scope, changes)
-    assert not a3.take(("profile", "a1", "a1"), ("a",), {"x": 1})
-    assert a3.figures().refused == len(wrong)
+        a3.apply_change(key, scope, changes)
+        assert a3.snapshot().refused == number, (key, scope, changes)
+    assert not a3.apply_change(("profile", "a1", "a1"), ("a",), {"x": 1})
+    assert a3.snapshot().refused == len(wrong)
 
 
-def test_more_than_a_cluster_can_have_is_refused() -> None:
+def test_nodes_over_the_limit_of_a_cluster_are_rejected() -> None:
     a3 = two_gateways().nodes["a3"].map
     for number in range(1100):
         name = f"x{number}"
-        a3.take(("node", name, name), ("a",), {f"link:{name}y": (1, 2, "tcp")})
-    assert a3.figures().entries < 1100
-    assert a3.figures().refused > 0
+        a3.apply_change(("node", name, name), ("a",), {f"link:{name}y": (1, 2, "tcp")})
+    assert a3.snapshot().entries < 1100
+    assert a3.snapshot().refused > 0
 
 
-def test_more_gateways_than_a_context_can_have_are_refused() -> None:
+def test_gateways_over_the_limit_of_a_context_are_rejected() -> None:
     a3 = two_gateways().nodes["a3"].map
-    many = MOST_GATEWAYS + 9
+    many = MAX_GATEWAYS + 9
     for number in range(many):
         link = ("a", "b", f"a/x{number}", "b/b1", 1, 2, None)
-        a3.take(("unit-links", "", f"x{number}"), (), {"link:b1": link})
-    refused = a3.figures().refused
+        a3.apply_change(("unit-links", "", f"x{number}"), (), {"link:b1": link})
+    refused = a3.snapshot().refused
     assert 9 <= refused < many
     changed = ("a", "b", "a/x0", "b/b1", 5, 2, None)
-    a3.take(("unit-links", "", "x0"), (), {"link:b1": changed})
-    assert a3.figures().refused == refused
+    a3.apply_change(("unit-links", "", "x0"), (), {"link:b1": changed})
+    assert a3.snapshot().refused == refused
     assert a3.next_hop_to_unit(("b",)) == "a1"
 
 
-def test_a_name_that_nobody_has_leads_nowhere_and_is_not_remembered() -> None:
+def test_an_unknown_name_has_no_route_and_is_not_cached() -> None:
     a3 = two_gateways().nodes["a3"].map
-    size = a3.figures().entries
+    size = a3.snapshot().entries
     for number in range(100):
         assert a3.next_hop(Address(("a",), f"x{number}")) is None
         assert a3.next_hop_to_unit((f"x{number}", "y")) is None
-    assert a3.figures().entries == size
+    assert a3.snapshot().entries == size
     assert a3.next_hop_to_unit(("a",)) is None
     assert a3.next_hop_to_unit(()) is None
     assert a3.next_hop(a3.address) is None
 
 
-def test_what_is_known_grows_with_the_contexts_and_not_with_the_network() -> None:
-    network = MadeUpNetwork()
+def test_the_map_grows_with_the_contexts_and_not_with_the_network() -> None:
+    network = SimulatedNetwork()
     for unit in ("a", "b", "c"):
         for number in range(10):
             network.add(f"{unit}/{unit}{number}")
@@ -344,12 +352,12 @@ def test_what_is_known_grows_with_the_contexts_and_not_with_the_network() -> Non
                 network.link(f"{unit}{number}", f"{unit}{other}")
     network.link("a0", "b0")
     network.link("b9", "c0")
-    figures = network.nodes["a5"].map.figures()
+    figures = network.nodes["a5"].map.snapshot()
     assert (figures.nodes, figures.units) == (10, 2)
-    # 10 descriptions, 90 ends of links in the cluster, 4 ends of links between units.
+    # 10 descriptors, 90 link ends in the cluster, 4 link ends between units.
     assert figures.entries == 104
 
 
-def test_a_link_that_was_not_up_goes_down_without_a_word() -> None:
-    node = MadeUpNetwork().add("c/n1")
-    assert node.own.link_down("n2") == []
+def test_removing_an_unknown_link_publishes_nothing() -> None:
+    node = SimulatedNetwork().add("c/n1")
+    assert node.own.remove_link("n2") == []

@@ -1,4 +1,4 @@
-"""Nodes with tables, joined by links that delay and break, in virtual time from a seed."""
+"""Nodes with tables on delayed and broken links, in virtual time from a seed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import Value, decode, encode
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
+from broker.cluster.tables.effects import Send, TableChanged, TableEchoed, TablesEffect
 from broker.cluster.tables.table import GroupKey, TableKey, TableLimits, TableTimes
 
 Pair = frozenset[str]
 
 
 class Node:
-    """One process of a node. Its log grows whenever something is installed, and at other times."""
+    """One process of a node. Its log grows at each installed change, and at other times."""
 
     def __init__(self, network: Network, address: Address, incarnation: int) -> None:
         self.network, self.address, self.incarnation = network, address, incarnation
         self.offset = 0
         self.view: dict[TableKey, dict[str, Value]] = {}
         self.installed_at: dict[tuple[TableKey, str], int] = {}
-        """Log offset when an entry's present value was installed."""
+        """Log offset at which an entry's present value was installed."""
         self.tables = Tables(address, incarnation, self.cut, network.times, network.limits)
 
     def cut(self) -> tuple[str, int, int]:
@@ -34,25 +34,25 @@ class Node:
         for effect in effects:
             if isinstance(effect, Send):
                 self.network.send(self, effect)
-            elif isinstance(effect, Changed):
-                self.changed(effect)
-            elif isinstance(effect, Echoed):
+            elif isinstance(effect, TableChanged):
+                self.apply_change(effect)
+            elif isinstance(effect, TableEchoed):
                 self.network.echoed(self, effect)
             else:
                 self.network.synchronised(self, effect.neighbour)
 
-    def stands(self, unit: UnitPath) -> dict[GroupKey, tuple[int, int]]:
-        """What it holds of scopes that a unit is in."""
+    def held_versions(self, unit: UnitPath) -> dict[GroupKey, tuple[int, int]]:
+        """Return the versions of the scopes that contain a unit."""
         keys = {
             (GroupKey(key.author, scope), key)
             for key, _ in self.tables.items("t")
             for scope in [self.address.unit[: int(key.subject)]]
             if is_within(unit, scope)
         }
-        return {group: self.tables.stand(key, group.scope) for group, key in keys}
+        return {group: self.tables.version_of(key, group.scope) for group, key in keys}
 
-    def changed(self, effect: Changed) -> None:
-        # An event logged just before: a cut that is taken too early does not have it.
+    def apply_change(self, effect: TableChanged) -> None:
+        # An event just before the change: a cut read too early lacks it.
         self.offset += 1
         assert is_within(self.address.unit, effect.scope)
         table = self.view.setdefault(effect.key, {})
@@ -63,7 +63,7 @@ class Node:
                 assert table.get(key) != value
                 table[key] = value
                 self.installed_at[effect.key, key] = self.offset
-        if effect.gone:
+        if effect.is_removed:
             assert not table
             del self.view[effect.key]
 
@@ -73,18 +73,18 @@ class Node:
     def handle_timeout(self, now: float) -> None:
         self.apply(self.tables.handle_timeout(now))
 
-    def neighbour_up(self, name: str, unit: UnitPath, now: float) -> None:
-        self.apply(self.tables.neighbour_up(name, unit, now))
+    def add_neighbour(self, name: str, unit: UnitPath, now: float) -> None:
+        self.apply(self.tables.add_neighbour(name, unit, now))
 
-    def neighbour_down(self, name: str, now: float) -> None:
-        self.apply(self.tables.neighbour_down(name, now))
+    def remove_neighbour(self, name: str, now: float) -> None:
+        self.apply(self.tables.remove_neighbour(name, now))
 
-    def received(self, name: str, data: bytes, now: float) -> None:
-        self.apply(self.tables.received(name, decode(data), now))
+    def receive_message(self, name: str, data: bytes, now: float) -> None:
+        self.apply(self.tables.receive_message(name, decode(data), now))
 
 
 class Network:
-    """All nodes and links. `make` builds a node's process."""
+    """All nodes and links. `make` creates a node's process."""
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class Network:
         self.times, self.limits = TableTimes(), TableLimits()
         self.nodes: dict[str, Node] = {}
         self.links: dict[Pair, float] = {}
-        """Slowest delay of each link that is up."""
+        """Longest delay of each link that is up."""
         self.sent = 0
         self.bytes = 0
-        self.on_echo: Callable[[Node, Echoed], None] = lambda node, effect: None
+        self.on_echo: Callable[[Node, TableEchoed], None] = lambda node, effect: None
         self.on_break: Callable[[Pair], None] = lambda pair: None
-        self.knew: dict[tuple[str, str], dict[GroupKey, tuple[int, int]]] = {}
-        """By node and neighbour what that knew when the link came up, until they are even."""
+        self.versions_at_start: dict[tuple[str, str], dict[GroupKey, tuple[int, int]]] = {}
+        """By (node, neighbour): the neighbour's versions at link start, until synchronised."""
         self._make, self._slowest = make, slowest
         self._generation: dict[Pair, int] = {}
         self._last: dict[tuple[str, str], float] = {}
@@ -116,7 +116,7 @@ class Network:
         return made
 
     def restart(self, name: str) -> None:
-        """A new process: links come up again at once."""
+        """Start a new process and restore its links."""
         old = self.nodes[name]
         pairs = [pair for pair in self.links if name in pair]
         for pair in pairs:
@@ -133,8 +133,10 @@ class Network:
         self.links[pair] = self.random.uniform(0.001, self._slowest)
         self._generation[pair] = self._generation.get(pair, 0) + 1
         for name, peer in ((one, other), (other, one)):
-            self.knew[name, peer] = self.nodes[peer].stands(self.nodes[name].address.unit)
-            self.nodes[name].neighbour_up(peer, self.nodes[peer].address.unit, self.now)
+            self.versions_at_start[name, peer] = self.nodes[peer].held_versions(
+                self.nodes[name].address.unit
+            )
+            self.nodes[name].add_neighbour(peer, self.nodes[peer].address.unit, self.now)
 
     def cut(self, one: str, other: str) -> None:
         pair = frozenset((one, other))
@@ -143,8 +145,8 @@ class Network:
         self._generation[pair] += 1
         self.on_break(pair)
         for name, peer in ((one, other), (other, one)):
-            self.knew.pop((name, peer), None)
-            self.nodes[name].neighbour_down(peer, self.now)
+            self.versions_at_start.pop((name, peer), None)
+            self.nodes[name].remove_neighbour(peer, self.now)
 
     def send(self, sender: Node, effect: Send) -> None:
         name, peer = sender.address.node, effect.neighbour
@@ -160,19 +162,19 @@ class Network:
         generation = self._generation[pair]
         heapq.heappush(self._queue, (arrival, next(self._order), name, peer, generation, data))
 
-    def echoed(self, node: Node, effect: Echoed) -> None:
+    def echoed(self, node: Node, effect: TableEchoed) -> None:
         self.on_echo(node, effect)
 
     def synchronised(self, node: Node, neighbour: str) -> None:
-        """What the neighbour knew when the link came up is known here: said once."""
-        for key, stand in self.knew.pop((node.address.node, neighbour)).items():
+        """Check that the neighbour's tables from the link start are here."""
+        for key, version in self.versions_at_start.pop((node.address.node, neighbour)).items():
             subject = str(len(key.scope))
-            held = node.tables.stand(TableKey("t", subject, key.author), key.scope)
-            later = self.nodes[key.author].incarnation > stand[0]
-            assert held >= stand or later, f"{node.address} lacks {key} of {neighbour}"
+            held = node.tables.version_of(TableKey("t", subject, key.author), key.scope)
+            later = self.nodes[key.author].incarnation > version[0]
+            assert held >= version or later, f"{node.address} lacks {key} of {neighbour}"
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let time pass, in seconds."""
         end = self.now + seconds
         while True:
             timers = [
@@ -195,10 +197,10 @@ class Network:
         arrival, _, name, peer, generation, data = heapq.heappop(self._queue)
         self.now = max(self.now, arrival)
         if self._generation[frozenset((name, peer))] == generation:
-            self.nodes[peer].received(name, data, self.now)
+            self.nodes[peer].receive_message(name, data, self.now)
 
     def connected(self, start: str, scope: UnitPath, links: Iterable[Pair]) -> set[str]:
-        """Who is linked with `start` through nodes in the scope, itself among them."""
+        """Return the nodes connected to `start` inside the scope, including it."""
         inside = {n for n, node in self.nodes.items() if is_within(node.address.unit, scope)}
         pairs = [pair for pair in links if pair <= inside]
         reached, frontier = {start}, [start]

@@ -1,4 +1,4 @@
-"""Random graphs, publishing, breaking links and restarts: what holds then, from seeds."""
+"""Random graphs with publications, broken links and restarts, from seeds."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import attrs
 import pytest
 
 from broker.cluster.address import UnitPath
-from broker.cluster.tables.effects import Echoed
+from broker.cluster.tables.effects import TableEchoed
 from broker.cluster.tables.table import TableKey
 from tests.cluster.tables.network import Network, Node, Pair
 from tests.seeds import seeds
 
 UNITS: tuple[UnitPath, ...] = (("a", "1"), ("a", "2"), ("b", "1"))
-#: After so long all is settled: broken waves are repeated, the lost are aged out.
+#: Seconds until broken waves are repeated and dead authors aged out.
 SETTLED = 150.0
 
 
 @attrs.define(eq=False)
 class Asked:
-    """A publication with echo, and the links that were up all the time since."""
+    """A publication with echo, and the links that stayed up since."""
 
     node: Node
     key: TableKey
@@ -29,7 +29,7 @@ class Asked:
 
 
 class Story:
-    """What is done to a network, and what its echoes must prove."""
+    """Random actions on a network, and checks of its echoes."""
 
     def __init__(self, seed: int) -> None:
         self.network = Network(seed)
@@ -70,7 +70,7 @@ class Story:
             self.asked.append(Asked(node, key, scope, version, self.stamp, links))
         node.apply(effects)
 
-    def check_echo(self, node: Node, effect: Echoed) -> None:
+    def check_echo(self, node: Node, effect: TableEchoed) -> None:
         found = [
             a
             for a in self.asked
@@ -137,18 +137,18 @@ def check_settled(network: Network) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(14, 40))
-def test_all_who_are_connected_agree_and_echoes_tell_the_truth(seed: int) -> None:
+def test_connected_nodes_agree_and_echoes_are_true(seed: int) -> None:
     story = Story(seed)
     for _ in range(60):
         story.disturb()
     story.network.run(SETTLED)
     check_settled(story.network)
     assert not story.asked, "an echo never came"
-    assert not story.network.knew, "neighbours never became even"
+    assert not story.network.versions_at_start, "neighbours never became even"
     assert story.echoes
 
 
-def test_a_quiet_network_says_little() -> None:
+def test_an_idle_network_sends_only_refreshes() -> None:
     story = Story(3)
     for node in story.network.nodes.values():
         node.apply(node.tables.publish("t", "2", node.address.unit, {"stamp": 1}, 1000.0)[1])
@@ -159,7 +159,7 @@ def test_a_quiet_network_says_little() -> None:
         story.network.nodes[one].address.unit == story.network.nodes[other].address.unit
         for one, other in map(sorted, story.network.links)
     )
-    # Ten refreshes of each author of a cluster, over each link at most once each way.
+    # Ten refreshes of each author in a cluster, over each link at most once each way.
     most = max(
         sum(node.address.unit == unit for node in story.network.nodes.values()) for unit in UNITS
     )

@@ -1,4 +1,4 @@
-"""Single rules of tables: bounds, refusals, lost memory, parts, and what an echo waits for."""
+"""Single rules of tables: limits, rejection, lost state, message parts and echoes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import attrs
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.messages import ANEW, Digest, Message, Probe, Proof, Refresh, Update
+from broker.cluster.messages import REPLACED, Digest, Message, Probe, Proof, Refresh, Update
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Echoed, Send, Synchronised, TablesEffect
-from broker.cluster.tables.parts import PART_BYTES
-from broker.cluster.tables.replication import ANSWERED
+from broker.cluster.tables.effects import (
+    NeighbourSynchronised,
+    Send,
+    TableChanged,
+    TableEchoed,
+    TablesEffect,
+)
+from broker.cluster.tables.message_parts import PART_BYTES
+from broker.cluster.tables.replication import DIGEST_END
 from broker.cluster.tables.table import TableKey, TableLimits, TableTimes
 from broker.errors import Overloaded, ProtocolError
 from tests.cluster.tables.network import Network
@@ -28,13 +34,13 @@ def made(name: str = "me", limits: TableLimits = TableLimits()) -> Tables:  # no
 
 def with_peer(limits: TableLimits = TableLimits()) -> Tables:  # noqa: B008
     tables = made(limits=limits)
-    tables.neighbour_up("peer", C1, 0.0)
-    tables.received("peer", Digest((), True, False), 0.0)
+    tables.add_neighbour("peer", C1, 0.0)
+    tables.receive_message("peer", Digest((), True, False), 0.0)
     return tables
 
 
 def update(**changes: object) -> Update:
-    message = Update("x", C1, C1, 1, 0, 1, 0, (("k", "s", ANEW, (("a", 1),)),), False)
+    message = Update("x", C1, C1, 1, 0, 1, 0, (("k", "s", REPLACED, (("a", 1),)),), False)
     return attrs.evolve(message, **changes)
 
 
@@ -43,63 +49,63 @@ def sent(effects: list[TablesEffect]) -> list[Message]:
 
 
 REFUSED: list[tuple[Message, str]] = [
-    (update(unit=C2), "contradicts itself"),
-    (update(base=1), "contradicts itself"),
-    (update(scope=C2, unit=C2), "not for both of us"),
-    (update(scope=("a", "1", "deeper")), "not for both of us"),
+    (update(unit=C2), "inconsistent update"),
+    (update(base=1), "inconsistent update"),
+    (update(scope=C2, unit=C2), "does not share"),
+    (update(scope=("a", "1", "deeper")), "does not share"),
     (update(incarnation=1 << 63), "incarnation"),
-    (update(tables=tuple(("k", str(n), ANEW, ()) for n in range(3))), "3 tables"),
-    (update(tables=(("k", "s", ANEW, tuple((str(n), n) for n in range(4))),)), "4 entries"),
-    (update(tables=(("k", "s", ANEW, (("a", "x" * 1000),)),)), "1006 bytes"),
-    (Digest((("x", C2, 1, 1),), False, False), "not for both of us"),
+    (update(tables=tuple(("k", str(n), REPLACED, ()) for n in range(3))), "3 tables"),
+    (update(tables=(("k", "s", REPLACED, tuple((str(n), n) for n in range(4))),)), "4 entries"),
+    (update(tables=(("k", "s", REPLACED, (("a", "x" * 1000),)),)), "1006 bytes"),
+    (Digest((("x", C2, 1, 1),), False, False), "does not share"),
     (Digest(tuple((f"n{n}", C1, 1, 1) for n in range(4)), False, False), "digest of 4"),
-    (Refresh("x", C2, C1, 1, 1, 1, 0), "contradicts itself"),
-    (Refresh("x", C2, C2, 1, 1, 1, 0), "not for both of us"),
-    (Probe("x", C2, 1, 1, 1), "not for both of us"),
-    (Message(), "no message of tables"),
+    (Refresh("x", C2, C1, 1, 1, 1, 0), "inconsistent refresh"),
+    (Refresh("x", C2, C2, 1, 1, 1, 0), "does not share"),
+    (Probe("x", C2, 1, 1, 1), "does not share"),
+    (Message(), "not a message of tables"),
 ]
 
 
-@pytest.mark.parametrize(("message", "told"), REFUSED)
-def test_what_a_peer_must_not_send_is_refused_and_counted(message: Message, told: str) -> None:
+@pytest.mark.parametrize(("message", "text"), REFUSED)
+def test_invalid_messages_are_rejected_and_counted(message: Message, text: str) -> None:
     tables = with_peer(LIMITS)
-    with pytest.raises(ProtocolError, match=f"peer: .*{told}"):
-        tables.received("peer", message, 1.0)
+    with pytest.raises(ProtocolError, match=f"peer: .*{text}"):
+        tables.receive_message("peer", message, 1.0)
     assert tables.counts["refused"] == 1
     assert not list(tables.items("k"))
 
 
-def test_no_more_groups_are_held_than_the_bound_says() -> None:
+def test_the_number_of_groups_is_bounded() -> None:
     tables = with_peer(LIMITS)
     for number in range(3):
-        tables.received("peer", update(author=f"x{number}"), 1.0)
+        tables.receive_message("peer", update(author=f"x{number}"), 1.0)
     for more in (update(author="y"), Refresh("y", C1, C1, 1, 1, 1, 0)):
         with pytest.raises(ProtocolError, match="peer: tables of over 3 authors"):
-            tables.received("peer", more, 1.0)
+            tables.receive_message("peer", more, 1.0)
     assert len(list(tables.items("k"))) == 3
 
 
-def test_parts_that_do_not_belong_together_are_refused() -> None:
+def test_mixed_message_parts_are_rejected() -> None:
     for second in (update(author="y"), Digest((), False, False), Probe("x", C1, 1, 1, 1)):
         tables = with_peer()
-        tables.received("peer", update(more=True), 1.0)
-        with pytest.raises(ProtocolError, match="within"):
-            tables.received("peer", second, 1.0)
+        tables.receive_message("peer", update(more=True), 1.0)
+        with pytest.raises(ProtocolError, match="before the end"):
+            tables.receive_message("peer", second, 1.0)
     tables = with_peer()
-    tables.received("peer", Digest((), True, True), 1.0)
-    with pytest.raises(ProtocolError, match="within a digest"):
-        tables.received("peer", update(), 1.0)
+    tables.receive_message("peer", Digest((), True, True), 1.0)
+    with pytest.raises(ProtocolError, match="before the end of a digest"):
+        tables.receive_message("peer", update(), 1.0)
 
 
-def test_an_update_without_an_end_is_refused() -> None:
+def test_an_endless_update_is_rejected() -> None:
     tables = with_peer(LIMITS)
-    endless = update(more=True, tables=(("k", "s", ANEW, (("a", "x" * 500),)),))
-    with pytest.raises(ProtocolError, match="without an end"):
+    endless = update(more=True, tables=(("k", "s", REPLACED, (("a", "x" * 500),)),))
+    with pytest.raises(ProtocolError, match="exceeds the limits"):
         for _ in range(9):
-            tables.received("peer", endless, 1.0)
+            tables.receive_message("peer", endless, 1.0)
 
 
-def test_an_own_table_that_is_too_large_is_our_mistake_and_changes_nothing() -> None:
+def test_an_own_table_over_the_limits_raises_and_changes_nothing() -> None:
     tables = made(limits=LIMITS)
     tables.publish("k", "s", C1, {"a": 1}, 0.0)
     with pytest.raises(Overloaded):
@@ -111,92 +117,96 @@ def test_an_own_table_that_is_too_large_is_our_mistake_and_changes_nothing() -> 
         tables.publish("k", "s", C1, {"a": [1]}, 0.0)  # type: ignore[dict-item]
 
 
-def test_a_node_alone_is_echoed_at_once() -> None:
+def test_a_single_node_gets_its_echo_at_once() -> None:
     version, effects = made().publish("k", "s", (), {"a": 1}, 0.0, echo=True)
-    assert effects == [Echoed(TableKey("k", "s", "me"), version, {"me": (1, 7)})]
+    assert effects == [TableEchoed(TableKey("k", "s", "me"), version, {"me": (1, 7)})]
 
 
-def test_the_cut_is_asked_in_a_later_call_than_the_change_came_in() -> None:
+def test_the_cut_is_read_in_a_later_call_than_the_change() -> None:
     tables = with_peer()
-    # The probe is there before the tables: they come over another link.
-    assert tables.received("peer", Probe("x", C1, 1, 1, 1), 1.0) == []
-    effects = tables.received("peer", update(), 1.0)
-    assert effects == [Changed(TableKey("k", "s", "x"), C1, {"a": 1})]
+    # The probe arrives before the tables, which take another link.
+    assert tables.receive_message("peer", Probe("x", C1, 1, 1, 1), 1.0) == []
+    effects = tables.receive_message("peer", update(), 1.0)
+    assert effects == [TableChanged(TableKey("k", "s", "x"), C1, {"a": 1})]
     assert tables.next_timeout() == 0.0
     (proof,) = sent(tables.handle_timeout(1.0))
     assert proof == Proof("x", C1, 1, 1, True, (("me", 1, 7),))
 
 
-def test_a_probe_that_is_known_is_answered_at_once_and_an_ancient_one_is_not_whole() -> None:
+def test_a_repeated_probe_is_answered_at_once_and_a_forgotten_one_is_not_whole() -> None:
     tables = with_peer()
-    tables.received("peer", update(), 1.0)
+    tables.receive_message("peer", update(), 1.0)
     for wave in range(10, 50):
-        (proof,) = sent(tables.received("peer", Probe("x", C1, 1, 1, wave), 1.0))
-        assert isinstance(proof, Proof) and proof.whole and proof.cuts
-    (again,) = sent(tables.received("peer", Probe("x", C1, 1, 1, 49), 1.0))
+        (proof,) = sent(tables.receive_message("peer", Probe("x", C1, 1, 1, wave), 1.0))
+        assert isinstance(proof, Proof) and proof.is_complete and proof.cuts
+    (again,) = sent(tables.receive_message("peer", Probe("x", C1, 1, 1, 49), 1.0))
     assert again == Proof("x", C1, 1, 49, True, ())
-    (ancient,) = sent(tables.received("peer", Probe("x", C1, 1, 1, 3), 1.0))
+    (ancient,) = sent(tables.receive_message("peer", Probe("x", C1, 1, 1, 3), 1.0))
     assert ancient == Proof("x", C1, 1, 3, False, ())
 
 
-def test_waves_that_never_end_are_bounded_and_given_up() -> None:
+def test_endless_waves_are_bounded_and_given_up() -> None:
     tables = with_peer()
-    tables.neighbour_up("silent", C1, 0.0)
-    tables.received("peer", update(), 1.0)
+    tables.add_neighbour("silent", C1, 0.0)
+    tables.receive_message("peer", update(), 1.0)
     proofs: list[Message] = []
     for wave in range(1, 31):
-        effects = tables.received("peer", Probe("x", C1, 1, 1, wave), 1.0)
+        effects = tables.receive_message("peer", Probe("x", C1, 1, 1, wave), 1.0)
         proofs += [m for m in sent(effects) if isinstance(m, Proof)]
-    assert len(proofs) == 22 and not any(p.whole for p in proofs if isinstance(p, Proof))
+    assert len(proofs) == 22 and not any(p.is_complete for p in proofs if isinstance(p, Proof))
     rest = [m for m in sent(tables.handle_timeout(31.0)) if isinstance(m, Proof)]
-    assert len(rest) == 8 and not any(proof.whole for proof in rest)
+    assert len(rest) == 8 and not any(proof.is_complete for proof in rest)
 
 
-def test_an_author_that_lost_its_memory_goes_above_what_others_have() -> None:
-    for stand in ((1, 9), (5, 2)):
+def test_an_author_without_its_state_exceeds_the_known_incarnation() -> None:
+    for version in ((1, 9), (5, 2)):
         tables = with_peer()
         tables.publish("k", "s", C1, {"new": 1}, 0.0)
-        digest = Digest((("me", C1, *stand),), True, False)
-        again, answered = sent(tables.received("peer", digest, 1.0))[-2:]
-        assert answered == ANSWERED
+        digest = Digest((("me", C1, *version),), True, False)
+        again, answered = sent(tables.receive_message("peer", digest, 1.0))[-2:]
+        assert answered == DIGEST_END
         assert isinstance(again, Update)
-        assert (again.incarnation, again.base) == (stand[0] + 1, 0)
-        assert again.tables == (("k", "s", ANEW, (("new", 1),)),)
+        assert (again.incarnation, again.base) == (version[0] + 1, 0)
+        assert again.tables == (("k", "s", REPLACED, (("new", 1),)),)
         assert tables.counts["above"] == 1
 
 
-def test_a_neighbour_is_caught_up_with_when_it_has_answered_and_that_is_said_once() -> None:
+def test_a_neighbour_is_synchronised_once_by_its_answer() -> None:
     tables = with_peer()
-    assert sent(tables.received("peer", Digest((), True, False), 0.0))[-1] == ANSWERED
-    assert Synchronised("peer") not in tables.received("peer", update(), 1.0)
-    assert tables.received("peer", ANSWERED, 1.0) == [Synchronised("peer")]
-    assert tables.received("peer", ANSWERED, 2.0) == []
-    tables.neighbour_up("peer", C1, 3.0)
-    assert tables.received("peer", ANSWERED, 3.0) == [Synchronised("peer")]
+    assert sent(tables.receive_message("peer", Digest((), True, False), 0.0))[-1] == DIGEST_END
+    assert NeighbourSynchronised("peer") not in tables.receive_message("peer", update(), 1.0)
+    assert tables.receive_message("peer", DIGEST_END, 1.0) == [NeighbourSynchronised("peer")]
+    assert tables.receive_message("peer", DIGEST_END, 2.0) == []
+    tables.add_neighbour("peer", C1, 3.0)
+    assert tables.receive_message("peer", DIGEST_END, 3.0) == [NeighbourSynchronised("peer")]
 
 
 def test_a_higher_incarnation_replaces_all_tables_of_the_author() -> None:
     tables = with_peer()
-    tables.received("peer", update(), 1.0)
-    tables.received("peer", update(scope=("a",), tables=(("k", "wide", ANEW, (("b", 2),)),)), 1.0)
-    effects = tables.received("peer", update(incarnation=2), 1.0)
-    assert effects == [Changed(TableKey("k", "wide", "x"), ("a",), {"b": None}, gone=True)]
-    assert tables.received("peer", update(scope=("a",), number=9), 2.0) == []
+    tables.receive_message("peer", update(), 1.0)
+    tables.receive_message(
+        "peer", update(scope=("a",), tables=(("k", "wide", REPLACED, (("b", 2),)),)), 1.0
+    )
+    effects = tables.receive_message("peer", update(incarnation=2), 1.0)
+    assert effects == [
+        TableChanged(TableKey("k", "wide", "x"), ("a",), {"b": None}, is_removed=True)
+    ]
+    assert tables.receive_message("peer", update(scope=("a",), number=9), 2.0) == []
     assert tables.counts["stale"] == 1
 
 
-def test_an_author_that_is_silent_is_dropped_even_if_others_still_tell_of_it() -> None:
+def test_a_silent_author_is_dropped_even_if_others_forward_its_tables() -> None:
     tables = with_peer()
-    tables.received("peer", update(age=20_000), 0.0)
+    tables.receive_message("peer", update(age=20_000), 0.0)
     for now in (5.0, 10.0):
         assert tables.handle_timeout(now) == []
-    # 20 seconds old when it came: 35 are over at the second tick.
+    # It was 20 s old on arrival: 35 s are over at the second tick.
     late = tables.handle_timeout(20.0)
-    assert late == [Changed(TableKey("k", "s", "x"), C1, {"a": None}, gone=True)]
-    assert tables.received("peer", update(age=35_000), 21.0) == []
+    assert late == [TableChanged(TableKey("k", "s", "x"), C1, {"a": None}, is_removed=True)]
+    assert tables.receive_message("peer", update(age=35_000), 21.0) == []
 
 
-def test_what_is_larger_than_a_message_comes_in_parts_and_whole() -> None:
+def test_a_large_update_arrives_whole_in_parts() -> None:
     network = Network(1)
     one, other = network.add("one", C1), network.add("other", C1)
     large = {f"key{n}": "x" * 3000 for n in range(200)}
@@ -208,7 +218,7 @@ def test_what_is_larger_than_a_message_comes_in_parts_and_whole() -> None:
     assert network.sent - before >= 200 * 3000 // PART_BYTES
 
 
-def test_one_who_lacks_little_gets_little() -> None:
+def test_a_nearly_equal_neighbour_gets_few_changes() -> None:
     network = Network(1)
     one = network.add("one", C1)
     network.add("other", C1)
@@ -228,9 +238,11 @@ def test_one_who_lacks_little_gets_little() -> None:
 @pytest.mark.parametrize(
     "build", [lambda: Refresh("x", C1, C1, 1, 4, 9, 0), lambda: update(base=3, number=4)]
 )
-def test_what_is_lacking_is_asked_for(build: Callable[[], Message]) -> None:
+def test_missing_changes_are_requested(build: Callable[[], Message]) -> None:
     tables = with_peer()
-    tables.received("peer", update(), 1.0)
-    assert tables.received("gone", build(), 2.0) == []
-    assert sent(tables.received("peer", build(), 2.0)) == [Digest((("x", C1, 1, 1),), False, False)]
+    tables.receive_message("peer", update(), 1.0)
+    assert tables.receive_message("gone", build(), 2.0) == []
+    assert sent(tables.receive_message("peer", build(), 2.0)) == [
+        Digest((("x", C1, 1, 1),), False, False)
+    ]
     assert tables.counts["asked"] == 1

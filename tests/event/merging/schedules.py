@@ -8,13 +8,13 @@ from typing import TypeAlias
 import attrs
 
 from broker.event.envelope import Bundle, EventLinkage, Order
-from broker.event.identity import EventId
-from broker.event.merging.core import Merger
-from broker.event.merging.held import Given, Linked, Missing, Output
+from broker.event.event_id import EventId
+from broker.event.merging.held_event import LinkedEvent, MergeOutput, MissingNumbers, ReleasedEvent
+from broker.event.merging.merger import Merger
 from broker.event.merging.settings import Merging
 from broker.event.merging.vocabulary import Constraint, Rule, rule_of
 
-Event: TypeAlias = Linked[int]
+Event: TypeAlias = LinkedEvent[int]
 
 
 def event(
@@ -30,7 +30,7 @@ def event(
 ) -> Event:
     """An event known by a number; its sequence number counts with it unless one is given."""
     number = item + 1 if sequence is None else sequence
-    return Linked(item, stream, EventId(client, time, number, 1), linkage, size, origin)
+    return LinkedEvent(item, stream, EventId(client, time, number, 1), linkage, size, origin)
 
 
 def linked(
@@ -50,7 +50,7 @@ class Run:
     """What came out of a merger, and when."""
 
     merger: Merger[int]
-    outputs: list[tuple[float, Output[int]]] = attrs.field(factory=list)
+    outputs: list[tuple[float, MergeOutput[int]]] = attrs.field(factory=list)
 
     def until(self, now: float) -> None:
         """Let all deadlines before `now` pass."""
@@ -62,42 +62,42 @@ class Run:
         self.until(now)
         outputs = self.merger.receive(events, now)
         self._keep(now, outputs)
-        return [output.item for output in outputs if isinstance(output, Given)]
+        return [output.item for output in outputs if isinstance(output, ReleasedEvent)]
 
     def passed(self, now: float, **times: int) -> list[int]:
         """Stream times of origins that come now; the items that are given out at once."""
         self.until(now)
-        outputs = self.merger.passed(times, now)
+        outputs = self.merger.set_stream_times(times, now)
         self._keep(now, outputs)
-        return [output.item for output in outputs if isinstance(output, Given)]
+        return [output.item for output in outputs if isinstance(output, ReleasedEvent)]
 
     def finish(self, now: float) -> None:
         """The end of all streams."""
         self.until(now)
         self._keep(now, self.merger.finish())
 
-    def _keep(self, now: float, outputs: Iterable[Output[int]]) -> None:
+    def _keep(self, now: float, outputs: Iterable[MergeOutput[int]]) -> None:
         self.outputs += [(now, output) for output in outputs]
 
     @property
     def items(self) -> list[int]:
         """The events that were given out, in order."""
-        return [output.item for _, output in self.outputs if isinstance(output, Given)]
+        return [output.item for _, output in self.outputs if isinstance(output, ReleasedEvent)]
 
     @property
     def late(self) -> set[int]:
         """Those that were late."""
-        return {o.item for _, o in self.outputs if isinstance(o, Given) and o.late}
+        return {o.item for _, o in self.outputs if isinstance(o, ReleasedEvent) and o.late}
 
     @property
-    def missing(self) -> list[Missing]:
+    def missing(self) -> list[MissingNumbers]:
         """The holes that were told."""
-        return [output for _, output in self.outputs if isinstance(output, Missing)]
+        return [output for _, output in self.outputs if isinstance(output, MissingNumbers)]
 
     @property
     def given_at(self) -> dict[int, float]:
         """When each event was given out."""
-        return {o.item: now for now, o in self.outputs if isinstance(o, Given)}
+        return {o.item: now for now, o in self.outputs if isinstance(o, ReleasedEvent)}
 
 
 #: Flight plans go before the tracks that belong to them.
@@ -155,7 +155,7 @@ def check_run(run: Run, arrivals: Sequence[tuple[float, Event]]) -> None:
     merging = run.merger._merging
     for item, now in run.given_at.items():
         rule = rules[item]
-        assert rule is None or now <= came[item] + merging.patience(rule) + 1e-9, "in time"
+        assert rule is None or now <= came[item] + merging.hold_limit(rule) + 1e-9, "in time"
     for rule in {rule for rule in rules.values() if rule is not None}:
         mine = [item for item in run.items if rules[item] == rule]
         if rule.scheme.value == "time":
@@ -190,9 +190,9 @@ def check_bundles(run: Run, events: dict[int, Event]) -> None:
     last: dict[tuple[str, str], int] = {}
     told: list[tuple[str, str, int, int]] = []
     for _, output in run.outputs:
-        if isinstance(output, Missing):
+        if isinstance(output, MissingNumbers):
             told.append((output.stream, output.bundle_id, output.first, output.last))
-        elif isinstance(output, Given) and output.item in events:
+        elif isinstance(output, ReleasedEvent) and output.item in events:
             each = events[output.item]
             holes = []
             for bundle in each.linkage.bundles:

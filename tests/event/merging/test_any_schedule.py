@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.event.envelope import EventLinkage
-from broker.event.merging.core import Merger
+from broker.event.merging.merger import Merger
 from broker.event.merging.settings import Merging
 from tests.event.merging.schedules import Event, Run, check_run, event, linked
 

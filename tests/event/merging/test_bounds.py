@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.event.envelope import EventLinkage
-from broker.event.merging import bundles, core, sources, vocabulary
-from broker.event.merging.core import Merger
-from broker.event.merging.held import UnknownWord
+from broker.event.merging import bundles, merger, publisher_times, vocabulary
+from broker.event.merging.held_event import UnknownWord
+from broker.event.merging.merger import Merger
 from broker.event.merging.settings import Merging
 from tests.event.merging.schedules import PAIR, Run, event, linked, run
 
@@ -38,10 +38,10 @@ def test_an_unknown_word_is_told_once_and_delays_nobody() -> None:
 def test_made_up_words_merges_and_bundles_take_limited_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(core, "MOST_GROUPS", 5)
-    monkeypatch.setattr(core, "MOST_UNKNOWN", 5)
-    monkeypatch.setattr(bundles, "BUNDLES_REMEMBERED", 5)
-    monkeypatch.setattr(sources, "PUBLISHERS_REMEMBERED", 5)
+    monkeypatch.setattr(merger, "MAX_GROUPS", 5)
+    monkeypatch.setattr(merger, "MAX_UNKNOWN_WORDS", 5)
+    monkeypatch.setattr(bundles, "MAX_BUNDLES", 5)
+    monkeypatch.setattr(publisher_times, "MAX_PUBLISHERS", 5)
     merge = run(wait=50.0)
     for item in range(0, 60, 3):
         client = f"c{item}"
@@ -56,7 +56,7 @@ def test_made_up_words_merges_and_bundles_take_limited_room(
         )
     mine = merge.merger
     assert (len(mine._groups), len(mine._unknown), len(mine._bundles._bundles)) == (5, 5, 5)
-    assert len(mine._sources._sources) == 5
+    assert len(mine._publisher_times._publishers) == 5
     assert mine.held <= 10
     merge.finish(0.0)
     assert sorted(merge.items) == list(range(60))
@@ -64,7 +64,7 @@ def test_made_up_words_merges_and_bundles_take_limited_room(
 
 def test_an_event_in_very_many_bundles_waits_in_the_first_of_them() -> None:
     merge = run()
-    many = [(f"b{number}", 1) for number in range(vocabulary.MOST_BUNDLES)] + [("last", 9)]
+    many = [(f"b{number}", 1) for number in range(vocabulary.MAX_BUNDLES_PER_EVENT)] + [("last", 9)]
     linkage = linked(None, "bundle", bundles=many)
     assert merge.receive(0.0, event(0, 0, "s", "c", linkage)) == [0]
 
@@ -82,7 +82,7 @@ def test_long_words_names_and_orders_are_not_remembered() -> None:
     ):
         assert merge.receive(0.0, event(item, 0, FP, "c", linkage)) == [item]
     words = [output.word for _, output in merge.outputs if isinstance(output, UnknownWord)]
-    assert words == [long[: vocabulary.LONGEST_WORD], "a BundleOrder that is too long"]
+    assert words == [long[: vocabulary.MAX_WORD_LENGTH], "a BundleOrder that is too long"]
     assert not merge.merger._bundles._bundles
     assert not merge.merger._groups
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.event.merging.held import Given, Missing
+from broker.event.merging.held_event import MissingNumbers, ReleasedEvent
 from tests.event.merging.schedules import Run, event, linked, run
 
 
@@ -33,10 +33,10 @@ def test_a_hole_is_waited_for_and_told() -> None:
     assert merge.items == [1]
     merge.until(1.5)
     assert [output for _, output in merge.outputs[1:]] == [
-        Missing("alerts", "b", 2, 2),
-        Given(3),
-        Missing("alerts", "b", 4, 4),
-        Given(5),
+        MissingNumbers("alerts", "b", 2, 2),
+        ReleasedEvent(3),
+        MissingNumbers("alerts", "b", 4, 4),
+        ReleasedEvent(5),
     ]
     assert merge.merger.counts.missing == 2
     assert alerts(merge, 2.0, 2) == [2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.event.merging.core import Merger
+from broker.event.merging.merger import Merger
 from broker.event.merging.settings import Merging
 from tests.event.merging.schedules import PAIR, Run, event, linked, run
 

@@ -12,13 +12,13 @@ from broker.client.client import Client
 from broker.event.merging import bundles
 from broker.event.merging.settings import Merging
 from broker.event.merging.vocabulary import (
-    LONGEST_BUNDLE_ID,
-    LONGEST_MS,
-    LONGEST_ORDER,
-    MOST_BUNDLES,
+    MAX_BUNDLE_ID_LENGTH,
+    MAX_BUNDLES_PER_EVENT,
+    MAX_CONSTRAINT_MS,
+    MAX_ORDER_LENGTH,
     Scheme,
+    parse_constraint,
     parse_rule,
-    read_constraint,
     rule_of,
 )
 from tests.event.merging.schedules import linked
@@ -45,12 +45,12 @@ def test_its_words_are_the_vocabulary() -> None:
             Scheme(word) if word in ("time", "bundle") else None
         )
     constraints = [word for row in rows("TimeConstraint") for word in words(row[0])]
-    assert {str(read_constraint(word)).split()[0] for word in constraints} == {
+    assert {str(parse_constraint(word)).split()[0] for word in constraints} == {
         *("none", "within", "window")
     }
     assert "up to `1h`" in PAGE
-    assert read_constraint("within 1h") is not None
-    assert LONGEST_MS == 3_600_000
+    assert parse_constraint("within 1h") is not None
+    assert MAX_CONSTRAINT_MS == 3_600_000
 
 
 def test_its_settings_are_those_of_a_merge() -> None:
@@ -63,10 +63,10 @@ def test_its_settings_are_those_of_a_merge() -> None:
 
 
 def test_its_bounds_are_those_of_the_core() -> None:
-    assert f"more than {MOST_BUNDLES} bundles" in PAGE
-    assert f"longer than {LONGEST_BUNDLE_ID} characters" in PAGE
-    assert f"of more than {LONGEST_ORDER // 1024} KiB" in PAGE
-    assert f"{bundles.BUNDLES_REMEMBERED:,} other bundles" in PAGE
+    assert f"more than {MAX_BUNDLES_PER_EVENT} bundles" in PAGE
+    assert f"longer than {MAX_BUNDLE_ID_LENGTH} characters" in PAGE
+    assert f"of more than {MAX_ORDER_LENGTH // 1024} KiB" in PAGE
+    assert f"{bundles.MAX_BUNDLES:,} other bundles" in PAGE
 
 
 def test_its_examples_work() -> None:

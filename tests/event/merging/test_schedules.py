@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from broker.event.envelope import EventLinkage
-from broker.event.merging.core import Merger
-from broker.event.merging.finished import Row, resolve
+from broker.event.merging.merger import Merger
+from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.merging.vocabulary import rule_of
 from tests.event.merging.schedules import Event, Run, check_run, event, linked, naive_by_time

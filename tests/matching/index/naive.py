@@ -1,4 +1,4 @@
-"""What the index must answer, said as plainly as possible."""
+"""Naive matching, as the expected result of the index."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-from broker.matching.index.holes import Hole, Literal, Operator
 from broker.matching.index.member import Member
-from broker.matching.index.members import Members
-from broker.matching.index.shared import Pool, SharedIndex, Signature
+from broker.matching.index.parameter import Literal, Operator, Parameter
+from broker.matching.index.shared_index import IndexPool, SharedIndex, Signature
+from broker.matching.index.template_members import TemplateMembers
 
 TEXTS: Mapping[Operator, Callable[[bytes, bytes], bool]] = {
     Operator.EQUAL: eq,
@@ -28,7 +28,7 @@ NUMBERS: Mapping[Operator, Callable[[float, float], bool]] = {
 
 
 def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
-    """One comparison."""
+    """Compare one value with one literal."""
     if isinstance(value, bytes) and isinstance(literal, bytes):
         return TEXTS[operator](value, literal)
     assert isinstance(value, float) and isinstance(literal, float)
@@ -37,25 +37,27 @@ def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
     return NUMBERS[operator](value, literal)
 
 
-def satisfied(
-    holes: Sequence[Hole], values: Sequence[Literal], literals: Sequence[Literal]
+def satisfies_all(
+    parameters: Sequence[Parameter], values: Sequence[Literal], literals: Sequence[Literal]
 ) -> bool:
-    """A whole member."""
+    """Compare all values of a row with a member's literals."""
     return all(
-        satisfies(hole.operator, value, literal)
-        for hole, value, literal in zip(holes, values, literals, strict=True)
+        satisfies(parameter.operator, value, literal)
+        for parameter, value, literal in zip(parameters, values, literals, strict=True)
     )
 
 
-class Indexed:
-    """The members of one template by bitmaps, and all of their holes in an index to look them up.
+class IndexedMembers:
+    """The members of one template, with bitmaps and an index of all parameters.
 
-    What is found are the members themselves.
+    Results contain the members themselves, not their postings.
     """
 
-    def __init__(self, holes: Sequence[Hole]) -> None:
-        self.members = Members(holes, owner=self)
-        self.index: SharedIndex = Pool().index(Signature(tuple(holes), (0,) * len(holes)))
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self.members = TemplateMembers(parameters, owner=self)
+        self.index: SharedIndex = IndexPool().get_index(
+            Signature(tuple(parameters), (0,) * len(parameters))
+        )
         self._postings: dict[Member, Member] = {}
 
     def __len__(self) -> int:
@@ -74,20 +76,20 @@ class Indexed:
         self.members.remove(member)
         self.index.remove(self._postings.pop(member))
 
-    def find_rows(
+    def match_rows(
         self, columns: Sequence[Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
-        return _entries(self.index.find_rows(columns, rows))
+        return _entries(self.index.match_rows(columns, rows))
 
-    def find_among(
+    def match_rows_with(
         self, constants: Mapping[int, Literal], columns: Sequence[Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
-        """With these values in all rows."""
-        way = self.index.among(constants)
-        if way.finder is None:
+        """Match rows that have these constants in common."""
+        lookup = self.index.lookup_for(constants)
+        if lookup.matcher is None:
             return []
-        needed = [column if at in way.read else () for at, column in enumerate(columns)]
-        return _entries(way.finder.find_rows(needed, rows))
+        needed = [column if at in lookup.positions else () for at, column in enumerate(columns)]
+        return _entries(lookup.matcher.match_rows(needed, rows))
 
 
 def _entries(
@@ -96,7 +98,7 @@ def _entries(
     return [(row, [posting.entry for posting in postings]) for row, postings in found]
 
 
-def find(indexed: Indexed, values: Sequence[Literal]) -> list[Member]:
-    """The members that one value for each hole satisfies, in no particular order."""
+def find(indexed: IndexedMembers, values: Sequence[Literal]) -> list[Member]:
+    """Return the members that match one row, unordered."""
     columns = [[value] for value in values]
-    return [member for _, found in indexed.find_rows(columns, 1) for member in found]
+    return [member for _, found in indexed.match_rows(columns, 1) for member in found]

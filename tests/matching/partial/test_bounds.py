@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from broker.matching.partial import functions
-from broker.matching.partial.evaluator import MAX_VISITS, evaluate
-from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.subjects import Decision, Subjects
-from broker.matching.partial.template import instances
+from broker.matching.partial import function_library
+from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
+from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
+from broker.matching.partial.formula import is_decided, necessary_condition
+from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
-from tests.matching.partial.trees import Slotted
+from tests.matching.partial.slotted_tree import SlottedTree
 
 FLAT = "<f>" + "<a x='1'>1</a>" * 2_000 + "</f>"
 NESTED = "<f>" + "<a x='1'>1" * 200 + "t" + "</a>" * 200 + "</f>"
 LEGS = "<f>" + "<a x='2'><b>1</b><c><d>3</d></c></a>" * 600 + "</f>"
-#: Calls of Python functions during one evaluation: one unit of work is about a dozen.
+#: Python calls during one evaluation; one unit of work is about a dozen.
 MAX_CALLS = 100 * MAX_VISITS
 
 
-def decided(query: str, xml: str) -> Decision:
-    (instance,) = instances(parse_query(query))
-    root = Slotted(etree.fromstring(xml)).root
-    return evaluate(instance.template, Subjects(root, root, {}))
+def decided(query: str, xml: str) -> EvaluationResult:
+    (instance,) = extract_templates(parse_query(query))
+    root = SlottedTree(etree.fromstring(xml)).root
+    return evaluate_template(instance.template, EvaluationInput(root, root, {}))
 
 
 def calls_of(action: Callable[[], Any]) -> int:
@@ -70,22 +70,22 @@ def calls_of(action: Callable[[], Any]) -> int:
         ("concat(//a[@x > 1], //a[@x > 2], //a[@x > 3]) = 'x'", LEGS),
     ],
 )
-def test_an_evaluation_takes_bounded_work_whatever_the_query(query: str, xml: str) -> None:
-    decision: list[Decision] = []
+def test_an_evaluation_takes_bounded_work_for_any_query(query: str, xml: str) -> None:
+    decision: list[EvaluationResult] = []
     assert calls_of(lambda: decision.append(decided(query, xml))) < MAX_CALLS
     assert 0 < decision[0].visits <= MAX_VISITS
     assert decision[0].reasons or is_decided(decision[0].formula)
 
 
 @pytest.mark.parametrize("order", ["{} and {}", "{1} and {0}"])
-def test_one_dear_part_leaves_the_others_decided(order: str) -> None:
+def test_one_expensive_part_leaves_the_others_decided(order: str) -> None:
     decision = decided(order.format("//a[sum(//a) > @x]", "/f/a[1]/@x = 5"), FLAT)
     assert any("too many steps" in reason for reason in decision.reasons)
     assert not is_decided(decision.formula)
-    assert possible(decision.formula) == decided("/f/a[1]/@x = 5", FLAT).formula
+    assert necessary_condition(decision.formula) == decided("/f/a[1]/@x = 5", FLAT).formula
 
 
-#: Frames of Python that an evaluation may take; its callers need some of the interpreter's 1,000.
+#: Python frames of an evaluation; its callers need some of the interpreter's 1,000.
 MAX_FRAMES = 600
 
 
@@ -101,7 +101,7 @@ MAX_FRAMES = 600
         "not(" * 62 + "//a[@x = 1]" + ")" * 62,
     ],
 )
-def test_a_query_as_deep_as_they_may_be_does_not_exhaust_the_stack(query: str) -> None:
+def test_a_query_of_maximum_depth_does_not_exhaust_the_stack(query: str) -> None:
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack()) + MAX_FRAMES)
     try:
@@ -115,23 +115,23 @@ NUMBERS = ("-1 div 0", "1 div 0", "0 div 0", "-5", "-0.5", "0.4", "0.5", "1.5", 
 
 
 @pytest.mark.parametrize("start", NUMBERS)
-def test_parts_of_texts_begin_and_end_where_libxml2_lets_them(start: str) -> None:
+def test_substrings_have_libxml2s_boundaries(start: str) -> None:
     context = etree.Element("a")
 
     def value(expression: str) -> Any:
         return etree.XPath(expression, regexp=False)(context)
 
-    assert functions.from_place(b"12345", value(start)).decode() == value(
+    assert function_library.substring_from(b"12345", value(start)).decode() == value(
         f"substring('12345', {start})"
     )
     for count in (*NUMBERS, "-3e9"):
-        assert functions.part(b"12345", value(start), value(count)).decode() == value(
+        assert function_library.substring(b"12345", value(start), value(count)).decode() == value(
             f"substring('12345', {start}, {count})"
         )
 
 
 @pytest.mark.parametrize("text", [b"x", b"", b"-1", b"9" * 20, b"9" * 5_000, b"\xd9\xa5"])
-def test_a_field_that_is_no_number_is_nan_until_it_is_refused(text: bytes) -> None:
-    value = functions.digits(text)
+def test_an_invalid_numeric_field_is_nan(text: bytes) -> None:
+    value = function_library.parse_digits(text)
     assert value != value
-    assert functions.digits(b"1700000000123") == 1700000000123.0
+    assert function_library.parse_digits(b"1700000000123") == 1700000000123.0

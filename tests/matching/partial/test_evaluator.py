@@ -1,4 +1,4 @@
-"""The partial evaluator against lxml: what it decides of a shape is right for every document."""
+"""The partial evaluator against lxml: its decisions hold for every document of the shape."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from broker.matching.index.holes import Operator
-from broker.matching.partial.evaluator import evaluate
+from broker.matching.index.parameter import Operator
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
 from broker.matching.partial.formula import (
     And,
     Atom,
-    Check,
+    BooleanAtom,
     Formula,
-    Known,
     Not,
     Or,
+    TruthValue,
     is_decided,
-    possible,
+    necessary_condition,
 )
-from broker.matching.partial.subjects import Subjects
-from broker.matching.partial.template import Instance, instances
+from broker.matching.partial.template import TemplateInstance, extract_templates
 from broker.matching.query.query import parse_query
-from tests.matching.partial.trees import Slotted, value_in
+from tests.matching.partial.slotted_tree import SlottedTree, value_in
 from tests.matching.unlimited import ANY_COST
 
 COMPARE: dict[Operator, Any] = {
@@ -42,16 +42,16 @@ COMPARE: dict[Operator, Any] = {
 }
 
 
-def holds(formula: Formula, instance: Instance, values: list[bytes]) -> bool:
-    """The naive meaning of a decided formula."""
+def holds(formula: Formula, instance: TemplateInstance, values: list[bytes]) -> bool:
+    """Evaluate a decided formula naively."""
     match formula:
-        case Known():
-            assert formula is not Known.UNKNOWN
-            return formula is Known.TRUE
-        case Atom(hole=hole, source=source):
-            compare = COMPARE[instance.template.holes[hole].operator]
-            return bool(compare(value_in(source, values), instance.literals[hole]))
-        case Check(source=source):
+        case TruthValue():
+            assert formula is not TruthValue.UNKNOWN
+            return formula is TruthValue.TRUE
+        case Atom(parameter=parameter, source=source):
+            compare = COMPARE[instance.template.parameters[parameter].operator]
+            return bool(compare(value_in(source, values), instance.literals[parameter]))
+        case BooleanAtom(source=source):
             return bool(value_in(source, values))
         case Not(part=part):
             return not holds(part, instance, values)
@@ -61,12 +61,14 @@ def holds(formula: Formula, instance: Instance, values: list[bytes]) -> bool:
             return any(holds(part, instance, values) for part in parts)
 
 
-def verdict(query: str, tree: Slotted) -> bool | None:
-    """What the evaluator says; None if it is not decided, though possible."""
+def decide(query: str, tree: SlottedTree) -> bool | None:
+    """The evaluator's decision; None if it is undecided but possible."""
     found: list[bool | None] = []
-    for instance in instances(parse_query(query, {"p": "urn:x"}, ANY_COST)):
-        formula = evaluate(instance.template, Subjects(tree.root, tree.root, {})).formula
-        might = holds(possible(formula), instance, tree.values)
+    for instance in extract_templates(parse_query(query, {"p": "urn:x"}, ANY_COST)):
+        formula = evaluate_template(
+            instance.template, EvaluationInput(tree.root, tree.root, {})
+        ).formula
+        might = holds(necessary_condition(formula), instance, tree.values)
         found.append(might if is_decided(formula) or not might else None)
     if True in found:
         return True
@@ -157,7 +159,7 @@ QUERIES = st.recursive(PATHS | LITERALS, _calls, max_leaves=6)
 
 @settings(max_examples=700, deadline=None)
 @given(root=documents(), query=QUERIES, constants=st.sampled_from(["none", "short", "all"]))
-def test_what_a_shape_decides_is_what_lxml_says(
+def test_decisions_on_a_shape_agree_with_lxml(
     root: etree._Element, query: str, constants: str
 ) -> None:
     constant = {
@@ -165,9 +167,9 @@ def test_what_a_shape_decides_is_what_lxml_says(
         "short": lambda value: len(value) < 3,
         "all": lambda value: True,
     }[constants]
-    said = verdict(query, Slotted(root, constant))
+    decision = decide(query, SlottedTree(root, constant))
     expected = oracle(query, root)
-    assert said is expected or (said is None), (query, etree.tostring(root))
+    assert decision is expected or (decision is None), (query, etree.tostring(root))
 
 
 @pytest.mark.parametrize(
@@ -185,4 +187,4 @@ def test_what_a_shape_decides_is_what_lxml_says(
 )
 def test_ordinary_queries_are_decided(query: str) -> None:
     root = etree.fromstring("<f><a a='290' b='3'>5<b/></a><a a='1'>6</a></f>")
-    assert verdict(query, Slotted(root)) is oracle(query, root)
+    assert decide(query, SlottedTree(root)) is oracle(query, root)

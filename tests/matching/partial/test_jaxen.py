@@ -1,4 +1,4 @@
-"""The expressions of jaxen's test suite on shapes: what is decided is what lxml says."""
+"""Expressions of jaxen's test suite on shapes: decisions agree with lxml."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from broker.matching.partial.document import constant_tree
-from broker.matching.partial.evaluator import evaluate
-from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.subjects import Subjects
-from broker.matching.partial.template import instances
+from broker.matching.partial.document_tree import build_document_tree
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.formula import is_decided, necessary_condition
+from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
+from tests.matching.partial.slotted_tree import SlottedTree
 from tests.matching.partial.test_evaluator import holds
-from tests.matching.partial.trees import Slotted
 from tests.matching.query.test_jaxen import Case, _foreign, cases
 
-#: Expressions that the evaluator decides, of 260 that lxml evaluates. What is not decided asks for
-#: namespaces or languages.
+#: Minimum of decided expressions, of 260 that lxml evaluates. The others use namespaces or
+#: languages.
 FLOOR = 240
 
 
 def evaluated(folder: Path) -> list[tuple[Case, etree._Element, bool]]:
-    """Cases with the document that they are about, its context the outermost element."""
+    """Cases with their document; the context is its root element."""
     found = []
     for case in cases(folder):
         if case.node is None or case.refused or _foreign(case):
             continue
-        root = _without_remarks(case.node)
+        root = _without_comments(case.node)
         compiled = etree.XPath(
             f"boolean({case.expression})", namespaces=case.namespaces, regexp=False
         )
@@ -39,8 +39,8 @@ def evaluated(folder: Path) -> list[tuple[Case, etree._Element, bool]]:
     return found
 
 
-def _without_remarks(node: etree._Element) -> etree._Element:
-    # A context inside becomes a document of its own: the evaluator's is the outermost element.
+def _without_comments(node: etree._Element) -> etree._Element:
+    # An inner context becomes a document of its own: the evaluator's context is the root element.
     root = copy.deepcopy(node)
     root.tail = None
     etree.strip_tags(root, etree.Comment, etree.ProcessingInstruction)
@@ -49,40 +49,42 @@ def _without_remarks(node: etree._Element) -> etree._Element:
     return alone
 
 
-def said(case: Case, subjects: Subjects, values: list[bytes]) -> bool | None:
-    """What the evaluator says; None if it is not decided, though possible."""
+def decide(case: Case, evaluation_input: EvaluationInput, values: list[bytes]) -> bool | None:
+    """The evaluator's decision; None if it is undecided but possible."""
     answers: list[bool | None] = []
-    for instance in instances(parse_query(case.expression, case.namespaces)):
-        formula = evaluate(instance.template, subjects).formula
-        might = holds(possible(formula), instance, values)
+    for instance in extract_templates(parse_query(case.expression, case.namespaces)):
+        formula = evaluate_template(instance.template, evaluation_input).formula
+        might = holds(necessary_condition(formula), instance, values)
         answers.append(might if is_decided(formula) or not might else None)
     return True if True in answers else None if None in answers else False
 
 
 @pytest.mark.parametrize("constants", ["none", "short", "all"])
-def test_what_is_decided_is_right_and_most_is_decided(shared_data: Path, constants: str) -> None:
+def test_decisions_agree_with_lxml_and_most_cases_are_decided(
+    shared_data: Path, constants: str
+) -> None:
     constant: Any = {
         "none": lambda value: False,
         "short": lambda value: len(value) < 4 or value.isspace(),
         "all": lambda value: True,
     }[constants]
-    told: Counter[bool | None] = Counter()
+    counts: Counter[bool | None] = Counter()
     for case, root, expected in evaluated(shared_data / "xpath-jaxen"):
-        tree = Slotted(root, constant)
-        answer = said(case, Subjects(tree.root, tree.root, {}), tree.values)
+        tree = SlottedTree(root, constant)
+        answer = decide(case, EvaluationInput(tree.root, tree.root, {}), tree.values)
         assert answer is expected or answer is None, (case.expression, case.document)
-        told[answer] += 1
-    assert told.total() > 250
-    assert told[True] + told[False] > FLOOR, told
+        counts[answer] += 1
+    assert counts.total() > 250
+    assert counts[True] + counts[False] > FLOOR, counts
 
 
 def test_the_tree_of_a_parsed_document_gives_the_same_answers(shared_data: Path) -> None:
-    told: Counter[bool | None] = Counter()
+    counts: Counter[bool | None] = Counter()
     for case, root, expected in evaluated(shared_data / "xpath-jaxen"):
-        tree = constant_tree(root)
+        tree = build_document_tree(root)
         if tree is None:
             continue
-        answer = said(case, Subjects(tree, tree, {}), [])
+        answer = decide(case, EvaluationInput(tree, tree, {}), [])
         assert answer is expected or answer is None, (case.expression, case.document)
-        told[answer] += 1
-    assert told[True] + told[False] > FLOOR - 20, told
+        counts[answer] += 1
+    assert counts[True] + counts[False] > FLOOR - 20, counts

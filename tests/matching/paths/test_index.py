@@ -1,4 +1,4 @@
-"""The index stays right and bounded while patterns and label paths come and go."""
+"""The index stays correct and bounded while patterns and label paths change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from lxml import etree
 
 from broker.event.envelope import NAMESPACE
-from broker.matching.paths.acceptance import MAX_JOURNAL
+from broker.matching.paths.accepted_rows import MAX_JOURNAL
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.label import LabelPaths
-from broker.matching.paths.pattern import Document, LabelKind
-from broker.matching.paths.requirements import requirements
+from broker.matching.paths.label_path import LabelPathTable
+from broker.matching.paths.pattern import DocumentRole, LabelKind
+from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
 from broker.matching.shape.tree import Node, NodeKind
 
@@ -20,29 +20,29 @@ _TREE = etree.fromstring('<a y="1"><b><c/>t</b><b x="2"/><!-- r -->tail</a>')
 
 
 def _add(index: PathIndex[str], text: str, item: str | None = None) -> int:
-    return index.add(requirements(parse_query(text)), item or text)
+    return index.add_item(derive_requirements(parse_query(text)), item or text)
 
 
 def _found(index: PathIndex[str], root: etree._Element = _TREE) -> set[str]:
-    paths = index.label_paths.of_tree(root, Document.PAYLOAD)
-    return set(index.items(index.candidates(paths).possible))
+    paths = index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD)
+    return set(index.items_in(index.find_candidates(paths).possible))
 
 
-def test_a_walk_finds_each_label_path_once_and_texts_behind_comments() -> None:
-    paths = LabelPaths()
-    found = paths.of_tree(_TREE, Document.PAYLOAD)
-    names = sorted("/".join(keys[0] for keys in path.labels()) for path in found)
+def test_each_label_path_is_collected_once_and_texts_behind_comments_too() -> None:
+    paths = LabelPathTable()
+    found = paths.collect_from_tree(_TREE, DocumentRole.PAYLOAD)
+    names = sorted("/".join(keys[0] for keys in path.label_keys()) for path in found)
     a, b = "e{}a", "e{}a/e{}b"
     assert names == sorted(
         [a, f"{a}/@{{}}y", f"{a}/t{{}}", b, f"{b}/@{{}}x", f"{b}/t{{}}", f"{b}/e{{}}c"]
     )
-    assert paths.of_tree(_TREE, Document.PAYLOAD) == found
-    plain = paths.of_tree(_TREE, Document.PAYLOAD, attributes=False, texts=False)
+    assert paths.collect_from_tree(_TREE, DocumentRole.PAYLOAD) == found
+    plain = paths.collect_from_tree(_TREE, DocumentRole.PAYLOAD, attributes=False, texts=False)
     assert {path.kind for path in plain} == {LabelKind.ELEMENT} and plain < found
 
 
 def test_the_tree_of_a_shape_has_the_label_paths_of_its_documents() -> None:
-    paths = LabelPaths()
+    paths = LabelPathTable()
     top = Node(NodeKind.ROOT, None, 0)
     a = Node(NodeKind.ELEMENT, top, 1, local="a")
     a.attributes.append(Node(NodeKind.ATTRIBUTE, a, 2, local="x", value=0))
@@ -51,50 +51,52 @@ def test_the_tree_of_a_shape_has_the_label_paths_of_its_documents() -> None:
     a.children.append(b)
     top.children.append(a)
     same = etree.fromstring('<a x="1" xmlns:p="urn:p"><p:b>5</p:b></a>')
-    expected = paths.of_tree(same, Document.PAYLOAD)
-    assert paths.of_shape(top, Document.PAYLOAD) == expected
-    assert paths.of_shape(a, Document.PAYLOAD) == expected
+    expected = paths.collect_from_tree(same, DocumentRole.PAYLOAD)
+    assert paths.collect_from_shape(top, DocumentRole.PAYLOAD) == expected
+    assert paths.collect_from_shape(a, DocumentRole.PAYLOAD) == expected
 
 
-def test_items_that_share_patterns_come_and_go_on_their_own() -> None:
+def test_items_with_shared_patterns_are_independent() -> None:
     index: PathIndex[str] = PathIndex()
     for item, text in {"1": "/a/b", "2": "/a/b", "3": "/a[z]", "4": "//c or //z"}.items():
         _add(index, text, item)
     assert _found(index) == {"1", "2", "4"}
-    index.remove("1")
+    index.remove_item("1")
     number = _add(index, "//@y", "5")
-    assert _found(index) == {"2", "4", "5"} and index.item(number) == "5"
+    assert _found(index) == {"2", "4", "5"} and index.item_at(number) == "5"
     for item in ("2", "3", "4", "5"):
-        index.remove(item)
+        index.remove_item(item)
     sizes = index.statistics()
     assert (_found(index), len(index), sizes["patterns"], sizes["states"]) == (set(), 0, 0, 0)
 
 
-def test_an_item_is_known_once_and_a_strange_one_can_not_be_removed() -> None:
+def test_an_item_is_indexed_once_and_an_unknown_one_can_not_be_removed() -> None:
     index: PathIndex[str] = PathIndex()
     number = _add(index, "false()")
     assert _found(index) == set()
     with pytest.raises(ValueError, match="indexed already"):
         _add(index, "false()")
     with pytest.raises(KeyError):
-        index.remove("//a")
-    index.remove("false()")
+        index.remove_item("//a")
+    index.remove_item("false()")
     with pytest.raises(KeyError):
-        index.item(number)
+        index.item_at(number)
 
 
 def test_the_envelope_and_the_payload_are_different_documents() -> None:
     index: PathIndex[str] = PathIndex()
     _add(index, "/Mspaces:Event/Mspaces:Summary")
     event = etree.fromstring(f'<m:Event xmlns:m="{NAMESPACE}"><m:Summary/></m:Event>')
-    of_tree = index.label_paths.of_tree
-    assert index.candidates(of_tree(event, Document.PAYLOAD)).possible == 0
-    found = index.candidates(of_tree(event, Document.ENVELOPE) | of_tree(_TREE, Document.PAYLOAD))
+    of_tree = index.label_paths.collect_from_tree
+    assert index.find_candidates(of_tree(event, DocumentRole.PAYLOAD)).possible == 0
+    found = index.find_candidates(
+        of_tree(event, DocumentRole.ENVELOPE) | of_tree(_TREE, DocumentRole.PAYLOAD)
+    )
     assert found.possible == found.certain == 1
 
 
 @pytest.mark.parametrize("bounds", [(1, 1), (3, 2000), (65536, 128 * 1024 * 1024)])
-def test_answers_do_not_depend_on_what_is_remembered(bounds: tuple[int, int]) -> None:
+def test_results_do_not_depend_on_cache_sizes(bounds: tuple[int, int]) -> None:
     chance = random.Random(5)
     index: PathIndex[str] = PathIndex(*bounds)
     texts = sorted({"".join(chance.choices(["/a", "//b", "/*", "//c"], k=3)) for _ in range(60)})
@@ -102,7 +104,7 @@ def test_answers_do_not_depend_on_what_is_remembered(bounds: tuple[int, int]) ->
     for turn in range(150):
         if present and chance.random() < 0.4:
             gone = present.pop(chance.randrange(len(present)))
-            index.remove(gone)
+            index.remove_item(gone)
         else:
             rest = [text for text in texts if text not in present]
             if rest:
@@ -118,7 +120,7 @@ def test_answers_do_not_depend_on_what_is_remembered(bounds: tuple[int, int]) ->
     assert index.statistics()["bitmap_bytes"] <= max(bounds[1], 1000)
 
 
-def test_who_missed_more_changes_than_are_kept_is_computed_anew() -> None:
+def test_a_label_path_behind_the_journal_is_computed_again() -> None:
     index: PathIndex[str] = PathIndex()
     _add(index, "/a/b")
     assert _found(index) == {"/a/b"}
@@ -128,22 +130,24 @@ def test_who_missed_more_changes_than_are_kept_is_computed_anew() -> None:
     assert index.statistics()["computed"] == before
     for _ in range(MAX_JOURNAL):
         _add(index, "/a/b/c")
-        index.remove("/a/b/c")
+        index.remove_item("/a/b/c")
     _add(index, "//c")
     assert _found(index) == {"/a/b", "//c"}
     assert index.statistics()["computed"] == 2 * before
 
 
-def test_a_large_index_keeps_thin_columns_as_lists_and_says_the_same() -> None:
+def test_sparse_columns_of_a_large_index_give_the_same_result() -> None:
     index: PathIndex[int] = PathIndex()
     for number in range(33_000):
-        index.add(requirements(parse_query(f"//n{number % 3000}/m{number % 7}")), number)
-    index.add(requirements(parse_query("/a/b")), -1)
+        index.add_item(
+            derive_requirements(parse_query(f"//n{number % 3000}/m{number % 7}")), number
+        )
+    index.add_item(derive_requirements(parse_query("/a/b")), -1)
     root = etree.fromstring("<a><b><n5><m5/></n5></b></a>")
     expected = {-1, *(n for n in range(5, 33_000, 3000) if n % 7 == 5)}
     for change in range(3):
-        paths = index.label_paths.of_tree(root, Document.PAYLOAD)
-        assert set(index.items(index.candidates(paths).certain)) == expected
-        index.remove(expected.pop())
-        index.add(requirements(parse_query("//n5/m5")), 40_000 + change)
+        paths = index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD)
+        assert set(index.items_in(index.find_candidates(paths).certain)) == expected
+        index.remove_item(expected.pop())
+        index.add_item(derive_requirements(parse_query("//n5/m5")), 40_000 + change)
         expected.add(40_000 + change)

@@ -1,4 +1,4 @@
-"""What lxml says matches is a candidate; where labels alone decide, nothing else is (A18)."""
+"""Every match in lxml is a candidate; exact requirements give no other candidates (A18)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.pattern import Document
-from broker.matching.paths.requirements import requirements
+from broker.matching.paths.pattern import DocumentRole
+from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
 from tests.matching.unlimited import ANY_COST
 
@@ -95,7 +95,7 @@ QUERIES = st.recursive(_paths(_LITERALS) | _LITERALS, _more, max_leaves=5)
     early=st.integers(0, 6),
     gone=st.integers(0, 2),
 )
-def test_no_match_is_missed_and_an_exact_answer_is_lxmls(
+def test_every_match_is_a_candidate_and_exact_results_agree_with_lxml(
     documents: list[str], queries: list[str], early: int, gone: int
 ) -> None:
     index: PathIndex[str] = PathIndex()
@@ -103,23 +103,25 @@ def test_no_match_is_missed_and_an_exact_answer_is_lxmls(
 
     def add(texts: list[str]) -> None:
         for text in texts:
-            index.add(requirements(parse_query(text, NAMESPACES, ANY_COST)), text)
+            index.add_item(derive_requirements(parse_query(text, NAMESPACES, ANY_COST)), text)
 
     add(queries[:early])
-    for root in parsed:  # What was computed now must be brought up to date later.
-        index.candidates(index.label_paths.of_tree(root, Document.PAYLOAD))
+    for root in parsed:  # Fills the cache; later changes must update it.
+        index.find_candidates(index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD))
     for text in queries[: min(early, gone)]:
-        index.remove(text)
+        index.remove_item(text)
     add(queries[early:])
     for text in queries[: min(early, gone)]:
         add([text])
     for document, root in zip(documents, parsed, strict=True):
-        found = index.candidates(index.label_paths.of_tree(root, Document.PAYLOAD))
-        possible, certain = set(index.items(found.possible)), set(index.items(found.certain))
+        found = index.find_candidates(
+            index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD)
+        )
+        possible, certain = set(index.items_in(found.possible)), set(index.items_in(found.certain))
         for text in queries:
             evaluate = etree.XPath(f"boolean({text})", namespaces=NAMESPACES, regexp=False)
             matches = bool(evaluate(root))
-            needs = requirements(parse_query(text, NAMESPACES, ANY_COST))
+            needs = derive_requirements(parse_query(text, NAMESPACES, ANY_COST))
             if matches:
                 assert text in possible, (document, text, str(needs))
             if needs.exact:

@@ -10,16 +10,16 @@ import pytest
 from lxml import etree
 
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.pattern import Document
-from broker.matching.paths.requirements import requirements
+from broker.matching.paths.pattern import DocumentRole
+from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
 
-#: Steps of a path, and how often a step is `*` or behind `//`.
+#: Steps of a path, and the probability of `*` and of `//` in a step.
 LEVELS, STAR, DESCENDANT = 6, 0.2, 0.2
 
 
 class Nitf:
-    """What the DTD lets stand in what, and random paths and documents from that."""
+    """The DTD's content models, and random paths and documents from them."""
 
     def __init__(self, folder: Path) -> None:
         dtd: Any = etree.DTD(str(folder / "nitf-benchmark" / "nitf-3-0.dtd"))
@@ -68,7 +68,7 @@ class Nitf:
 
 
 @pytest.mark.parametrize("attribute", [0.0, 0.3])
-def test_paths_over_nitf_are_answered_as_lxml_does(shared_data: Path, attribute: float) -> None:
+def test_paths_over_nitf_agree_with_lxml(shared_data: Path, attribute: float) -> None:
     nitf = Nitf(shared_data)
     chance = random.Random(7)
     index: PathIndex[str] = PathIndex()
@@ -76,17 +76,19 @@ def test_paths_over_nitf_are_answered_as_lxml_does(shared_data: Path, attribute:
     while len(index) < 1500:
         text = nitf.path(chance, attribute)
         if text not in exact:
-            needs = requirements(parse_query(text))
+            needs = derive_requirements(parse_query(text))
             exact[text] = needs.exact
-            index.add(needs, text)
+            index.add_item(needs, text)
     compiled = {text: etree.XPath(f"boolean({text})", regexp=False) for text in exact}
     for _ in range(6):
         root = nitf.document(chance)
-        found = index.candidates(index.label_paths.of_tree(root, Document.PAYLOAD))
-        possible, certain = set(index.items(found.possible)), set(index.items(found.certain))
+        found = index.find_candidates(
+            index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD)
+        )
+        possible, certain = set(index.items_in(found.possible)), set(index.items_in(found.certain))
         matching = {text for text, evaluate in compiled.items() if evaluate(root)}
         assert matching <= possible
         assert certain == {text for text in matching if exact[text]}
-        # Attributes of different nodes with the same label path are told apart by lxml only.
+        # Only lxml distinguishes attributes of different nodes with the same label path.
         assert 2 * len(possible - matching) <= len(possible)
     assert all(exact.values()) == (attribute == 0)

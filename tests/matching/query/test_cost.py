@@ -1,4 +1,4 @@
-"""The cost model: what people ask is cheap, what multiplies is refused."""
+"""The cost model accepts ordinary queries and rejects multiplied costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from broker.errors import QueryTooExpensive
-from broker.matching.query.cost import estimate
+from broker.matching.query.cost import estimate_cost
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import parse_query
 
@@ -25,7 +25,7 @@ from broker.matching.query.query import parse_query
         " or ".join(f"//id = {n}" for n in range(120)),
     ],
 )
-def test_what_people_ask_is_affordable(text: str) -> None:
+def test_ordinary_queries_are_affordable(text: str) -> None:
     assert parse_query(text).estimated_cost < QueryLimits().max_cost
 
 
@@ -39,8 +39,8 @@ def test_what_people_ask_is_affordable(text: str) -> None:
         ("//*[. = //*] and //*[. = //*] and //*[. = //*] and //*[. = //*]", 9),
     ],
 )
-def test_what_multiplies_is_refused_with_its_dearest_step(text: str, column: int) -> None:
-    with pytest.raises(QueryTooExpensive, match="its dearest step is") as caught:
+def test_multiplied_costs_are_rejected_with_the_most_expensive_step(text: str, column: int) -> None:
+    with pytest.raises(QueryTooExpensive, match="its most expensive step is") as caught:
         parse_query(text)
     assert caught.value.column == column
 
@@ -58,11 +58,11 @@ def test_operators_add_and_predicates_multiply() -> None:
 
 def test_a_larger_document_costs_more() -> None:
     expression = parse_query("//a[//b]").expression
-    assert estimate(expression, 10_000).cost > 50 * estimate(expression, 1000).cost
+    assert estimate_cost(expression, 10_000).cost > 50 * estimate_cost(expression, 1000).cost
 
 
-def test_the_dearest_query_allowed_takes_a_bounded_time_on_the_models_document() -> None:
-    """Not a timed test of speed: the bound is forty times what it takes."""
+def test_the_most_expensive_query_runs_in_bounded_time_on_the_model_document() -> None:
+    """The bound is forty times the usual time: this is no speed test."""
     text = "//*[//*] and //*[//*]"
     assert parse_query(text).estimated_cost > 0.8 * QueryLimits().max_cost
     root = etree.fromstring("<a>" + "<b/>" * 999 + "</a>")

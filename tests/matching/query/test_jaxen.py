@@ -1,6 +1,6 @@
-"""The expressions of jaxen's test suite: our front end and evaluation against lxml (issue 2).
+"""Expressions of jaxen's test suite: parser and evaluation against lxml (issue 2).
 
-lxml has the last word; where it differs from what jaxen expects, the case is listed here and in
+lxml has the last word. Cases where it differs from jaxen's expectation are listed here and in
 docs/queries.md.
 """
 
@@ -19,7 +19,7 @@ from broker.errors import BadQuery
 from broker.matching.evaluation import CompiledQuery
 from broker.matching.query.query import parse_query
 
-#: At the context `/` lxml's context node is the root element, jaxen's the document.
+#: At the context `/`, lxml's context node is the root element, jaxen's is the document.
 CONTEXT_IS_THE_ROOT_ELEMENT = {
     "*",
     "./*",
@@ -36,9 +36,9 @@ CONTEXT_IS_THE_ROOT_ELEMENT = {
     "descendant::*",
     "namespace::*",
 }
-#: Functions of jaxen or XSLT that XPath 1.0 does not have; we refuse them, lxml when it runs.
+#: Functions of jaxen or XSLT that XPath 1.0 lacks: rejected here, and by lxml during evaluation.
 NOT_IN_XPATH = ("evaluate(", "document(", "upper-case(", "lower-case(", "ends-with(")
-#: Variables that the test harness of jaxen sets; we refuse them, lxml when it runs.
+#: Variables of jaxen's test harness: rejected here, and by lxml during evaluation.
 NOT_OUR_VARIABLES = ("$foo", "$artist")
 CASES = 296
 
@@ -48,7 +48,7 @@ class Case:
     document: str
     context: str
     node: etree._Element | None
-    """None where lxml can not have such a context node (text, attributes, namespaces)."""
+    """None for context nodes that lxml lacks: texts, attributes, namespaces."""
     expression: str
     namespaces: dict[str, str]
     count: int | None
@@ -117,12 +117,12 @@ def _foreign(case: Case) -> bool:
     return any(part in outside_strings for part in (*NOT_IN_XPATH, *NOT_OUR_VARIABLES))
 
 
-def test_all_expressions_are_there(all_cases: list[Case]) -> None:
+def test_the_suite_is_complete(all_cases: list[Case]) -> None:
     assert len(all_cases) == CASES
     assert sum(case.node is None for case in all_cases) <= 9
 
 
-def test_we_accept_what_lxml_compiles(all_cases: list[Case]) -> None:
+def test_expressions_that_lxml_compiles_are_accepted(all_cases: list[Case]) -> None:
     for case in all_cases:
         try:
             etree.XPath(case.expression, regexp=False)
@@ -144,7 +144,7 @@ def test_we_accept_what_lxml_compiles(all_cases: list[Case]) -> None:
 
 
 class Document:
-    """What a compiled query is evaluated on: a document that is no event."""
+    """A document in place of an event."""
 
     def __init__(self, node: etree._Element) -> None:
         self._node = node
@@ -154,7 +154,7 @@ class Document:
         return self._node
 
 
-def test_our_evaluation_has_the_boolean_value_of_lxml(all_cases: list[Case]) -> None:
+def test_evaluation_has_lxmls_boolean_value(all_cases: list[Case]) -> None:
     evaluated = 0
     for case in all_cases:
         if case.node is None or case.refused or _foreign(case):
@@ -163,7 +163,7 @@ def test_our_evaluation_has_the_boolean_value_of_lxml(all_cases: list[Case]) -> 
         if isinstance(theirs, float):
             expected = theirs != 0 and theirs == theirs
         elif theirs == []:
-            # lxml leaves the document node out of its lists; `count` tells.
+            # lxml omits the document node from its lists; `count` includes it.
             counting = etree.XPath(
                 f"count({case.expression})", namespaces=case.namespaces, regexp=False
             )
@@ -176,7 +176,7 @@ def test_our_evaluation_has_the_boolean_value_of_lxml(all_cases: list[Case]) -> 
     assert evaluated > 250
 
 
-def test_lxml_gives_what_jaxen_expects_but_for_the_listed_cases(all_cases: list[Case]) -> None:
+def test_lxml_and_jaxen_differ_only_in_the_listed_cases(all_cases: list[Case]) -> None:
     differing = set()
     for case in all_cases:
         if case.node is None or case.refused or _foreign(case):

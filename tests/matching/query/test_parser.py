@@ -1,4 +1,4 @@
-"""The tree that a query becomes, and what is said of texts that are none."""
+"""The syntax tree of a query, and errors for invalid queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.parser import parse
+from broker.matching.query.parser import parse_expression
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import (
     Axis,
@@ -23,19 +23,19 @@ from broker.matching.query.tree import (
     NameTest,
     Negation,
     Number,
-    Origin,
     Path,
+    PathStart,
     Step,
     Variable,
 )
 
 
 def tree(text: str) -> Expression:
-    return parse(text, QueryLimits())[0]
+    return parse_expression(text, QueryLimits())[0]
 
 
 def shape(expression: Expression) -> str:
-    """The tree in brackets, so that precedence can be seen."""
+    """The tree in brackets, to show precedence."""
     match expression:
         case Number(value=value):
             return f"{value:g}"
@@ -54,7 +54,9 @@ def shape(expression: Expression) -> str:
         case Filter(primary=primary, predicates=predicates):
             return shape(primary) + "".join(f"[{shape(p)}]" for p in predicates)
         case Path(start=start, steps=steps):
-            begin = {Origin.CONTEXT: "", Origin.DOCUMENT: "/", Origin.ENVELOPE: "E/"}.get(start)
+            begin = {PathStart.CONTEXT: "", PathStart.DOCUMENT: "/", PathStart.ENVELOPE: "E/"}.get(
+                start
+            )
             begin = f"{shape(start)}/" if begin is None else begin
             return begin + "/".join(map(step_shape, steps))
 
@@ -106,7 +108,7 @@ def test_the_tree_has_the_structure_of_xpath(text: str, expected: str | None) ->
     assert shape(tree(text)) == expected
 
 
-def test_nodes_know_their_positions() -> None:
+def test_nodes_have_positions() -> None:
     path = tree("  /a/b[ c = 'd' ]")
     assert isinstance(path, Path)
     assert (path.position, path.steps[1].position, path.steps[1].end) == (2, 5, 6)
@@ -159,7 +161,7 @@ def test_nodes_know_their_positions() -> None:
         (".[1]", 2, "expected an operator or the end"),
     ],
 )
-def test_a_text_that_is_no_query_is_refused_with_position_and_reason(
+def test_an_invalid_query_is_rejected_with_position_and_reason(
     text: str, column: int, words: str
 ) -> None:
     with pytest.raises(BadQuery) as caught:
@@ -182,7 +184,7 @@ def test_a_text_that_is_no_query_is_refused_with_position_and_reason(
         "a[" * 64 + "b" + "[1]" * 300,
     ],
 )
-def test_a_query_beyond_the_limits_is_refused_not_recursed_into(text: str) -> None:
+def test_a_query_beyond_the_limits_is_rejected_without_recursion(text: str) -> None:
     with pytest.raises(BadQuery):
         tree(text)
 
@@ -198,7 +200,7 @@ def test_a_query_beyond_the_limits_is_refused_not_recursed_into(text: str) -> No
         "((-a)[-1+" * 21 + "b" + "])" * 21,
     ],
 )
-def test_the_deepest_query_allowed_leaves_the_interpreters_stack_alone(text: str) -> None:
+def test_the_deepest_query_does_not_exhaust_the_stack(text: str) -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 700)
     try:
@@ -219,13 +221,13 @@ def test_long_chains_of_and_or_and_union_are_one_node() -> None:
     assert isinstance(tree("-" * 4000 + "1"), Negation)
 
 
-def test_limits_name_what_is_too_much_and_where() -> None:
+def test_errors_name_the_exceeded_limit_and_the_position() -> None:
     with pytest.raises(QueryTooExpensive, match="nested more than 2 deep") as caught:
-        parse("((1) + (((2))))", QueryLimits(max_nesting=2))
+        parse_expression("((1) + (((2))))", QueryLimits(max_nesting=2))
     assert caught.value.column == 9
     with pytest.raises(QueryTooExpensive, match="more than 3 location steps") as caught:
-        parse("a/b[c]/d", QueryLimits(max_steps=3))
+        parse_expression("a/b[c]/d", QueryLimits(max_steps=3))
     assert caught.value.column == 8
     with pytest.raises(QueryTooExpensive, match="more than 1 operators") as caught:
-        parse("1 = 2 + 3 = 4 or 5 = 6", QueryLimits(max_operators=1))
+        parse_expression("1 = 2 + 3 = 4 or 5 = 6", QueryLimits(max_operators=1))
     assert caught.value.column == 11

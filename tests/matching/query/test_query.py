@@ -1,4 +1,4 @@
-"""Queries: identity, prefixes, and what they read."""
+"""Queries: identity, prefixes, and the documents that they read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import parse_query
 
 
-def test_queries_are_equal_by_text_and_the_prefixes_in_use() -> None:
+def test_queries_are_equal_by_text_and_used_prefixes() -> None:
     first = parse_query("//p:a", {"p": "urn:1", "unused": "urn:2"})
     assert first == parse_query("//p:a", {"p": "urn:1"})
     assert hash(first) == hash(parse_query("//p:a", {"p": "urn:1"}))
@@ -21,7 +21,7 @@ def test_queries_are_equal_by_text_and_the_prefixes_in_use() -> None:
     assert first.namespaces == (("p", "urn:1"),)
 
 
-def test_a_query_can_be_made_again_from_what_it_says() -> None:
+def test_a_query_can_be_recreated_from_text_and_namespaces() -> None:
     query = parse_query("//p:a[Mspaces:b]", {"p": "urn:1", "q": "urn:2"})
     assert parse_query(query.text, dict(query.namespaces)) == query
     assert pickle.loads(pickle.dumps(query)) == query
@@ -45,7 +45,7 @@ def test_a_query_can_be_made_again_from_what_it_says() -> None:
         ("/Mspaces:Event[$ClientId]", False, True, {"ClientId"}),
     ],
 )
-def test_a_query_knows_what_it_reads(
+def test_a_query_lists_the_documents_and_variables_that_it_reads(
     text: str, payload: bool, envelope: bool, variables: set[str]
 ) -> None:
     query = parse_query(text)
@@ -53,7 +53,7 @@ def test_a_query_knows_what_it_reads(
     assert query.variables == variables
 
 
-def test_an_unbound_prefix_is_refused_where_it_stands() -> None:
+def test_an_unbound_prefix_is_rejected_with_its_position() -> None:
     with pytest.raises(BadQuery, match="'q' is not bound") as caught:
         parse_query("'q:' = p:a/q:b", {"p": "urn:p"})
     assert caught.value.column == 12
@@ -77,13 +77,13 @@ def test_some_prefixes_can_not_be_bound(prefix: str, uri: str) -> None:
         parse_query("a", {prefix: uri})
 
 
-def test_the_envelopes_prefix_may_be_bound_to_what_it_is_bound_to() -> None:
+def test_the_envelopes_prefix_may_be_bound_to_its_own_namespace() -> None:
     assert parse_query("//Mspaces:a", {"Mspaces": NAMESPACE}) == parse_query("//Mspaces:a")
     assert parse_query("//@xml:id").namespaces == ()
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x0b", "\ufffe", "\ud800"])
-def test_characters_outside_xml_are_refused_where_they_stand(character: str) -> None:
+def test_characters_outside_xml_are_rejected_with_their_position(character: str) -> None:
     with pytest.raises(BadQuery, match="not allowed in XML") as caught:
         parse_query(f"a = '{character}'")
     assert caught.value.column == 6
@@ -96,7 +96,7 @@ def test_names_follow_libxml2() -> None:
     assert caught.value.column == 6
 
 
-def test_a_long_text_is_refused() -> None:
+def test_a_long_text_is_rejected() -> None:
     with pytest.raises(QueryTooExpensive, match="4097 characters"):
         parse_query("a" * 4097)
     assert parse_query("a" * 4096)

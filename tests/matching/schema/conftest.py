@@ -1,4 +1,4 @@
-"""What the tests of schemas share."""
+"""Fixtures for the tests of schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENVELOPE = (
 
 @pytest.fixture(scope="session")
 def make_dtd() -> Callable[..., Dtd]:
-    """Makes a DTD of declarations of the payload."""
+    """Return a function that makes a DTD from declarations of the payload."""
     catalogue = Catalogue.load(shipped_folder())
 
     def make(declarations: str, version: str = "1.0", content: str = ", flight") -> Dtd:
@@ -32,5 +32,5 @@ def make_dtd() -> Callable[..., Dtd]:
 
 @pytest.fixture(scope="session")
 def make_schema(make_dtd: Callable[..., Dtd]) -> Callable[..., Schema]:
-    """Makes a schema of declarations of the payload."""
+    """Return a function that makes a schema from declarations of the payload."""
     return lambda *declarations, **how: Schema(make_dtd(*declarations, **how))

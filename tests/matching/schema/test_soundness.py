@@ -1,4 +1,4 @@
-"""What is called impossible is so: no valid event matches it, whatever DTD, document and query."""
+"""No valid event matches a query that is called unsatisfiable, for random DTDs and queries."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from broker.matching.contract import Accepted
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
 from broker.matching.reference import ReferenceMatcher
-from broker.matching.schema.difference import difference
-from broker.matching.schema.effect import Effect, effect_on
-from broker.matching.schema.satisfiable import analyse, satisfiable
+from broker.matching.schema.query_effect import Effect, find_effect
+from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
 from broker.matching.schema.schema import Schema
-from tests.matching.schema.generating import MadeQueries, MadeType
+from broker.matching.schema.schema_difference import compare_versions
+from tests.matching.schema.generated_types import GeneratedQueries, GeneratedType
 from tests.seeds import seeds
 
 MADE = DtdReference("made", "1.0")
@@ -39,8 +39,8 @@ class OneType:
         return self._dtd if reference == self._dtd.reference else None
 
 
-def load(made: MadeType, version: str = "1.0") -> Dtd | None:
-    """The DTD, or None where chance made one that is not deterministic."""
+def load(made: GeneratedType, version: str = "1.0") -> Dtd | None:
+    """Load the DTD; None if its content models are not deterministic."""
     catalogue = Catalogue.load(shipped_folder())
     try:
         return Dtd.load(DtdReference("made", version), made.text, catalogue.read)
@@ -49,7 +49,7 @@ def load(made: MadeType, version: str = "1.0") -> Dtd | None:
 
 
 def documents(
-    made: MadeType, make_event: Callable[..., bytes], version: str = "1.0"
+    made: GeneratedType, make_event: Callable[..., bytes], version: str = "1.0"
 ) -> list[bytes]:
     found = []
     for _ in range(DOCUMENTS):
@@ -62,7 +62,7 @@ def documents(
 
 
 def queries(random: Random) -> list[Query]:
-    made = MadeQueries(random)
+    made = GeneratedQueries(random)
     found: list[Query] = []
     while len(found) < QUERIES:
         try:
@@ -73,7 +73,7 @@ def queries(random: Random) -> list[Query]:
 
 
 def matching(dtd: Dtd, wanted: list[Query], events: list[bytes]) -> list[set[Query]]:
-    """For each event the queries that it matches, as lxml says."""
+    """Return for each event the queries that match it by lxml."""
     matcher = ReferenceMatcher(OneType(dtd), lambda: 0.0)  # type: ignore[arg-type]
     numbers = {matcher.subscribe(EVERYTHING, query): query for query in wanted}
     found = []
@@ -84,55 +84,58 @@ def matching(dtd: Dtd, wanted: list[Query], events: list[bytes]) -> list[set[Que
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))
-def test_no_valid_event_matches_what_is_called_impossible(
+def test_no_valid_event_matches_an_unsatisfiable_query(
     seed: int, make_event: Callable[..., bytes]
 ) -> None:
     impossible = possible = matched = 0
     for each in range(10 * seed, 10 * seed + 10):
-        made = MadeType(each)
+        made = GeneratedType(each)
         dtd = load(made)
         if dtd is None:
             continue
         wanted = queries(Random(each))
         schemas = (Schema(dtd), Schema(dtd, shared=True))
-        called = {q for q in wanted if any(satisfiable(q, schema) for schema in schemas)}
+        called = {q for q in wanted if any(check_satisfiability(q, schema) for schema in schemas)}
         for found in matching(dtd, wanted, documents(made, make_event)):
             matched += len(found)
             for query in found & called:
-                reason = satisfiable(query, schemas[0]) or satisfiable(query, schemas[1])
+                reason = check_satisfiability(query, schemas[0]) or check_satisfiability(
+                    query, schemas[1]
+                )
                 raise AssertionError(f"seed {each}: {query.text} matches, though {reason}")
         impossible += len(called)
         possible += len(wanted) - len(called)
-    # It must not hold because nothing is ever called impossible, or nothing ever matches.
+    # The test is worthless if no query is unsatisfiable or none matches.
     assert impossible > possible / 10 and matched > 0
 
 
 @pytest.mark.parametrize("seed", seeds(2, 4))
-def test_little_work_makes_no_query_impossible_that_much_work_does_not(seed: int) -> None:
+def test_a_lower_work_limit_makes_no_further_query_unsatisfiable(seed: int) -> None:
     for each in range(10 * seed, 10 * seed + 10):
-        dtd = load(MadeType(each))
+        dtd = load(GeneratedType(each))
         if dtd is None:
             continue
         schema = Schema(dtd)
         for query in queries(Random(each)):
-            whole = analyse(query, schema)
+            whole = analyse_query(query, schema)
             for work in (1, 10, 40):
-                part = analyse(query, schema, work)
+                part = analyse_query(query, schema, work)
                 assert part.work <= work
-                if part.impossible is not None:
-                    assert whole.impossible is not None
-                assert part.complete or part.impossible is None
+                if part.unsatisfiable is not None:
+                    assert whole.unsatisfiable is not None
+                assert part.is_complete or part.unsatisfiable is None
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6))
-def test_an_unaffected_query_says_the_same_of_a_document_that_is_valid_in_both_versions(
+def test_an_unaffected_query_matches_alike_in_both_versions(
     seed: int, make_event: Callable[..., bytes]
 ) -> None:
-    """The new version has other attributes on one element: whoever reads none of them matches as
-    before, with the new defaults too."""
+    """The new version has other attributes on one element. A query that reads none of them matches
+    as before, also with the new defaults.
+    """
     compared = 0
     for each in range(10 * seed, 10 * seed + 10):
-        old, new = MadeType(each), MadeType(each)
+        old, new = GeneratedType(each), GeneratedType(each)
         changed = sorted(new.attributes)[each % len(new.attributes)]
         new.attributes[changed] = {
             key: ("(x | y) 'y'", ("x", "y")) for key in ("k", "v") if each % 3 or key == "k"
@@ -140,13 +143,13 @@ def test_an_unaffected_query_says_the_same_of_a_document_that_is_valid_in_both_v
         one, other = load(old), load(new, "2.0")
         if one is None or other is None:
             continue
-        between = difference(one, other)
+        between = compare_versions(one, other)
         wanted = [query for query in queries(Random(each)) if "$" not in query.text]
-        same = [q for q in wanted if effect_on(q, between).effect is Effect.UNAFFECTED]
+        same = [q for q in wanted if find_effect(q, between).effect is Effect.UNAFFECTED]
         before = matching(one, same, _valid(one, documents(old, make_event)))
         events = [
             event.replace(b"made 1.0", b"made 2.0").replace(b">1.0<", b">2.0<")
-            for event in _valid(one, documents(MadeType(each), make_event))
+            for event in _valid(one, documents(GeneratedType(each), make_event))
         ]
         kept = [i for i, event in enumerate(events) if _valid(other, [event])]
         after = matching(other, same, [events[i] for i in kept])

@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from broker.dtd.dtd import Dtd
 from broker.event.envelope import Bundle, EventLinkage, EventType, Liveness, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.matching.conftest import load_dtd
 
 _HEAD = """

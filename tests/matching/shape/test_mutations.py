@@ -12,8 +12,8 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType
-from broker.event.identity import Mint
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import extract_payload_element, write_event
 from broker.testing.events import ASDI, FLIGHT, air_traffic, flight_payloads
 from tests.matching.shape.mutations import mutated
 from tests.matching.shape.oracle import Judged
@@ -43,30 +43,30 @@ def disturb(judged: Judged, documents: list[bytes], count: int, seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_changed_flights(seed: int) -> None:
-    mint = Mint("pilot", 1699)
+    mint = EventIdGenerator("pilot", 1699)
     documents = [
-        write_event(mint.next(1_700_000_000_000 + n), "flights", FLIGHT, payload)
+        write_event(mint.next_id(1_700_000_000_000 + n), "flights", FLIGHT, payload)
         for n, payload in enumerate(flight_payloads(30, seed))
     ]
     disturb(Judged(shipped("flight", "1.1")), documents, 2_500, seed)
 
 
 def test_changed_air_traffic() -> None:
-    mint = Mint("feed", 1)
+    mint = EventIdGenerator("feed", 1)
     documents = [
-        write_event(mint.next(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
+        write_event(mint.next_id(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
         for n, made in enumerate(air_traffic(300, seed=3))
     ]
     disturb(Judged(shipped("asdi", "1.0")), documents, 2_000, 5)
 
 
 def test_changed_voevents(shared_data: Path) -> None:
-    documents, mint = [], Mint("feed", 1)
+    documents, mint = [], EventIdGenerator("feed", 1)
     with tarfile.open(shared_data / "voevent" / "2020-06.002.tar.bz2") as archive:
         for member in archive:
             file = archive.extractfile(member)
             if file is not None:
-                payload = payload_element(file.read())
+                payload = extract_payload_element(file.read())
                 kind = EventType("VOEvent", "2.0")
-                documents.append(write_event(mint.next(1), "voevent", kind, payload))
+                documents.append(write_event(mint.next_id(1), "voevent", kind, payload))
     disturb(Judged(shipped("VOEvent", "2.0")), documents, 1_500, 7)

@@ -13,8 +13,8 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType
-from broker.event.identity import Mint
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import extract_payload_element, write_event
 from broker.matching.shape.tree import Node, NodeKind
 from tests.matching.conftest import load_dtd
 from tests.matching.shape.oracle import Judged, check_tree
@@ -43,10 +43,10 @@ def packets(folder: Path, name: str) -> Iterator[bytes]:
 
 
 def events(packets: Iterator[bytes]) -> Iterator[bytes]:
-    mint = Mint("feed", 1)
+    mint = EventIdGenerator("feed", 1)
     for n, packet in enumerate(packets):
         kind = EventType("VOEvent", "1.1" if b'version="1.1"' in packet[:1500] else "2.0")
-        yield write_event(mint.next(n), "voevent", kind, payload_element(packet))
+        yield write_event(mint.next_id(n), "voevent", kind, extract_payload_element(packet))
 
 
 @pytest.mark.soak
@@ -148,12 +148,12 @@ SWIM = {
 
 @pytest.mark.parametrize("name", sorted(SWIM))
 def test_deep_documents_have_shapes_up_to_the_bounds(shared_data: Path, name: str) -> None:
-    payload = payload_element((shared_data / "faa-swim-race" / name).read_bytes())
+    payload = extract_payload_element((shared_data / "faa-swim-race" / name).read_bytes())
     root = etree.fromstring(payload)
     judged = Judged(load_dtd("swim", "1.0", permissive(root)))
-    kind, mint = EventType("swim", "1.0"), Mint("feed", 1)
+    kind, mint = EventType("swim", "1.0"), EventIdGenerator("feed", 1)
     for n in range(3):
-        judged.meet(write_event(mint.next(n), "swim", kind, payload))
+        judged.meet(write_event(mint.next_id(n), "swim", kind, payload))
     assert judged.accepted == 3
     assert judged.recognised == SWIM[name]
 
@@ -164,10 +164,10 @@ def test_auctions_of_many_shapes_do_no_harm(shared_data: Path) -> None:
     text = _ENVELOPE.format(root="item | person | open_auction | closed_auction").encode()
     judged = Judged(load_dtd("auction", "1.0", text + declarations))
     root = etree.parse(str(folder / "auction-0.01.xml")).getroot()
-    kind, mint = EventType("auction", "1.0"), Mint("feed", 1)
+    kind, mint = EventType("auction", "1.0"), EventIdGenerator("feed", 1)
     for n, element in enumerate(root.iter("item", "person", "open_auction", "closed_auction")):
         element.tail = None
-        judged.meet(write_event(mint.next(n), "auction", kind, etree.tostring(element)))
+        judged.meet(write_event(mint.next_id(n), "auction", kind, etree.tostring(element)))
     (statistics,) = judged.cache.statistics().values()
     assert judged.accepted == statistics.hits + statistics.misses
     assert statistics.learnt < 128

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from broker.matching.index.shared import Pool
-from broker.matching.partial.evaluator import evaluate
-from broker.matching.partial.subjects import Subjects
-from broker.matching.partial.template import instances
+from broker.matching.index.shared_index import IndexPool
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.binding import Binding, Indexed, bind
@@ -17,28 +17,30 @@ from broker.matching.switching.entry import Entry
 from broker.matching.switching.family import LARGE, Family
 from broker.matching.switching.finding import Finding, find
 from broker.matching.switching.term import Terms
-from tests.matching.partial.trees import Slotted
+from tests.matching.partial.slotted_tree import SlottedTree
 
 LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)) + "</f>"
 
 
-def bound(*queries: str, pool: Pool | None = None) -> tuple[Binding, Slotted]:
+def bound(*queries: str, pool: IndexPool | None = None) -> tuple[Binding, SlottedTree]:
     """The queries, which share a template, on a document of sixty legs."""
-    pool = pool or Pool()
-    tree = Slotted(etree.fromstring(LEGS))
+    pool = pool or IndexPool()
+    tree = SlottedTree(etree.fromstring(LEGS))
     family: Family | None = None
     for query in queries:
-        (instance,) = instances(parse_query(query))
+        (instance,) = extract_templates(parse_query(query))
         family = family or Family(instance.template, 1, pool)
         family.add(instance.literals)
     assert family is not None
-    formula = evaluate(family.template, Subjects(tree.root, tree.root, {})).formula
+    formula = evaluate_template(family.template, EvaluationInput(tree.root, tree.root, {})).formula
     binding = bind(family, formula, Terms())
     assert binding is not None
     return binding, tree
 
 
-def found(binding: Binding, tree: Slotted, bound: Bound | None = None) -> list[tuple[object, ...]]:
+def found(
+    binding: Binding, tree: SlottedTree, bound: Bound | None = None
+) -> list[tuple[object, ...]]:
     """The literals of the members that match, or may match; `bound` has other families."""
     members = binding.family.members
     for number, member in enumerate(members):
@@ -95,7 +97,7 @@ def test_a_family_is_made_ready_in_portions_while_queries_come_and_go(query: str
     assert binding.prepare(50) == 50 and not binding.is_ready
     for member in list(family.members)[40:60]:
         family.remove(member)
-    (instance,) = instances(parse_query(query.format(9999)))
+    (instance,) = extract_templates(parse_query(query.format(9999)))
     family.add(instance.literals)
     turns = 0
     while not binding.is_ready:
@@ -109,7 +111,7 @@ def test_a_family_is_made_ready_in_portions_while_queries_come_and_go(query: str
 
 def test_what_a_dead_family_asked_is_not_taken_for_what_a_later_one_asks() -> None:
     """Lists of terms are known by their place in memory, which is used again."""
-    pool = Pool()
+    pool = IndexPool()
     binding, tree = bound("//leg[a = 8]", pool=pool)
     other, _ = bound("//leg[a = 8] and count(//leg[b > 1]) > 2", pool=pool)
     later, _ = bound("//leg[b = 3]", pool=pool)

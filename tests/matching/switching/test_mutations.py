@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.dtd.dtd import Dtd
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 from broker.testing.events import ASDI, FLIGHT, air_traffic, flight_payloads
 from tests.matching.shape.mutations import mutated
 from tests.matching.shape.test_real_data import events, packets, shipped
@@ -67,9 +67,9 @@ def subscribe(twins: Twins, more: list[str]) -> None:
 def test_changed_flights(seed: int) -> None:
     twins = Twins(shipped("flight", "1.1"))
     subscribe(twins, ["//altitude > 300", "//flightleg[speed < 500]", "starts-with(//id, 'U')"])
-    mint = Mint("pilot", 1699)
+    mint = EventIdGenerator("pilot", 1699)
     documents = [
-        write_event(mint.next(1_700_000_000_000 + n), "flights", FLIGHT, payload)
+        write_event(mint.next_id(1_700_000_000_000 + n), "flights", FLIGHT, payload)
         for n, payload in enumerate(flight_payloads(40, seed))
     ]
     disturb(twins, documents, 1_500, seed)
@@ -78,9 +78,9 @@ def test_changed_flights(seed: int) -> None:
 def test_changed_air_traffic() -> None:
     twins = Twins(shipped("asdi", "1.0"))
     subscribe(twins, ["//*[local-name() = 'trackInformation']", "//@*[. > 300]"])
-    mint = Mint("feed", 1)
+    mint = EventIdGenerator("feed", 1)
     documents = [
-        write_event(mint.next(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
+        write_event(mint.next_id(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
         for n, made in enumerate(air_traffic(200, seed=3))
     ]
     disturb(twins, documents, 1_000, 5)

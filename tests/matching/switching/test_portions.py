@@ -9,10 +9,10 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
-from broker.matching.index.holes import Hole, Literal, Operator
 from broker.matching.index.member import Member
-from broker.matching.partial.formula import And, Atom, Check, Formula, Known, Not, Or
-from broker.matching.partial.holding import holds
+from broker.matching.index.parameter import Literal, Operator, Parameter
+from broker.matching.partial.formula import And, Atom, BooleanAtom, Formula, Not, Or, TruthValue
+from broker.matching.partial.formula_evaluation import evaluate_formula
 from broker.matching.partial.source import Computed, Constant, Source
 from broker.matching.query.query import parse_query
 from broker.matching.switch import Switch
@@ -84,19 +84,19 @@ def test_no_document_waits_until_all_are_in_the_index(flight_dtd: Dtd, form: str
 # --------------------------------------------------------------------------- comparing all of them
 
 HOLES = [
-    Hole(Operator.GREATER),
-    Hole(Operator.LESS_EQUAL),
-    Hole(Operator.NUMBER_EQUAL),
-    Hole(Operator.NUMBER_NOT_EQUAL),
-    Hole(Operator.STARTS_WITH),
-    Hole(Operator.EQUAL),
+    Parameter(Operator.GREATER),
+    Parameter(Operator.LESS_EQUAL),
+    Parameter(Operator.NUMBER_EQUAL),
+    Parameter(Operator.NUMBER_NOT_EQUAL),
+    Parameter(Operator.STARTS_WITH),
+    Parameter(Operator.EQUAL),
 ]
 NUMBERS = (1.0, 2.0, 3.0, float("nan"))
 TEXTS = (b"a", b"ab", b"b")
 
 
-def literal(chance: random.Random, hole: Hole) -> Literal:
-    return chance.choice(NUMBERS) if hole.numeric else chance.choice(TEXTS)
+def literal(chance: random.Random, hole: Parameter) -> Literal:
+    return chance.choice(NUMBERS) if hole.is_numeric else chance.choice(TEXTS)
 
 
 def formula(chance: random.Random, depth: int) -> Formula:
@@ -107,7 +107,9 @@ def formula(chance: random.Random, depth: int) -> Formula:
     if kind == 2:
         return Not(formula(chance, depth - 1))
     if kind == 3 and chance.random() < 0.2:
-        return chance.choice((Known.TRUE, Known.FALSE, Check(truth(chance.random() < 0.5))))
+        return chance.choice(
+            (TruthValue.TRUE, TruthValue.FALSE, BooleanAtom(truth(chance.random() < 0.5)))
+        )
     hole = chance.randrange(len(HOLES))
     return Atom(hole, Constant(literal(chance, HOLES[hole])))
 
@@ -133,7 +135,9 @@ def test_all_compared_at_once_is_each_compared(monkeypatch: pytest.MonkeyPatch) 
     some = 0
     for _ in range(600):
         chosen, everyone = formula(chance, 3), members(chance, 12)
-        expected = [each for each in everyone if holds(chosen, HOLES, each.literals, value_of)]
+        expected = [
+            each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)
+        ]
         assert scanned(chosen, HOLES, everyone, value_of) == expected, chosen
         some += 0 < len(expected) < len(everyone)
     assert some > 200
@@ -150,8 +154,10 @@ def test_too_many_comparisons_are_given_up() -> None:
 @pytest.mark.parametrize("hole", [0, 1, 2, 5])
 def test_however_many_values_of_one_hole_are_one_comparison(hole: int) -> None:
     everyone = members(random.Random(4), 40)
-    values = [float(n) if HOLES[hole].numeric else b"%d" % n for n in range(2, 500)]
+    values = [float(n) if HOLES[hole].is_numeric else b"%d" % n for n in range(2, 500)]
     atoms = tuple(Atom(hole, Constant(value)) for value in values)
     for chosen in (Or(atoms), Or(tuple(And((atom, atoms[0])) for atom in atoms[:9]))):
-        expected = [each for each in everyone if holds(chosen, HOLES, each.literals, value_of)]
+        expected = [
+            each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)
+        ]
         assert scanned(chosen, HOLES, everyone, value_of) == expected

@@ -14,8 +14,8 @@ from benchmarks.workloads.nitf_documents import nitf_document
 from benchmarks.workloads.nitf_grammar import nitf_dtd, nitf_grammar
 from broker.dtd.dtd import Dtd
 from broker.event.envelope import EventType, Liveness
-from broker.event.identity import Mint
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import extract_payload_element, write_event
 from broker.matching.limits import DocumentLimits
 from tests.matching.conftest import load_dtd
 from tests.matching.shape.test_real_data import (
@@ -59,7 +59,7 @@ ASKED = [
 def test_a_stretch_of_voevents_in_order_of_arrival(shared_data: Path) -> None:
     twins = Twins(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
     archive = "2014-04.001.tar.bz2"
-    sample = [payload_element(p) for p in islice(packets(shared_data, archive), 0, 3_000, 100)]
+    sample = [extract_payload_element(p) for p in islice(packets(shared_data, archive), 0, 3_000, 100)]
     work = Workload(sample, seed=1)
     queries = [*work.queries(250), *ASKED, *filters(shared_data)]
     numbers = [
@@ -87,7 +87,7 @@ def meet(
     limits = DocumentLimits(max_bytes=4 * 1024 * 1024)
     twins = Twins(dtd, document_limits=limits)
     work = Workload(payloads, seed=2)
-    mint = Mint("feed", 1)
+    mint = EventIdGenerator("feed", 1)
     kind = EventType(dtd.reference.type, dtd.reference.version)
     asked = work.queries(queries)
     for query in more:
@@ -99,7 +99,7 @@ def meet(
             for query in asked[copy :: len(values)]
         ]
         documents = [
-            write_event(mint.next(1), "s", kind, varied(payload, random.Random(value)))
+            write_event(mint.next_id(1), "s", kind, varied(payload, random.Random(value)))
             for payload in payloads
         ]
         for document in documents:
@@ -126,7 +126,7 @@ def test_news_with_the_published_workload(shared_data: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(SWIM))
 def test_deep_documents_of_air_traffic(shared_data: Path, name: str) -> None:
-    payload = payload_element((shared_data / "faa-swim-race" / name).read_bytes())
+    payload = extract_payload_element((shared_data / "faa-swim-race" / name).read_bytes())
     dtd = load_dtd("swim", "1.0", permissive(etree.fromstring(payload)))
     twins = meet(dtd, [payload], 120, values=(1, 2, 3, 4, 5), more=["//*[@*]", "count(//*) > 10"])
     assert twins.count("recognised") == (3 if SWIM[name] else 0)

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.errors import PeerSilent
-from broker.testing.datagrams import DatagramFaults, DatagramNetwork, MemoryWire
+from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.transport.correction import CorrectionSettings
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
@@ -28,7 +28,7 @@ class _Wire:
 
     def __init__(self, network: DatagramNetwork, address: tuple[str, int]) -> None:
         self.endpoint: DatagramEndpoint | None = None
-        self.bound: MemoryWire = network.bind(address, self._hears)
+        self.bound: MemoryDatagramSocket = network.bind(address, self._hears)
 
     def _hears(self, batch: Sequence[tuple[bytes, tuple[str, int]]]) -> None:
         if self.endpoint is not None:

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from broker.errors import ConfigurationError, Overloaded, PeerSilent
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import TCP_PROPERTIES, ISocketChannel
 from broker.transport.stacks import StackSettings, build, stack_named

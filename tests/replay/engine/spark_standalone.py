@@ -1,4 +1,4 @@
-"""A Spark cluster of its own: a standalone master and workers, each a process as on any machine."""
+"""A standalone Spark cluster: a master and workers in processes of their own."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _REGISTERED = re.compile(r"Successfully registered with master")
 
 
 class Standalone:
-    """One master and its workers of a core and a gigabyte, until the end of the context."""
+    """One master, and workers with one core and 1 GiB each, for the duration of the context."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self._folder = folder
         self._count = workers
         self._running: list[subprocess.Popen[str]] = []
         self.uri = ""
-        """Of its master."""
+        """URI of the master."""
 
     def __enter__(self) -> Self:
         try:
@@ -50,11 +50,11 @@ class Standalone:
         self._end()
 
     def kill_worker(self) -> None:
-        """One worker is gone, with what runs on it."""
+        """Kill one worker and its tasks."""
         self._kill(self._running.pop())
 
     def _start(self, name: str, arguments: list[str], wanted: re.Pattern[str]) -> re.Match[str]:
-        # They are to run what is sent to them, and not what lies here.
+        # Workers must run the code that is sent to them, not the local code.
         environment = {key: each for key, each in os.environ.items() if key != "PYTHONPATH"}
         process = subprocess.Popen(
             [
@@ -69,7 +69,7 @@ class Standalone:
         )
         self._running.append(process)
         assert process.stderr is not None
-        found = _heard(process.stderr, wanted)
+        found = _await_line(process.stderr, wanted)
         threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
         return found
 
@@ -83,7 +83,7 @@ class Standalone:
         process.wait()
 
 
-def _heard(log: IO[str], wanted: re.Pattern[str]) -> re.Match[str]:
+def _await_line(log: IO[str], wanted: re.Pattern[str]) -> re.Match[str]:
     lines = []
     for line in log:
         lines.append(line)

@@ -1,4 +1,4 @@
-"""What engines tell, as it travels."""
+"""Encoding of reports."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_a_report_arrives_as_it_was_made(report: Report) -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], [1] * 10, [0] * 9, [-1, *[0] * 5, [], [], [], None]])
-def test_what_is_no_report_is_refused_by_its_kind(value: Any) -> None:
+def test_an_invalid_report_raises_a_protocol_error(value: Any) -> None:
     with pytest.raises(ProtocolError):
         Report.from_wire(value)

@@ -1,4 +1,4 @@
-"""What is damaged, missing or too much: the rest is recovered, and it is told."""
+"""Damaged, missing or too many events are reported; all others are found."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules
-from broker.archive.listed import ArchivedFile
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.table import ID_COLUMNS, events_to_batch
 from broker.archive.writer import ArchiveWriter
 from broker.errors import (
@@ -24,9 +24,9 @@ from broker.errors import (
     from_wire,
 )
 from broker.event.place import Mark
-from broker.replay.engine import matching as matching_module
-from broker.replay.engine.contract import Limits, Report
-from broker.replay.engine.local import LocalEngine
+from broker.replay.engine import request_matcher
+from broker.replay.engine.contract import JobLimits, Report
+from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers, compare
 from tests.recovery.world import (
@@ -43,22 +43,22 @@ from tests.recovery.world import (
 EVERYTHING = ReplayRequest(">", "true()")
 
 
-def cut_off(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
 
 
-def flipped(path: Path) -> None:
+def flip_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 0x10
     path.write_bytes(bytes(data))
 
 
-def emptied(path: Path) -> None:
+def empty_file(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def gone(path: Path) -> None:
+def delete_file(path: Path) -> None:
     path.unlink()
 
 
@@ -72,19 +72,19 @@ def archive(world: World, tmp_path: Path) -> Archive:
     return archive_world(world, str(tmp_path / "archive"), 2)
 
 
-def inside(file: ArchivedFile, place: tuple[str, Mark]) -> bool:
+def is_inside(file: ArchivedFile, place: tuple[str, Mark]) -> bool:
     origin, mark = place
     return origin in file.spans and file.spans[origin][0] <= mark <= file.spans[origin][1]
 
 
-def told(report: Report, place: tuple[str, Mark]) -> bool:
-    """Whether the report says that the place may be lost."""
-    return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.holes)
+def is_reported_missing(report: Report, place: tuple[str, Mark]) -> bool:
+    """Return whether the report has the place as missing."""
+    return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.missing_ranges)
 
 
-@pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
+@pytest.mark.parametrize("damage", [truncate_file, flip_bit, empty_file, delete_file])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_file_that_can_not_be_read_is_a_hole_and_the_rest_comes(
+def test_an_unreadable_file_is_a_missing_range_and_the_rest_is_found(
     damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
 ) -> None:
     files = sorted(archive.state().files.values(), key=lambda file: file.path)
@@ -96,20 +96,20 @@ def test_a_file_that_can_not_be_read_is_a_hole_and_the_rest_comes(
     places = [(event.origin, event.mark) for event in got]
     right = expected(world, EVERYTHING).places
     lost = [place for place in right if place not in places]
-    assert report.holes
+    assert report.missing_ranges
     assert len(lost) <= victim.rows
-    # Of a copy that is left another one may come.
-    assert all(inside(victim, place) and told(report, place) for place in lost)
-    assert other.holes == ()
+    # A copy may replace a lost event.
+    assert all(is_inside(victim, place) and is_reported_missing(report, place) for place in lost)
+    assert other.missing_ranges == ()
     assert victim.path in archive.state().aside
     assert any(victim.path in note for note in report.notes)
     (again, _), _ = answers(engine, requests, tmp_path / "again")
-    assert again.holes == report.holes
+    assert again.missing_ranges == report.missing_ranges
 
 
-@pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
+@pytest.mark.parametrize("damage", [truncate_file, flip_bit, empty_file, delete_file])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_no_manifest_covers_is_a_hole_and_the_rest_comes(
+def test_places_without_a_manifest_are_missing_and_the_rest_is_found(
     damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
 ) -> None:
     archive.state()
@@ -120,14 +120,15 @@ def test_what_no_manifest_covers_is_a_hole_and_the_rest_comes(
     places = [(event.origin, event.mark) for event in got]
     lost = [each for each in expected(world, EVERYTHING).places if each not in places]
     assert all(
-        told(report, place) or place[1] > report.upto.get(place[0], (0, 0)) for place in lost
+        is_reported_missing(report, place) or place[1] > report.upto.get(place[0], (0, 0))
+        for place in lost
     )
 
 
-def test_a_file_that_goes_with_its_manifest_while_a_job_runs_is_a_hole(
+def test_a_file_lost_with_its_manifest_during_a_job_is_a_missing_range(
     world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has merged it, though it is not listed any more."""
+    """No compaction replaced the file, though it is not listed any more."""
     before = archive.state()
     victim = max(before.files.values(), key=lambda file: file.rows)
     for path in (tmp_path / "archive" / "manifests").rglob("*.json"):
@@ -140,14 +141,16 @@ def test_a_file_that_goes_with_its_manifest_while_a_job_runs_is_a_hole(
     [(report, got)] = answers(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
     places = [(event.origin, event.mark) for event in got]
     lost = [each for each in expected(world, EVERYTHING).places if each not in places]
-    assert lost and all(told(report, place) for place in lost)
+    assert lost and all(is_reported_missing(report, place) for place in lost)
 
 
-def test_what_only_another_writer_has_seen_is_a_hole(
+def test_places_seen_by_another_writer_only_are_missing(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
-    """The newest manifest of an origin, and its files: nothing behind them shows that."""
-    ArchiveWriter(Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN).put_witness()
+    """The newest manifest of an origin and its files are lost, and no later one shows that."""
+    ArchiveWriter(
+        Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN
+    ).report_observed_coverage()
     for name in ("manifests", "events"):
         for path in (tmp_path / "archive" / name).rglob("*"):
             if path.is_file() and "witness" not in str(path):
@@ -160,10 +163,12 @@ def test_what_only_another_writer_has_seen_is_a_hole(
     for number, request in enumerate(others_or_named):
         [(report, got)] = answers(engine, [request], tmp_path / f"spool{number}")
         assert got == []
-        assert all(told(report, place) for place in expected(world, EVERYTHING).places)
+        assert all(
+            is_reported_missing(report, place) for place in expected(world, EVERYTHING).places
+        )
 
 
-def test_files_that_a_compaction_has_replaced_are_found_in_what_it_wrote(
+def test_events_of_replaced_files_are_found_in_the_merged_files(
     world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = archive.state()
@@ -186,11 +191,11 @@ def test_files_that_a_compaction_has_replaced_are_found_in_what_it_wrote(
     got = answers(LocalEngine(archive, CATALOGUE), requests, tmp_path / "spool")
     for request, answer in zip(requests, got, strict=True):
         report, events = answer
-        assert report.holes == ()
+        assert report.missing_ranges == ()
         assert [(event.origin, event.mark) for event in events] == expected(world, request).places
 
 
-def test_an_archive_that_was_compacted_gives_the_same(
+def test_a_compacted_archive_gives_the_same_results(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
     compact(archive)
@@ -200,10 +205,10 @@ def test_an_archive_that_was_compacted_gives_the_same(
         compare(world, request, answer)
 
 
-def test_a_request_that_comes_to_too_much_fails_and_no_other(
+def test_only_a_request_over_its_limit_fails(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
-    engine = LocalEngine(archive, CATALOGUE, Limits(request_bytes=20_000))
+    engine = LocalEngine(archive, CATALOGUE, JobLimits(request_bytes=20_000))
     requests = [EVERYTHING, ReplayRequest(">", "/flight/id = 'UAL7'")]
     (report, other) = engine_reports(engine, requests, tmp_path / "spool")
     assert report.error is not None
@@ -212,26 +217,26 @@ def test_a_request_that_comes_to_too_much_fails_and_no_other(
     assert other.events == len(expected(world, requests[1]).places)
 
 
-def test_when_all_come_to_too_much_those_with_the_most_fail_first(
+def test_over_the_job_limit_the_largest_requests_fail_first(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
     small = [ReplayRequest(">", f"/flight/id = 'UAL{number}'") for number in range(9)]
-    engine = LocalEngine(archive, CATALOGUE, Limits(deliveries=len(world.events)))
+    engine = LocalEngine(archive, CATALOGUE, JobLimits(deliveries=len(world.events)))
     reports = engine_reports(engine, [*small, EVERYTHING], tmp_path / "spool")
     assert [report.error is None for report in reports] == [True] * 9 + [False]
 
 
-def test_a_job_that_fills_its_folder_fails_by_its_kind(archive: Archive, tmp_path: Path) -> None:
-    engine = LocalEngine(archive, CATALOGUE, Limits(disk_bytes=2_000))
+def test_a_job_over_its_disk_limit_fails_as_overloaded(archive: Archive, tmp_path: Path) -> None:
+    engine = LocalEngine(archive, CATALOGUE, JobLimits(disk_bytes=2_000))
     [report] = engine_reports(engine, [EVERYTHING], tmp_path / "spool")
     assert report.error is not None
     assert isinstance(from_wire(report.error), Overloaded)
 
 
-def test_a_query_that_takes_too_long_fails_alone(
+def test_only_a_query_that_takes_too_long_fails(
     world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching_module, "_MOST_SECONDS", 1e-9)
+    monkeypatch.setattr(request_matcher, "_MAX_QUERY_SECONDS", 1e-9)
     slow = ReplayRequest(">", "count(//*[count(//*) > 1]) > sum(//@*)")
     (report, other) = engine_reports(
         LocalEngine(archive, CATALOGUE), [slow, EVERYTHING], tmp_path / "spool"
@@ -241,22 +246,22 @@ def test_a_query_that_takes_too_long_fails_alone(
     assert other.events == len(expected(world, EVERYTHING).places)
 
 
-def test_a_disk_that_is_full_leaves_nothing_half_written(
+def test_a_full_disk_leaves_no_incomplete_file(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_writer: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("broker.replay.spool.PartWriter._close", full)
-    # The subscription waits for room, and does not end.
+    # The subscription waits for space instead of ending.
     with pytest.raises(Overloaded, match="No space left"):
         engine_reports(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
     assert list((tmp_path / "spool").iterdir()) == []
 
 
 def compact(archive: Archive) -> None:
-    ledger = Ledger(archive.manifests, "compactor-1", lambda: BEGIN)
-    assert Compaction(archive, ledger, CompactionRules(many=2)).run().merges
+    ledger = ManifestWriter(archive.manifests, "compactor-1", lambda: BEGIN)
+    assert Compaction(archive, ledger, CompactionRules(min_files_in_open_hour=2)).run().merges
 
 
 def engine_reports(
@@ -266,8 +271,8 @@ def engine_reports(
     return engine.run(requests, folder, lambda done, of: None, lambda: False)
 
 
-def test_a_damaged_file_with_what_a_client_had_hides_no_event(tmp_path: Path) -> None:
-    """Its rows are compared with what is found. Here they have the EventIds of events to come."""
+def test_a_damaged_file_of_copies_hides_no_event(tmp_path: Path) -> None:
+    """Copies are found by EventId. Here a damaged file has the EventIds of later events."""
     worlds = map(make_world, range(9))
     world = next(each for each in worlds if len({origin for origin, _ in each.events}) > 1)
     archive = archive_world(world, str(tmp_path / "archive"), 2)
@@ -291,4 +296,4 @@ def test_a_damaged_file_with_what_a_client_had_hides_no_event(tmp_path: Path) ->
     [(report, after)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "after")
     places = {(event.origin, event.mark) for event in after}
     assert {(event.origin, event.mark) for event in before} <= places
-    assert any("copies were not looked for" in note for note in report.notes)
+    assert any("no search for copies" in note for note in report.notes)

@@ -1,4 +1,4 @@
-"""Which files a job reads: those that matter, and no others."""
+"""A job reads only the files that it needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.listed import ArchivedFile
-from broker.replay.engine.contract import LIMITS
-from broker.replay.engine.local import LocalEngine
-from broker.replay.engine.matching import Matching
-from broker.replay.engine.plan import Plan, plan
-from broker.replay.engine.scan import scan
+from broker.archive.manifest_entry import ArchivedFile
+from broker.replay.engine.contract import DEFAULT_LIMITS
+from broker.replay.engine.local_engine import LocalEngine
+from broker.replay.engine.part_scan import scan_part
+from broker.replay.engine.plan import Plan, make_plan
+from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers
 from tests.recovery.world import (
@@ -41,7 +41,7 @@ def archive(world: World, tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 def planned(archive: Archive, *requests: ReplayRequest) -> Plan:
-    return plan(archive.state(), requests)
+    return make_plan(archive.state(), requests)
 
 
 def files(archive: Archive, *requests: ReplayRequest) -> set[str]:
@@ -49,9 +49,7 @@ def files(archive: Archive, *requests: ReplayRequest) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_event_that_is_wanted_lies_in_a_file_that_is_not_read(
-    seed: int, world: World, archive: Archive
-) -> None:
+def test_no_requested_event_is_in_a_skipped_file(seed: int, world: World, archive: Archive) -> None:
     for request in some_requests(world, seed, 20):
         parts = planned(archive, request).parts
         for origin, mark in expected(world, request).places:
@@ -65,14 +63,14 @@ def test_no_event_that_is_wanted_lies_in_a_file_that_is_not_read(
             )
 
 
-def test_a_pattern_reads_its_partitions_alone(archive: Archive) -> None:
+def test_only_partitions_of_the_pattern_are_read(archive: Archive) -> None:
     everything = archive.state().files
     read = files(archive, ReplayRequest("asdi.>", "true()"))
     assert read == {path for path, file in everything.items() if file.partition.startswith("asdi")}
     assert files(archive, ReplayRequest("nowhere", "true()")) == set()
 
 
-def test_times_read_their_hours_alone(archive: Archive) -> None:
+def test_only_hours_of_the_time_range_are_read(archive: Archive) -> None:
     hours = {file.hour for file in archive.state().files.values()}
     assert len(hours) > 1
     next_hour = (BEGIN // HOUR + 1) * HOUR
@@ -82,7 +80,7 @@ def test_times_read_their_hours_alone(archive: Archive) -> None:
     assert max(hours) not in {part.file.hour for part in read}
 
 
-def test_who_is_up_to_date_reads_nothing(world: World, archive: Archive) -> None:
+def test_an_up_to_date_request_reads_nothing(world: World, archive: Archive) -> None:
     origins = {name for name, _ in world.events}
     ranges = {origin: (world.upto(origin), None) for origin in origins}
     assert files(archive, ReplayRequest(">", "true()", ranges=ranges)) == set()
@@ -92,14 +90,14 @@ def test_who_is_up_to_date_reads_nothing(world: World, archive: Archive) -> None
     assert all(one in part.file.spans for part in read.parts)
 
 
-def test_each_part_knows_who_wants_it(archive: Archive) -> None:
+def test_each_part_has_its_requests(archive: Archive) -> None:
     requests = [ReplayRequest("asdi.>", "/flight"), ReplayRequest("notes.>", "/note")]
     for part in planned(archive, *requests).parts:
         wanted = 0 if part.file.partition.startswith("asdi") else 1
         assert part.requests.tolist() == [wanted]
 
 
-def test_a_request_for_the_last_events_reads_the_newest_files_alone(
+def test_a_request_for_the_last_events_reads_only_the_newest_files(
     world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.replay.engine.job._FIRST_ROWS", 10)
@@ -119,7 +117,7 @@ def test_a_request_for_the_last_events_reads_the_newest_files_alone(
     assert sum(file.rows for file in read) < everything / 2
 
 
-def test_row_groups_that_nobody_wants_are_not_read(
+def test_row_groups_without_requested_events_are_skipped(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.archive.parquet.ROW_GROUP_BYTES", 4_000)
@@ -152,10 +150,10 @@ def test_row_groups_that_nobody_wants_are_not_read(
 
     real = archive.open_file
     monkeypatch.setattr(archive, "open_file", lambda file, checked: Opened(real(file)))
-    matcher = Matching([request], chosen.origins, world.dtds, lambda: 0.0)
+    matcher = RequestMatcher([request], chosen.origins, world.dtds, lambda: 0.0)
     of_part = [each for each in chosen.parts if each.file.path == part.file.path]
     for each in of_part:
-        list(scan(archive, each, matcher, LIMITS))
+        list(scan_part(archive, each, matcher, DEFAULT_LIMITS))
     with real(part.file) as opened:
         assert groups == [[opened.metadata.num_row_groups - 1]]
         assert opened.metadata.num_row_groups > 1

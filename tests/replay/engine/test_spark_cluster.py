@@ -1,4 +1,4 @@
-"""Workers that do not see this machine's files: our code is sent to them, events come back."""
+"""Remote workers receive our code and return events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.spark_engine import SparkEngine
 from broker.replay.engine.spark_session import SparkSettings
 from tests.capability import needs
 from tests.recovery.answers import answers, compare
@@ -22,8 +22,6 @@ pytestmark = [
 
 
 class Place:
-    """A world and its archive."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.world = make_world(1)
@@ -34,7 +32,7 @@ class Place:
         return SparkEngine(self.archive, CATALOGUE, SparkSettings(master, "512m", self.folder))
 
     def check(self, engine: SparkEngine, spool: str) -> None:
-        """It answers rightly."""
+        """Check the results of an engine."""
         got = answers(engine, self.requests, self.folder / spool)
         for request, answer in zip(self.requests, got, strict=True):
             compare(self.world, request, answer)
@@ -46,12 +44,12 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.soak
-def test_a_master_of_other_machines_gives_the_same(place: Place) -> None:
+def test_a_remote_master_gives_the_same_results(place: Place) -> None:
     with closing(place.engine("local-cluster[1,1,1024]")) as engine:
         place.check(engine, "spool")
 
 
-def test_a_cluster_gives_the_same_also_when_it_loses_a_worker(place: Place) -> None:
+def test_a_cluster_gives_the_same_results_after_the_loss_of_a_worker(place: Place) -> None:
     with Standalone(place.folder, 2) as cluster, closing(place.engine(cluster.uri)) as engine:
         place.check(engine, "before")
         cluster.kill_worker()

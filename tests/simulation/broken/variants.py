@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import attrs
 
-from broker.client.seen import Seen
+from broker.client.duplicate_filter import DuplicateFilter
 from broker.client.subscription import Subscription
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.event_log import EventLog
@@ -69,7 +69,7 @@ def no_deduplication() -> Iterator[None]:
     """Neither node nor client knows events again."""
     with (
         patch.object(Deduplication, "record", lambda *_: Freshness.NEW),
-        patch.object(Seen, "fresh", lambda self, events: events),
+        patch.object(DuplicateFilter, "drop_duplicates", lambda self, events: events),
     ):
         yield
 
@@ -78,17 +78,17 @@ def no_deduplication() -> Iterator[None]:
 def silent_relay(world: NetworkWorld, relay: str, type_name: str) -> Iterator[None]:
     """A node in the middle drops events of one type, and passes their ranges on as complete."""
     traffic: Any = world.network_of(relay).driver.traffic
-    came = traffic.frame_came
+    came = traffic.receive_frame
 
     def sifted(frame: Any, now: float) -> Any:
         kept = [
             index
-            for index, each in enumerate(frame.carried(range(frame.count)))
+            for index, each in enumerate(frame.events_at(range(frame.event_count)))
             if f"DTD {type_name} ".encode() not in each.document
         ]
-        return came(frame.only(kept), now)
+        return came(frame.with_only_events(kept), now)
 
-    with patch.object(traffic, "frame_came", sifted):
+    with patch.object(traffic, "receive_frame", sifted):
         yield
 
 
@@ -99,11 +99,11 @@ def position_before_handling() -> Iterator[None]:
 
     def eager(self: Subscription) -> Any:
         events = take(self)
-        portion = self._portion
+        portion = self._batch
         if portion is not None:
-            self._owner.taken(self._number, portion)
+            self._owner.mark_processed(self._number, portion)
             # Its room is free already, and must not be freed again.
-            self._portion = attrs.evolve(portion, share=attrs.evolve(portion.share))
+            self._batch = attrs.evolve(portion, delivery=attrs.evolve(portion.delivery))
         return events
 
     with patch.object(Subscription, "take_ready", eager):

@@ -14,7 +14,8 @@ from unittest.mock import patch
 
 from broker.client.client import Client
 from broker.event.place import Place
-from broker.testing.guarantees import check, report
+from broker.testing.guarantees import check
+from broker.testing.guarantees import report
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.chaos.dangers import ArchiveFaults, Dangers
 from tests.simulation.network.topologies import SHAPES, Edge, Trouble
@@ -53,7 +54,7 @@ def no_chance(seed: int, *, busy: bool) -> Iterator[None]:
         patch("secrets.token_bytes", draw),
         patch("secrets.token_hex", lambda size: draw(size).hex()),
         patch("time.perf_counter", lambda: next(looks)),
-        patch("broker.archive.paging.SNAPSHOT_EVERY", 8),
+        patch("broker.archive.journal_writer.SNAPSHOT_EVERY", 8),
     ):
         yield
 
@@ -234,7 +235,7 @@ class Chaos:
             self._note(done)
         elif what == 3:
             assert self._world.archive is not None
-            self._note(self._world.archive.care.run(faults.random))
+            self._note(self._world.archive.maintenance.run(faults.random))
 
     def _strike(self, trouble: Trouble, followers: list[Follower]) -> None:
         what = self._random.randrange(10)
@@ -253,7 +254,7 @@ class Chaos:
         elif what == 9 and self._dangers.clocks:
             name = self._random.choice(self._world.names)
             self._note(f"the clock of {name}")
-            self._world.set_clock(name, self._random.randrange(-3 * HOUR_MS, 3 * HOUR_MS))
+            self._world.set_clock_offset(name, self._random.randrange(-3 * HOUR_MS, 3 * HOUR_MS))
 
     def _kill_or_start(self) -> None:
         world = self._world

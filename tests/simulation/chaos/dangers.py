@@ -69,7 +69,7 @@ class Dangers:
     def allowances(self, archived: Callable[[Place], bool]) -> Allowances:
         """Exceptions from the guarantees that these dangers justify."""
         return Allowances(
-            may_be_gone=lambda key, place, gap: (
+            justifies_gap=lambda key, place, gap: (
                 self.may_lose and (self.torn or not archived(place))
             ),
             unknown_origins=self.clocks,

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.cluster import building, segment
-from broker.cluster.segment import networks_of_addresses, networks_of_routes
+from broker.cluster import network_factory as building
+
+from broker.cluster import network_segment as segment
+from broker.cluster.network_segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_joining import clusters
 from tests.simulation.network.watching import Publisher, Reader, settle
@@ -46,7 +48,7 @@ def test_a_node_that_the_rules_exclude_founds_a_cluster_beside(
         world.add("farther", join=["a"], ip="10.2.0.2")
         world.run(30.0)
         assert clusters(world) == {("top", "c"): {"a", "b"}, ("top", "c-far"): {"far", "farther"}}
-        assert world.network_of("a").membership.refused["address-not-allowed"] >= 3
+        assert world.network_of("a").membership.failed_handshakes["address-not-allowed"] >= 3
         publishers = [Publisher(world, world.client(f"p-{n}", n)) for n in ("b", "farther")]
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in world.names]
         world.run_until(lambda: all(reader.flowing for reader in readers))
@@ -63,13 +65,13 @@ def test_a_member_links_to_nobody_that_its_own_rules_exclude() -> None:
         world.add("strict", "c", join=["lax"], ip="10.1.0.2", deny=("10.2.0.0/16",))
         world.add("far", "c", join=["lax"], ip="10.2.0.1")
         world.run(30.0)
-        assert world.linked("lax", "strict") and world.linked("lax", "far")
-        assert not world.linked("far", "strict")
+        assert world.are_linked("lax", "strict") and world.are_linked("lax", "far")
+        assert not world.are_linked("far", "strict")
         # Nobody is let in that is dialled, either.
         world.add("seeker", join=["far"], ip="10.1.0.3", deny=("10.2.0.0/16",))
         world.run(30.0)
-        assert world.network_of("seeker").knowledge is None
-        assert world.network_of("seeker").membership.refused["address-not-allowed"]
+        assert world.network_of("seeker").state is None
+        assert world.network_of("seeker").membership.failed_handshakes["address-not-allowed"]
 
 
 def test_the_networks_of_the_interfaces_are_read_as_linux_lists_them() -> None:

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS, Range
-from broker.cluster.flows.messages import Kept
-from broker.cluster.keeping.messages import KEEP, AskKeeper
+from broker.cluster.replicas.messages import REPLICA_EVENTS, ReplicaRequest
+from broker.cluster.traffic.frame import MAX_HOPS, Range
+from broker.cluster.traffic.messages import ReplicaAck
 from tests.simulation.network.strangers import BadPeer
 from tests.simulation.network.test_bad_peers import ALICE, frame, good_world, to_alice, use
 from tests.simulation.network.test_keeping import publish, three
@@ -55,7 +55,7 @@ def test_more_is_gone_than_there_is() -> None:
     world, publisher, reader = good_world()
     with world:
         peer = BadPeer(world, "a")
-        told = Range(ALICE, (1, 0), (1, 1), gone=(1 << 31, 5))
+        told = Range(ALICE, (1, 0), (1, 1), unavailable_upto=(1 << 31, 5))
         peer.say(frame(told).encode())
         world.run(1.0)
         log = world["a"].event_log
@@ -68,7 +68,7 @@ def test_a_keeper_is_asked_for_an_origin_that_is_none(origin: str) -> None:
     world, publisher, reader = good_world()
     with world:
         peer = BadPeer(world, "a")
-        peer.say(AskKeeper(origin), struct.pack(">BIQIQ", KEEP, 1, 0, 1, 5))
+        peer.say(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 1, 0, 1, 5))
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0
@@ -86,7 +86,7 @@ def test_nobody_replaces_the_copies_of_another() -> None:
         span = world["keeper"].event_log.kept[origin]
         peer = BadPeer(world, "keeper")
         assert peer.up
-        peer.say(AskKeeper(origin), struct.pack(">BIQIQ", KEEP, 9, 0, 9, 5))
+        peer.say(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 9, 0, 9, 5))
         world.run(2.0)
         assert world["keeper"].event_log.kept[origin] == span
 
@@ -105,7 +105,7 @@ def test_only_the_keeper_says_what_it_keeps() -> None:
         world.run(0.5)
         log = world["owner"].event_log
         upto = log.coverage[log.origin]
-        said = Kept(Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto)
+        said = ReplicaAck(Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto)
         peer.say(said)
         world.run(1.0)
         assert world["keeper"].event_log.kept[log.origin].upto < upto

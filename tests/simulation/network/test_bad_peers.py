@@ -10,10 +10,10 @@ import pytest
 
 from broker.cluster import messages
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS, Frame, Range
-from broker.cluster.flows.messages import AskDtd, Resume, TellDtd
-from broker.cluster.greeting import NodeProof
+from broker.cluster.handshake_messages import NodeProof
 from broker.cluster.messages import Refresh, Update
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, PageRequest
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
 from broker.wire.messages import NO_ERROR
@@ -44,7 +44,7 @@ def use(world: NetworkWorld, publisher: Publisher, reader: Reader) -> None:
         publisher.publish()
     read(world, reader, seconds=3.0)
     assert len(reader.events) == before + 5
-    assert world.linked("a", "b")
+    assert world.are_linked("a", "b")
     assert [
         each.reconnections for each in world.network_of("a").neighbours if each.name == "b"
     ] == [0]
@@ -53,12 +53,12 @@ def use(world: NetworkWorld, publisher: Publisher, reader: Reader) -> None:
 def frame(*ranges: Range, origin: str = "0123456789abcdef", **said: object) -> Frame:
     fields: dict[str, object] = {
         "origin": origin,
-        "home": Address(("evil",), "mallory"),
+        "origin_node": Address(("evil",), "mallory"),
         "level_runs": [],
         "hops": MAX_HOPS,
         "ranges": ranges,
         "mark_runs": [],
-        "runs": [],
+        "recipient_runs": [],
         "encoding": 0,
         "record_lengths": [],
         "document_lengths": [],
@@ -105,16 +105,16 @@ def test_what_a_peer_must_not_say_ends_its_link_alone(what: str) -> None:
         assert not peer.up
         neighbours = world.network_of("a").neighbours
         assert neighbours.get("mallory") is None
-        assert neighbours.broken == {"protocol": 1}
+        assert neighbours.broken_links == {"protocol": 1}
 
 
 HARMLESS: dict[str, Callable[[], bytes | messages.Message]] = {
     "to nobody": lambda: frame(Range(Address(("nowhere",), "x"), (1, 0), (1, 1))).encode(),
-    "an origin that is not here": lambda: Resume(
+    "an origin that is not here": lambda: PageRequest(
         ALICE, Address(("evil",), "mallory"), MAX_HOPS, "f" * 16, (1, 0)
     ),
-    "no such type": lambda: AskDtd(ALICE, Address(("evil",), "mallory"), MAX_HOPS, "x", "1"),
-    "an answer without a question": lambda: TellDtd(
+    "no such type": lambda: DtdRequest(ALICE, Address(("evil",), "mallory"), MAX_HOPS, "x", "1"),
+    "an answer without a question": lambda: DtdAnswer(
         ALICE, Address(("evil",), "mallory"), MAX_HOPS, "x", "1", NO_ERROR, b"<!ELEMENT x ANY>"
     ),
     "a range without events": lambda: frame(to_alice()).encode(),
@@ -123,7 +123,7 @@ HARMLESS: dict[str, Callable[[], bytes | messages.Message]] = {
         to_alice(),
         level_runs=[(0, 1)],
         mark_runs=[(1, 1, 1)],
-        runs=[(1, (0,))],
+        recipient_recipient_runs=[(1, (0,))],
         encoding=1,
         record_lengths=[1],
         document_lengths=[10],
@@ -179,6 +179,6 @@ def test_a_flood_of_connections_is_turned_away_and_members_still_come() -> None:
         world.run(30.0)
         world.add("c", join=["a"])
         world.run(20.0)
-        assert world.linked("a", "c")
-        assert world.network_of("a").membership.refused
+        assert world.are_linked("a", "c")
+        assert world.network_of("a").membership.failed_handshakes
         use(world, publisher, reader)

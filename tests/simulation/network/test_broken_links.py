@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.joining import LONGEST_REST
+from broker.cluster.joining import LONGEST_BACKOFF
 from broker.testing.simulated_network import NetworkWorld
 
 
@@ -16,13 +16,13 @@ def test_a_seed_that_is_started_again_is_linked_soon(seed: int, away: float) -> 
         world.add("a", "c")
         world.add("b", "c", join=["a"])
         world.run(5.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
         world.kill("a")
         world.run(away)
         world.start("a")
         # Chance decides how long the rests are.
-        world.run(LONGEST_REST)
-        assert world.linked("a", "b")
+        world.run(LONGEST_BACKOFF)
+        assert world.are_linked("a", "b")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -35,7 +35,7 @@ def test_a_connection_that_broke_comes_again_within_suspect(seed: int) -> None:
         links = [world.network_of(name).neighbours.get(other) for name, other in ("ab", "ba")]
         world.cut("a", "b")
         world.run(8.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
         # A link that was down is another one.
         again = [world.network_of(name).neighbours.get(other) for name, other in ("ab", "ba")]
         assert all(one is other for one, other in zip(links, again, strict=True))

@@ -27,7 +27,7 @@ def levels(reader: Reader) -> list[SecurityLevel]:
 def asked(world: NetworkWorld, name: str) -> int:
     traffic = world.network_of(name).driver.traffic
     assert traffic is not None
-    return traffic.arrivals.counts.asked
+    return traffic.receiver.counts.asked
 
 
 def denied(world: NetworkWorld, name: str) -> int:
@@ -54,9 +54,9 @@ def test_a_link_carries_what_it_is_cleared_for(
         else:
             world.add("b", "one", join=["a"], **said)
         world.run(3.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
         network, reader_at = world.network_of("a"), world.network_of("b").membership.node.address
-        cleared = [network.cleared(reader_at, level.rank) for level in LEVELS]
+        cleared = [network.is_cleared(reader_at, level.rank) for level in LEVELS]
         assert cleared == [True] * passes + [False] * (3 - passes)
         publisher = Publisher(world, world.client("publisher", "a"))
         near = Reader(world, world.client("near", "a"))
@@ -165,5 +165,5 @@ def test_a_group_is_sent_what_its_datagrams_are_cleared_for(
             cleartext_clearance=SecurityLevel.MED,
         )
         network = world.network_of("a")
-        monkeypatch.setattr(type(network.group), "members", frozenset({"b"}))
-        assert tuple(level for level in LEVELS if network._in_group(level.rank)) == passes
+        monkeypatch.setattr(type(network.group), "receivers", frozenset({"b"}))
+        assert tuple(level for level in LEVELS if network._group_receivers(level.rank)) == passes

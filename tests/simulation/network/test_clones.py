@@ -68,12 +68,12 @@ def test_a_node_that_restarts_quickly_is_no_clone() -> None:
             world.kill("a")
             world.start("a")
             world.run(2.0)
-        world.set_clock("a", -60_000)
+        world.set_clock_offset("a", -60_000)
         world.kill("a")
         world.start("a")
         world.run(60.0)
         world["a"].event_log.check_available()
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
@@ -162,11 +162,11 @@ def test_a_member_that_is_restored_by_an_earlier_clock_is_no_clone(seed: int) ->
         world.run(5.0)
         world.kill("a")
         world.restore_disk("a", copy)
-        world.set_clock("a", -3_600_000)
+        world.set_clock_offset("a", -3_600_000)
         world.start("a")
         world.run(120.0)
         world["a"].event_log.check_available()
-        assert world.linked("a", "x") or world.linked("a", "y")
+        assert world.are_linked("a", "x") or world.are_linked("a", "y")
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -11,13 +11,13 @@ def test_a_configured_member_that_had_to_leave_comes_back_when_there_is_room() -
         world.add("b", "c", max_nodes=2)
         world.add("d", "c", join=["b"], max_nodes=2)
         world.run(5.0)
-        assert world.linked("b", "d")
+        assert world.are_linked("b", "d")
         world.add("a", "c", join=["b"], max_nodes=2)
         world.run(20.0)
         world.kill("a")
         world.run(300.0)
-        assert world.network_of("d").knowledge is not None
-        assert world.linked("b", "d")
+        assert world.network_of("d").state is not None
+        assert world.are_linked("b", "d")
 
 
 def test_configured_members_find_each_other_by_discovery() -> None:
@@ -28,6 +28,6 @@ def test_configured_members_find_each_other_by_discovery() -> None:
         world.run(1.0)
         for _ in range(4):
             for name in "ab":
-                world.network_of(name).membership.found_seeds([Endpoint("a", 1), Endpoint("b", 1)])
+                world.network_of(name).membership.set_seeds([Endpoint("a", 1), Endpoint("b", 1)])
             world.run(30.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")

@@ -25,11 +25,11 @@ def test_what_could_not_be_logged_comes_again(seed: int) -> None:
                 publisher.publish(altitude=world.random.choice((100, 1000)))
             if world.random.random() < 0.1:
                 full = not full
-                world.disk_full("b", full)
+                world.set_disk_full("b", full)
             for reader in readers:
                 reader.read()
             world.run(world.random.choice((0.0, 0.01, 0.1, 0.3)))
-        world.disk_full("b", False)
+        world.set_disk_full("b", False)
         world.run(70.0)
         settle(world, [publisher], readers)
         assert world["b"].event_log.failures > 0

@@ -33,12 +33,12 @@ def test_a_publisher_that_goes_to_another_node_is_heard_once(seed: int) -> None:
         readers = [Reader(world, world.client(f"reader{number}", "c")) for number in range(2)]
         world.run(2.0)
         # They are logged at a when the client has not heard so.
-        world.network.set_delay(world.address("a", "publisher"), 0.3)
+        world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(30):
             publisher.publish()
             world.run(0.005)
         world.run(world.random.uniform(0.25, 0.4))
-        world.network.refuse(world.address("a", "publisher"))
+        world.network.refuse(world.client_address("a", "publisher"))
         world.cut_client("publisher")
         for _ in range(30):
             publisher.publish()
@@ -52,7 +52,7 @@ def test_a_publisher_that_goes_to_another_node_is_heard_once(seed: int) -> None:
         check_results([publisher], logs, seed)
         # Some were logged twice, or this shows nothing.
         assert sum(map(len, logs.values())) > 60
-        assert world.network_of("c").driver.intake.outcomes.duplicate > 0
+        assert world.network_of("c").driver.relay_ingest.outcomes.duplicate > 0
         world.check_outcomes()
 
 
@@ -71,21 +71,21 @@ def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_r
         read(world, reader)
         world.kill_client(away)
         # One event is lost to damage before it is archived.
-        world.archive.broken = True
+        world.archive.is_broken = True
         publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         damage_log(world["a"].event_log._file, "events", lambda v: flipped(v, 8 * len(v) - 99), 1)
         # Those behind it are logged at `a`, and at `b` too; `a` leaves out what `b` sends of them.
-        world.network.set_delay(world.address("a", "publisher"), 0.3)
+        world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(5):
             publisher.publish()
         world.run(0.4)
-        world.network.refuse(world.address("a", "publisher"))
+        world.network.refuse(world.client_address("a", "publisher"))
         world.cut_client("publisher")
         for _ in range(5):
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
-        world.archive.broken = False
+        world.archive.is_broken = False
         # Who reads it finds the damage, and that nobody else has the event.
         other = Reader(world, world.client("other", "a"), start=ALL)
         read(world, other, seconds=120.0)
@@ -103,7 +103,7 @@ def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_r
         last = Reader(world, world.client("last", "b"), start=since(first.subscription.position))
         read(world, last, seconds=120.0)
         assert last.error is None
-        assert world.network_of("a").driver.intake.outcomes.duplicate == 5
+        assert world.network_of("a").driver.relay_ingest.outcomes.duplicate == 5
         numbers = {e.header.event_id.sequence_number for e in [*first.events, *last.events]}
         assert numbers == set(range(3, 15))
         gaps = [*first.gaps, *last.gaps]
@@ -121,7 +121,7 @@ def test_an_event_that_its_client_had_does_not_come_again_from_the_archive() -> 
         away = world.client("reader", "c")
         before = Reader(world, away)
         world.run_until(lambda: before.flowing)
-        world.network.set_delay(world.address("a", "publisher"), 0.3)
+        world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(5):
             publisher.publish()
         read(world, before, seconds=0.5)
@@ -130,7 +130,7 @@ def test_an_event_that_its_client_had_does_not_come_again_from_the_archive() -> 
         position = before.subscription.position
         world.kill_client(away)
         # It has no receipt, and sends them again to another node, which has not heard of them.
-        world.network.refuse(world.address("a", "publisher"))
+        world.network.refuse(world.client_address("a", "publisher"))
         world.cut_client("publisher")
         publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)

@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 from broker.client.client import Client
-from broker.cluster.flows.messages import Routed
-from broker.cluster.questions import WITHIN, Question
+from broker.cluster.network_question import ANSWER_TIME, Question
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.log.event_log import EventLog
 from broker.testing.simulated_network import NetworkWorld
 from broker.tracing import tracing
@@ -45,7 +45,7 @@ class Site:
     def publish(self, client: Client, stream: str = "asdi.zbw.tz", **kind: Any) -> bytes:
         """One event; its document."""
         event_type = EventType("flight", "1.0", **kind)
-        event_id = client._mint.next(self.world.wall_clock())
+        event_id = client._mint.next_id(self.world.wall_clock())
         document = write_event(event_id, stream, event_type, flight(1000))
         self.world.wait(client.publish_document(document, event_id))
         self.world.run(1.0)
@@ -129,12 +129,12 @@ def test_what_has_not_come_yet_is_missing(sites: list[Site]) -> None:
     publisher = site.join()
     world.run(1.0)
     site.publish(publisher)
-    world.disk_full("c", True)
+    world.set_disk_full("c", True)
     document = site.publish(publisher)
     answer = site.explain("a", document, "reader")
     assert verdicts(answer)["two/c"] == "missing"
     assert fates(answer) == {"two/c": ["missing"]}
-    world.disk_full("c", False)
+    world.set_disk_full("c", False)
     read(world, reader, seconds=20.0)
     assert verdicts(site.explain("a", document, "reader"))["two/c"] == "logged"
 
@@ -147,7 +147,7 @@ def test_a_node_that_is_away_is_named(sites: list[Site]) -> None:
     site.world.run(1.0)
     began = site.world.clock.seconds()
     answer = site.explain("a", document, "reader")
-    assert site.world.clock.seconds() - began < 3 * WITHIN / 1000
+    assert site.world.clock.seconds() - began < 3 * ANSWER_TIME / 1000
     assert verdicts(answer)["one/a"] == "origin"
     assert "one/b" in answer["network"]["silent"]
 
@@ -159,7 +159,7 @@ def test_an_event_that_nobody_has_published_is_told_as_one_that_might_be(
     sites.append(site)
     Reader(site.world, site.world.client("reader", "a"))
     client = site.join()
-    event_id = client._mint.next(site.world.wall_clock())
+    event_id = client._mint.next_id(site.world.wall_clock())
     document = write_event(event_id, "asdi.zbw.tz", EventType("flight", "1.0"), flight(1))
     answer = site.explain("a", document, "reader")
     assert answer["network"]["known"] is False and answer["network"]["nodes"] == ()
@@ -220,9 +220,9 @@ def test_a_neighbour_of_the_previous_version_is_not_sent_a_question(sites: list[
     neighbour = network.neighbours.get("b")
     assert neighbour is not None and neighbour.version == 2
     neighbour.version = 1
-    sent: list[Routed] = []
-    heard = site.world.network_of("b").driver.told_others
-    site.world.network_of("b").driver.told_others = lambda said: (sent.append(said), heard(said))
+    sent: list[RoutedMessage] = []
+    heard = site.world.network_of("b").driver.on_other_message
+    site.world.network_of("b").driver.on_other_message = lambda said: (sent.append(said), heard(said))
     document = site.publish(site.join())
     answer = site.explain("a", document, "reader")
     assert not [each for each in sent if isinstance(each, Question)]
@@ -293,7 +293,7 @@ def test_a_node_that_searched_a_part_says_so_and_finds_by_the_place(sites: list[
     publisher = site.join()
     other = world.client("other", "a")
     world.run(0.5)
-    event_id = publisher._mint.next(world.wall_clock())
+    event_id = publisher._mint.next_id(world.wall_clock())
     document = write_event(event_id, "asdi.zbw", EventType("flight", "1.0"), flight(7))
     # It waits with its publisher while others publish.
     for _ in range(20):

@@ -9,11 +9,11 @@ import attrs
 import msgpack
 import pytest
 
-from broker.cluster.flows.messages import Routed
-from broker.cluster.questions import Question, Reply
+from broker.cluster.network_question import Question, Reply
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.log.event_log import EventLog
 from tests.simulation.network.test_event_fate import Site, fates
 from tests.simulation.network.watching import Reader, read
@@ -155,17 +155,17 @@ def test_a_link_that_is_not_cleared_carries_nothing_of_a_value(shown: bool) -> N
     Reader(world, world.client("reader", "a"), Interest(">", "//altitude = 1000", lambda *_: True))
     world.run(1.0)
     document = site.publish(site.join(), security_level=SecurityLevel.HIGH)
-    crossed: list[Routed] = []
+    crossed: list[RoutedMessage] = []
     for name in "abc":
         driver = world.network_of(name).driver
-        heard = driver.told_others
+        heard = driver.on_other_message
 
-        def watch(said: Routed, heard: Any = heard, name: str = name) -> Any:
+        def watch(said: RoutedMessage, heard: Any = heard, name: str = name) -> Any:
             if (said.source.node == "c") is not (name == "c"):
                 crossed.append(said)
             return heard(said)
 
-        driver.told_others = watch
+        driver.on_other_message = watch
     site.explain("a" if shown else "c", document, "reader")
     questions = [each for each in crossed if isinstance(each, Question)]
     replies = [each for each in crossed if isinstance(each, Reply)]
@@ -191,7 +191,7 @@ def test_what_nobody_has_published_teaches_and_counts_nothing(site: Site) -> Non
 
     before = counted()
     for size in range(5):
-        event_id = mint.next(world.wall_clock())
+        event_id = mint.next_id(world.wall_clock())
         payload = flight(1).replace(b"</id>", b"</id>" + b"<!-- -->" * size)
         document = write_event(
             event_id,

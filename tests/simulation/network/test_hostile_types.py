@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed
+from broker.cluster.tables.effects import TableChanged
 from broker.cluster.tables.table import TableKey
 from broker.cluster.types.announcement import (
     MAX_OF_NODE,
@@ -20,8 +20,8 @@ from broker.cluster.types.announcement import (
     read_node_table,
     read_unit_table,
 )
-from broker.cluster.types.core import Announced, TypeTables
-from broker.cluster.types.fetching import MOST_FETCHES, MOST_WAITING, TypeFetcher
+from broker.cluster.types.core import TypeAnnounced, TypeTables
+from broker.cluster.types.fetcher import MAX_FETCHES, MAX_PENDING, TypeFetcher
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
@@ -33,9 +33,9 @@ HASH = "ab" * 32
 OWN = Address(("one",), "own")
 
 
-def announced(number: int, content_hash: str = HASH) -> Announced:
+def announced(number: int, content_hash: str = HASH) -> TypeAnnounced:
     reference = DtdReference(f"t{number}", "1.0")
-    return Announced(Announcement(reference, content_hash), "bad", ("one",), of_unit=False)
+    return TypeAnnounced(Announcement(reference, content_hash), "bad", ("one",), is_of_unit=False)
 
 
 def test_of_a_million_announced_types_a_bounded_number_counts() -> None:
@@ -46,10 +46,10 @@ def test_of_a_million_announced_types_a_bounded_number_counts() -> None:
     clock = Clock()
     dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), clock)
     fetcher = TypeFetcher(dtds, clock, lambda _: None)
-    for number in range(MOST_WAITING + 100):
-        fetcher.announced(announced(number))
-    assert len(fetcher) == MOST_WAITING and fetcher.counts["dropped"] == 100
-    assert MOST_FETCHES < 10
+    for number in range(MAX_PENDING + 100):
+        fetcher.fetch_announced(announced(number))
+    assert len(fetcher) == MAX_PENDING and fetcher.counts["dropped"] == 100
+    assert MAX_FETCHES < 10
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_nobody_announces_for_others() -> None:
         (UNIT_TYPES, "..", ()),
     ):
         changes = {"t 1.0": HASH, f"t 1.0 {HASH}": ()}
-        effect = Changed(TableKey(kind, subject, "bad"), scope, changes)  # type: ignore[arg-type]
-        assert types.changed(effect, 0.0) == []
-    assert list(types.all()) == []
+        effect = TableChanged(TableKey(kind, subject, "bad"), scope, changes)  # type: ignore[arg-type]
+        assert types.apply_change(effect, 0.0) == []
+    assert list(types.announced_types()) == []
 
 
 def test_a_text_that_does_not_fit_its_hash_is_not_kept() -> None:
@@ -104,7 +104,7 @@ def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> No
         world.run(1.0)
         for name in "bc":
             world.kill(name)
-            world.change(name, join=("a:1",))
+            world.change_settings(name, join=("a:1",))
             world.start(name)
         world.run(5.0)
         text, false = report_text().encode(), report_text("forged").encode()
@@ -123,13 +123,13 @@ def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> No
 def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     from twisted.internet.defer import succeed
 
+    from broker.dtd.async_store import AsyncDtdStore
     from broker.dtd.store import DtdStore, StoreLimits
-    from broker.dtd.stored import StoredDtds
 
     store = DtdStore(tmp_path, StoreLimits(max_versions=3), sync=False)
-    stored = StoredDtds(store, lambda call, *of: succeed(call(*of)), lambda: 1000, Clock())
+    stored = AsyncDtdStore(store, lambda call, *of: succeed(call(*of)), lambda: 1000, Clock())
     catalogue = Catalogue.load(shipped_folder())
-    dtds = DtdCache(catalogue, [], CacheLimits(), Clock(), stored=stored)
+    dtds = DtdCache(catalogue, [], CacheLimits(), Clock(), store=stored)
     for number in range(3):
         dtds.add(DtdReference(f"t{number}", "1.0"), report_text().encode(), "node bad")
     with pytest.raises(TooManyTypes):
@@ -138,7 +138,7 @@ def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     # Room is made of what no event in the log needs.
     store.needed_since_ms = 2000
     dtds.add(DtdReference("t4", "1.0"), report_text().encode(), "node bad")
-    assert store.used_by("node bad")[0] == 3
+    assert store.usage_of("node bad")[0] == 3
     # What went from the disk is stored again before its next event, and can not come back changed.
     gone = DtdReference("t0", "1.0")
     assert dtds.get(gone) is None and gone not in store
@@ -161,7 +161,7 @@ def test_what_a_node_announces_of_itself_counts_more_than_what_others_announce_o
         key = TableKey(TYPES, author, author)
         changes = {**types._tables.get(key), **entries}
         types._tables.get = lambda asked: changes if asked == key else {}  # type: ignore[method-assign]
-        types.changed(Changed(key, ("one",), entries), 0.0)
+        types.apply_change(TableChanged(key, ("one",), entries), 0.0)
 
     types = TypeTables(Tables(OWN, 1, lambda: ("origin", 1, 1)))
     home, other = Address(("one",), "a"), "cd" * 32

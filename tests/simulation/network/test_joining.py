@@ -14,7 +14,7 @@ def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
     """Who says to be where."""
     found: dict[UnitPath, set[str]] = {}
     for name in world.running:
-        knowledge = world.network_of(name).knowledge
+        knowledge = world.network_of(name).state
         if knowledge is not None:
             found.setdefault(knowledge.address.unit, set()).add(name)
     return found
@@ -29,7 +29,7 @@ def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(s
             world.add(name, join=names[:1])
         world.run(15.0)
         assert clusters(world) == {("c",): set(names)}
-        missing = [(a, b) for a in names for b in names if a < b and not world.linked(a, b)]
+        missing = [(a, b) for a in names for b in names if a < b and not world.are_linked(a, b)]
         assert missing == []
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names[::3]]
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
@@ -89,12 +89,12 @@ def test_who_does_not_belong_here_is_refused_counted_and_asks_again(
         cluster = str(other.pop("cluster", ""))
         world.add("b", cluster, join=["a"], **other)
         world.run(20.0)
-        refused = {name: set(world.network_of(name).membership.refused) for name in world.names}
-        assert not world.linked("a", "b")
+        refused = {name: set(world.network_of(name).membership.failed_handshakes) for name in world.names}
+        assert not world.are_linked("a", "b")
         assert code in refused["a"] | refused["b"], refused
         assert len(list(world.network_of("a").neighbours)) == 0
         # Less and less often.
-        counts = world.network_of("a").membership.refused
+        counts = world.network_of("a").membership.failed_handshakes
         assert sum(counts.values()) <= 10, counts
 
 
@@ -107,7 +107,7 @@ def test_a_node_with_all_its_links_names_others(seed: int) -> None:
             world.run(1.0)
         world.run(40.0)
         assert clusters(world) == {("c",): set("abcdef")}
-        assert world.network_of("a").neighbours.count("tcp") == 2
+        assert world.network_of("a").neighbours.count_links("tcp") == 2
         publisher = Publisher(world, world.client("publisher", "a"))
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in "abcdef"]
         world.run_until(lambda: all(reader.flowing for reader in readers))
@@ -134,7 +134,7 @@ def test_a_node_that_has_lost_its_disk_is_a_new_origin_under_its_old_name(seed: 
         world.run(world.random.uniform(0.1, 20.0))
         world.start("b")
         world.run(40.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
         for _ in range(5):
             publisher.publish()
         settle(world, [publisher], [reader], seen=logs)

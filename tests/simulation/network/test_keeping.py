@@ -68,14 +68,14 @@ def test_copies_outlive_an_archive_that_is_away(seed: int) -> None:
         world.run_until(lambda: reader.flowing)
         world.cut("keeper", "zone", refuse=True)
         assert world.archive is not None
-        world.archive.broken = True
+        world.archive.is_broken = True
         publish(world, publisher, 120)
         world.run(1.0)
         world.kill("owner")
         world.lose_disk("owner")
         safe = {receipt.event_id for receipt in publisher.receipts}
         assert len(safe) == 120, f"seed {seed}"
-        world.archive.broken = False
+        world.archive.is_broken = False
         world.heal("keeper", "zone")
         world.run(60.0)
         read(world, reader)
@@ -110,7 +110,7 @@ def test_another_neighbour_takes_over_all_that_a_lost_keeper_had(seed: int) -> N
         world.run(1.0)
         publish(world, publisher, 20)
         world.run(1.0)
-        assert world.network_of("owner").keeping.owner.keeper == "keeper"
+        assert world.network_of("owner").replicas.replicator.neighbour == "keeper"
         world.kill("keeper")
         world.lose_disk("keeper")
         publish(world, publisher, 20)
@@ -166,18 +166,18 @@ def test_a_former_keeper_that_was_restarted_does_not_speak_for_an_owner_that_is_
         publish(world, publisher, 5)
         read(world, reader, seconds=40.0)
         former = world.network_of("former")
-        assert len(former.event_log.kept) == 1 and former.knowledge is not None
-        whom = former.knowledge.destinations()
-        assert list(former.keeping.vouch(former.knowledge.is_here, whom)) == [], f"seed {seed}"
+        assert len(former.event_log.kept) == 1 and former.state is not None
+        whom = former.state.destinations()
+        assert list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom)) == [], f"seed {seed}"
         assert len(publisher.receipts) == len(reader.events) == 15
         traffic = world.network_of("zone").traffic
-        assert traffic is not None and traffic.arrivals.waiting == 0
+        assert traffic is not None and traffic.receiver.incomplete_origins == 0
         # It does when the owner is gone, and when that comes back without its disk.
         world.kill("owner")
         world.lose_disk("owner")
         for _ in range(2):
             world.run(10.0)
-            whom = former.knowledge.destinations()
-            assert len(list(former.keeping.vouch(former.knowledge.is_here, whom))) == 1
+            whom = former.state.destinations()
+            assert len(list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom))) == 1
             if "owner" not in world.running:
                 world.start("owner")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.terms import LinkTerms
+from broker.cluster.link_policy import LinkTerms
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import Publisher, Reader, settle
 

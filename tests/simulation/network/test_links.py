@@ -24,7 +24,7 @@ def test_members_by_configuration_find_each_other_by_their_seeds(seed: int) -> N
         world.add("b", "c", join=["a"])
         world.add("c", "c", join=["a"])
         world.run(3.0)
-        assert world.linked("a", "b") and world.linked("a", "c") and world.linked("b", "c")
+        assert world.are_linked("a", "b") and world.are_linked("a", "c") and world.are_linked("b", "c")
         connections = reconnections(world)
         # Two that dial each other at once keep one of their connections, and no more come.
         assert max(connections) <= 1
@@ -43,7 +43,7 @@ def test_a_seed_that_comes_back_without_seeds_is_found_by_the_others(seed: int) 
         world.run(world.random.uniform(0.1, 60.0))
         world.start("a")
         world.run(35.0)
-        assert world.linked("a", "b") and world.linked("a", "c")
+        assert world.are_linked("a", "b") and world.are_linked("a", "c")
 
 
 @pytest.mark.parametrize("moment", range(20))
@@ -54,7 +54,7 @@ def test_a_connection_that_breaks_before_there_is_a_link_is_made_again(moment: i
         world.run(0.005 * moment)
         world.cut("a", "b")
         world.run(10.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
@@ -70,7 +70,7 @@ def test_gateways_that_dial_each_other_leave_room_for_further_dials(seed: int) -
             for one in names
             for other in names
             if one < other
-            if not world.linked(one, other)
+            if not world.are_linked(one, other)
         ]
         assert missing == []
 
@@ -82,10 +82,10 @@ def test_members_that_were_parted_for_long_meet_again_without_their_seed(seed: i
         for name in ("b", "d"):
             world.add(name, "c", join=["a"])
         world.run(5.0)
-        assert world.linked("b", "d")
+        assert world.are_linked("b", "d")
         world.kill("a")
         world.cut("b", "d", refuse=True)
         world.run(120.0)
         world.heal("b", "d")
         world.run(60.0)
-        assert world.linked("b", "d")
+        assert world.are_linked("b", "d")

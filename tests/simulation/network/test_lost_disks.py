@@ -38,11 +38,11 @@ def lost_while_cut_off(
     world.heal("a", "b")
     traffic = world.network_of("b").traffic
     assert traffic is not None
-    knowledge = world.network_of("a").knowledge
+    knowledge = world.network_of("a").state
     assert knowledge is not None
     world.run_until(lambda: bool(knowledge.destinations()))
     publisher.publish()
-    world.run_until(lambda: traffic.arrivals.waiting > 0)
+    world.run_until(lambda: traffic.receiver.incomplete_origins > 0)
     origin = world["a"].event_log.origin
     world.kill("a")
     if disk:
@@ -72,7 +72,7 @@ def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) ->
         assert gap.reason == "lost"
         places = [(event.place.origin == origin, event.place.offset) for event in reader.events]
         assert sorted(places) == [(False, 1), *((True, n) for n in (1, 2, 3, 4, 5, 11))]
-        assert world.network_of("b").traffic.arrivals.waiting == 0  # type: ignore[union-attr]
+        assert world.network_of("b").traffic.receiver.incomplete_origins == 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
@@ -131,7 +131,7 @@ def test_what_waits_behind_a_node_that_is_gone_goes_on_after_a_while(comes_back:
             world.start("a")
         read(world, reader, seconds=60.0)
         had = [event.place.offset for event in reader.events]
-        arrivals = world.network_of("b").traffic.arrivals  # type: ignore[union-attr]
+        arrivals = world.network_of("b").traffic.receiver  # type: ignore[union-attr]
         if comes_back:
             assert had == list(range(1, 12)) and reader.gaps == []
             assert arrivals.counts.given_up == 0
@@ -139,4 +139,4 @@ def test_what_waits_behind_a_node_that_is_gone_goes_on_after_a_while(comes_back:
             (gap,) = reader.gaps
             assert (gap.first.origin, gap.first.offset, gap.last.offset) == (origin, 6, 10)
             assert had == [1, 2, 3, 4, 5, 11]
-            assert (arrivals.counts.given_up, arrivals.waiting) == (1, 0)
+            assert (arrivals.counts.given_up, arrivals.incomplete_origins) == (1, 0)

@@ -10,7 +10,7 @@ from broker.client.client import Client
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
 from broker.client.received import STORED
 from broker.event.envelope import EventLinkage, EventType, Order
-from broker.event.merging.finished import Row, resolve
+from broker.event.merging.resolution import Row, resolve
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.topologies import SHAPES

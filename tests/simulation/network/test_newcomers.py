@@ -39,7 +39,7 @@ def comes_back_as_another(world: NetworkWorld) -> Publisher:
     for _ in range(5):
         publisher.publish()
     world.run_until(lambda: not publisher.client.unacknowledged)
-    assert not world.linked("here", "there")
+    assert not world.are_linked("here", "there")
     return publisher
 
 
@@ -52,7 +52,7 @@ def test_who_has_subscribed_before_gets_all_of_it(seed: int, far: bool) -> None:
         world.run_until(lambda: reader.flowing)
         publisher = comes_back_as_another(world)
         world.heal("here", "there")
-        world.run_until(lambda: world.linked("here", "there"))
+        world.run_until(lambda: world.are_linked("here", "there"))
         publisher.publish()
         settle(world, [publisher], [reader], seconds=10.0)
         assert numbers(reader, "publisher") == [1, 2, 3, 4, 5, 6]
@@ -65,7 +65,7 @@ def test_who_begins_anew_gets_nothing_from_before(seed: int) -> None:
         a_network(world, far=True)
         publisher = comes_back_as_another(world)
         world.heal("here", "there")
-        world.run_until(lambda: world.linked("here", "there"))
+        world.run_until(lambda: world.are_linked("here", "there"))
         world.run(3.0)
         reader = Reader(world, world.client("reader", "here"))
         world.run_until(lambda: reader.flowing)
@@ -89,7 +89,7 @@ def test_a_durable_subscription_gets_it_whose_client_is_away(seed: int, restarts
         if restarts:
             world.start("here")
         world.heal("here", "there")
-        world.run_until(lambda: world.linked("here", "there"))
+        world.run_until(lambda: world.are_linked("here", "there"))
         publisher.publish()
         world.run(5.0)
         second = Reader(world, world.client("reader", "here", incarnation=2), durable="d")

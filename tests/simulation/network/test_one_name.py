@@ -45,13 +45,13 @@ def test_two_nodes_of_one_name_at_one_gateway(monkeypatch: pytest.MonkeyPatch) -
         world.run(30.0)
         greeted: list[Any] = []
         network = world.network_of("b")
-        linked = network.linked
+        linked = network.connection_accepted
 
         def note(*said: Any) -> None:
             greeted.append(said)
             linked(*said)
 
-        monkeypatch.setattr(network, "linked", note)
+        monkeypatch.setattr(network, "connection_accepted", note)
         world.run(60.0)
         # The later process has the link; the other one dials, less and less often.
         assert 0 < len(greeted) < 10

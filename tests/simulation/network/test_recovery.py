@@ -45,8 +45,8 @@ def test_what_a_dead_node_logged_comes_from_the_archive(seed: int, interest: int
                 publisher.publish("asdi.zbw.tz")
         read(world, reader)
         # Away; meanwhile much is published, and a dies for good.
-        world.network.refuse(world.address("c", "reader"))
-        world.network.refuse(world.address("b", "reader"))
+        world.network.refuse(world.client_address("c", "reader"))
+        world.network.refuse(world.client_address("b", "reader"))
         world.cut_client("reader")
         for _ in range(20):
             for publisher in publishers:
@@ -58,7 +58,7 @@ def test_what_a_dead_node_logged_comes_from_the_archive(seed: int, interest: int
         world.kill("a")
         world.kill("c")
         publishers[1].publish("asdi.zbw.tz")
-        world.network.heal(world.address("b", "reader"))
+        world.network.heal(world.client_address("b", "reader"))
         settle(world, publishers[1:], [reader], seconds=60.0, seen=seen)
         assert world.archive is not None and world.archive.requests
         assert reader.gaps == []
@@ -130,7 +130,7 @@ def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
         assert [request.others for request in world.archive.requests][0]
         assert reader.gaps == []
         state = world.archive.open().state()
-        assert list(state.aside) == [file.path] and not state.damaged
+        assert list(state.aside) == [file.path] and not state.damaged_files
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -146,10 +146,10 @@ def test_what_retention_took_before_it_was_archived_is_told(seed: int) -> None:
         read(world, away)
         world.kill_client(process)
         assert world.archive is not None
-        world.archive.broken = True
+        world.archive.is_broken = True
         fill(world, publisher)
         lost = world["a"].event_log.bounds.first - 1
-        world.archive.broken = False
+        world.archive.is_broken = False
         world.run(5.0)
         back = Reader(world, world.client("away", "a", incarnation=2), durable="d", start=STORED)
         publisher.publish()
@@ -244,14 +244,14 @@ def test_what_only_a_keeper_has_is_recovered(seed: int, archived: bool) -> None:
         world.kill_client(process)
         world.kill("other")
         if world.archive is not None:
-            world.archive.broken = True
+            world.archive.is_broken = True
         for _ in range(20):
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         world.kill("owner")
         world.lose_disk("owner")
         if world.archive is not None:
-            world.archive.broken = False
+            world.archive.is_broken = False
         world.run(40.0)
         # Only what is stored in the archive, or on its disk, tells how far its client had got.
         world.start("other")
@@ -279,13 +279,13 @@ def test_a_client_whose_node_is_gone_gets_what_only_a_keeper_has(seed: int) -> N
         world.run(5.0)
         world.kill_client(process)
         assert world.archive is not None
-        world.archive.broken = True
+        world.archive.is_broken = True
         for _ in range(20):
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         world.kill("owner")
         world.lose_disk("owner")
-        world.archive.broken = False
+        world.archive.is_broken = False
         after = Reader(world, world.client("rover", "other", incarnation=2), durable="d")
         read(world, after, seconds=90.0)
         came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
@@ -312,8 +312,8 @@ def test_a_client_goes_on_at_the_node_that_keeps_the_copies(seed: int, at: str) 
         world.run_until(lambda: all(each.flowing for each in (reader, *others)))
         publisher.publish()
         read(world, reader)
-        world.network.refuse(world.address("owner", "reader"))
-        world.network.refuse(world.address(at, "reader"))
+        world.network.refuse(world.client_address("owner", "reader"))
+        world.network.refuse(world.client_address(at, "reader"))
         world.cut_client("reader")
         for _ in range(20):
             publisher.publish()
@@ -321,7 +321,7 @@ def test_a_client_goes_on_at_the_node_that_keeps_the_copies(seed: int, at: str) 
         world.kill("owner")
         world.lose_disk("owner")
         world.run(5.0)
-        world.network.heal(world.address(at, "reader"))
+        world.network.heal(world.client_address(at, "reader"))
         read(world, reader, seconds=90.0)
         assert [each.event_id.sequence_number for each in reader.events] == list(range(1, 22))
         assert reader.error is None and reader.gaps == []

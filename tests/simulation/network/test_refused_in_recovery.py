@@ -12,7 +12,7 @@ import pytest
 from broker.client.received import Gap
 from broker.config import Settings
 from broker.event.envelope import EventType
-from broker.event.placeholder import refusal_code
+from broker.event.placeholder import placeholder_code
 from broker.recovery.messages import PageFetched, unpack_events
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_types_stay import (
@@ -35,7 +35,7 @@ DEEP += b"</flightleg></flight>"
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The highest version of the protocol between nodes that all nodes speak."""
     spoken = tuple(range(1, request.param + 1))
-    monkeypatch.setattr("broker.cluster.building.PROTOCOL_VERSIONS", spoken)
+    monkeypatch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", spoken)
     yield request.param
 
 
@@ -76,11 +76,11 @@ def test_a_node_of_an_earlier_version_gets_no_placeholder_in_a_page(version: int
 def pages_at(world: NetworkWorld, name: str) -> list[str | None]:
     """The codes in the placeholders of all pages that come to a node; None for each event."""
     codes: list[str | None] = []
-    listeners: dict[type, Any] = world[name].recovery.around.fetching._post._listeners  # type: ignore[union-attr]
+    listeners: dict[type, Any] = world[name].recovery.context.page_exchange._messenger._listeners  # type: ignore[union-attr]
     hear = listeners[PageFetched]
 
     def fetched(message: PageFetched) -> None:
-        codes.extend(refusal_code(event.document) for event in unpack_events(message.chunks))
+        codes.extend(placeholder_code(event.document) for event in unpack_events(message.chunks))
         hear(message)
 
     listeners[PageFetched] = fetched
@@ -100,7 +100,7 @@ def test_an_undecided_event_is_judged_before_it_is_given_to_a_roaming_client(
             world.add(name, cluster, patience=20.0, **more)  # type: ignore[arg-type]
         world.run(5.0)
         for name in "bn":
-            world[name].dtds.forget(REPORT)
+            world[name].dtds.remove(REPORT)
         deaf(world, "a", "b", "n")
         rover = Reader(world, world.client("rover", "b"), BY_DEFAULT, durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
@@ -179,10 +179,10 @@ def test_what_a_relay_has_refused_is_lost_to_a_restored_origin() -> None:
         world.run(20.0)
         log = world["a"].event_log
         logged = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
-        assert [refusal_code(event.document) for event in logged] == [None, None]
-        returning = world["a"].recovery.returning
+        assert [placeholder_code(event.document) for event in logged] == [None, None]
+        returning = world["a"].recovery.branch_restore
         assert returning is not None
-        assert (returning.counts.returned, returning.counts.lost) == (1, 1)
+        assert (returning.counts.restored, returning.counts.lost) == (1, 1)
         back = Reader(world, world.client("own", "a", incarnation=2), EVERYTHING, durable="d")
         read(world, back, far, seconds=10.0)
         assert altitudes(back) == [3] and sum(gap.count for gap in back.gaps) == 1

@@ -141,7 +141,7 @@ def test_what_is_explained_is_what_is_done() -> None:
         assert sources(origin) == [("archive", 1, first - 1), ("log", first - 1, last)]
         assert not origin["gaps"]
         assert world.archive is not None
-        world.archive.broken = True
+        world.archive.is_broken = True
         (origin,) = asked(world, back, durable="d")["origins"]
         (gap,) = origin["gaps"]
         assert (gap["after"], gap["upto"]) == (
@@ -149,7 +149,7 @@ def test_what_is_explained_is_what_is_done() -> None:
             (log.bounds.epoch, first - 1),
         )
         assert "the archive can not tell" in gap["why"]
-        world.archive.broken = False
+        world.archive.is_broken = False
         # Nothing was begun; then it is.
         assert recovery(world["a"])["recoveries"]["begun"] == 0
         reader = Reader(world, back, durable="d")

@@ -108,9 +108,9 @@ def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
         assert (gap.first.offset, gap.last.offset, gap.reason) == (11, 20, "retention")
         bounds = [(gap.first.offset, gap.last.offset, gap.reason) for gap in back.gaps]
         assert bounds == [(11, 14, "lost"), (16, 20, "lost")]
-        restoring = world["a"].recovery.returning
+        restoring = world["a"].recovery.branch_restore
         assert restoring is not None
-        assert (restoring.counts.returned, restoring.counts.lost) == (1, 9)
+        assert (restoring.counts.restored, restoring.counts.lost) == (1, 9)
 
 
 def three_clusters(world: NetworkWorld) -> Path:
@@ -147,7 +147,7 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         read(world, stays, goes, seconds=10.0)
         world.kill("far")
         if world.archive is not None:
-            world.archive.broken = True
+            world.archive.is_broken = True
         for _ in range(3):
             publisher.publish()
         read(world, stays, goes)
@@ -159,7 +159,7 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         world.restore_disk("a", copy)
         world.cut("a", "near", refuse=True)
         if world.archive is not None:
-            world.archive.broken = False
+            world.archive.is_broken = False
         world.start("a")
         for _ in range(more):
             publisher.publish()
@@ -240,7 +240,7 @@ def test_a_restored_node_by_whose_clock_it_is_earlier_repeats_no_place(seed: int
         world.run(2.0)
         copy = world.copy_disk("a")
         world.stop("a")
-        world.set_clock("a", 3_600_000)
+        world.set_clock_offset("a", 3_600_000)
         world.start("a")
         world.run(5.0)
         for _ in range(10):
@@ -248,7 +248,7 @@ def test_a_restored_node_by_whose_clock_it_is_earlier_repeats_no_place(seed: int
         world.run(2.0)
         world.kill("a")
         world.restore_disk("a", copy)
-        world.set_clock("a", 0)
+        world.set_clock_offset("a", 0)
         world.start("a")
         other = Publisher(world, world.client("other", "a"))
         for _ in range(5):
@@ -274,7 +274,7 @@ def test_all_that_is_lost_is_told_also_by_a_clock_that_is_behind() -> None:
         world.kill_client(away.client)
         copy = world.copy_disk("a")
         world.stop("a")
-        world.set_clock("a", 3_600_000)
+        world.set_clock_offset("a", 3_600_000)
         world.start("a")
         world.run(5.0)
         for _ in range(10):
@@ -282,7 +282,7 @@ def test_all_that_is_lost_is_told_also_by_a_clock_that_is_behind() -> None:
         world.run(2.0)
         world.kill("a")
         world.restore_disk("a", copy)
-        world.set_clock("a", 0)
+        world.set_clock_offset("a", 0)
         world.cut("a", "b", refuse=True)
         world.start("a")
         other = Publisher(world, world.client("other", "a"))

@@ -69,16 +69,16 @@ def test_a_roaming_client_is_told_what_a_node_of_the_network_has_shown(seed: int
         world.run(5.0)
         world.kill_client(rover.client)
         copy = world.copy_disk("a")
-        world.archive.broken = True
+        world.archive.is_broken = True
         for _ in range(5):
             publisher.publish()
         world.run(2.0)
         world.kill("a")
         world.restore_disk("a", copy)
-        world.archive.broken = False
+        world.archive.is_broken = False
         world.start("a")
         world.run(20.0)
-        returning = world["a"].recovery.returning
+        returning = world["a"].recovery.branch_restore
         assert returning is not None and returning.counts.lost == 5
         for _ in range(3):
             publisher.publish()

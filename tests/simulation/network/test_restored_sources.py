@@ -129,7 +129,7 @@ def test_an_event_that_comes_again_from_an_outbox_is_not_delivered_twice() -> No
         first = Publisher(world, world.client("publisher", "a"))
         world.run_until(lambda: far.flowing and own.flowing)
         copy = world.copy_disk("a")
-        world.network.set_delay(world.address("a", "publisher"), 1.0, 0.0)
+        world.network.set_delay(world.client_address("a", "publisher"), 1.0, 0.0)
         for _ in range(5):
             first.publish()
         for _ in range(100):
@@ -140,7 +140,7 @@ def test_an_event_that_comes_again_from_an_outbox_is_not_delivered_twice() -> No
         world.kill("a")
         world.restore_disk("a", copy)
         world.start("a")
-        world.network.set_delay(world.address("a", "publisher"), 0.001, 0.0)
+        world.network.set_delay(world.client_address("a", "publisher"), 0.001, 0.0)
         for _ in range(2):
             first.publish()
         read(world, far, own, seconds=40.0)

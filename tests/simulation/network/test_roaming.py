@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.client.effects import Left
-from broker.cluster.flows.messages import Routed
+from broker.client.effects import ResumePoint
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import NotConnected, UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Position
-from broker.recovery.handing_over import MAY_REPEAT, PATIENCE
+from broker.recovery.durable_handover import GIVE_UP_AFTER, MAY_REPEAT
 from broker.recovery.messages import Release
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
@@ -91,7 +91,7 @@ def test_a_new_process_at_another_node_goes_on_where_the_last_one_was(seed: int)
     it.check()
     recovered = [event for event in back.events if event.liveness is Liveness.RECOVERY]
     assert len(recovered) >= 20
-    assert it.world["old"].recovery.handing_over.handed_over == 1
+    assert it.world["old"].recovery.handover.handed_over == 1
     # Once all is processed, the old node keeps nothing of it.
     it.world.run(5.0)
     assert it.world["old"].durables.get("rover", "d") is None
@@ -256,7 +256,7 @@ def test_a_node_with_an_old_position_that_can_ask_nobody(archived: bool) -> None
     it.world.run(30.0)
     assert back.subscription is not None and back.flowing
     (warning,) = back.subscription.warnings
-    where = "where the archive has it" if archived else "where it was left at this node"
+    where = "at the archive's position" if archived else "at this node's old position"
     assert f"goes on {where}: " in warning
     assert warning.endswith(MAY_REPEAT)
     it.world.start("new")
@@ -328,10 +328,10 @@ def test_who_can_not_be_told_where_it_was_is_not_taken_for_a_new_one(seed: int) 
     former = client.welcome.address
     it.world.kill("old")
     it.publish(5)
-    left = {"d": Left(Position(), former)}
+    left = {"d": ResumePoint(Position(), former)}
     again = it.world.client("rover", "new", incarnation=2, left=left)
     reader = Reader(it.world, again, INTERESTS[1], durable="d")
-    it.world.run(PATIENCE + 10.0)
+    it.world.run(GIVE_UP_AFTER + 10.0)
     assert isinstance(reader.error, NotConnected), reader.error
     assert "old" in str(reader.error)
     # Nothing of it stays here: it may come again when that node is back.
@@ -355,7 +355,7 @@ def test_a_node_that_has_left_the_map_may_have_what_begins_anew() -> None:
     it.world.run(3.0)
     assert back.subscription is not None and back.flowing
     (warning,) = back.subscription.warnings
-    assert "one/old" in warning and "begins now as a new one" in warning
+    assert "one/old" in warning and "starts as a new subscription" in warning
     # A deletion names it, too: it has that subscription still.
     asker = it.world.client("asker", "new")
     told = it.world.wait(asker.ask("durable-delete", client="rover", name="d"))
@@ -378,18 +378,18 @@ def test_the_old_node_lets_go_though_the_first_word_of_it_is_lost(seed: int) -> 
     it.leave()
     it.publish(5)
     it.come("new")
-    lost: list[Routed] = []
-    handing = it.world["new"].recovery.handing_over
+    lost: list[RoutedMessage] = []
+    handing = it.world["new"].recovery.handover
     assert handing is not None
-    say = handing._post.say
+    say = handing._messenger.send
 
-    def lossy(message: Routed) -> None:
+    def lossy(message: RoutedMessage) -> None:
         if isinstance(message, Release) and not lost:
             lost.append(message)
         else:
             say(message)
 
-    handing._post.say = lossy  # type: ignore[method-assign]
+    handing._messenger.send = lossy  # type: ignore[method-assign]
     read(it.world, it.readers[-1], seconds=5.0)
     assert lost
     it.publish(1)

@@ -77,7 +77,7 @@ def test_a_second_process_gives_the_places_of_the_first_one(lost: int, restarted
     with NetworkWorld(lost) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"], start=False)
-        world.set_clock("a", 3_600_000)
+        world.set_clock_offset("a", 3_600_000)
         world.start("a")
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
@@ -86,7 +86,7 @@ def test_a_second_process_gives_the_places_of_the_first_one(lost: int, restarted
         first.publish()
         read(world, far)
         world.stop("a")
-        world.set_clock("a", 0)
+        world.set_clock_offset("a", 0)
         copy = world.copy_disk("a")
         world.start("a")
         former = Publisher(world, world.client("former", "a"))

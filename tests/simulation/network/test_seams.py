@@ -68,7 +68,7 @@ def test_each_event_comes_once_whatever_moves(seed: int) -> None:
                 publisher.publish(random.choice(STREAMS), random.choice((7, 100, 1000)))
             strike = random.randrange(6)
             if strike == 0:
-                world.set_clock(random.choice(NODES), random.randrange(-3 * HOUR, 3 * HOUR))
+                world.set_clock_offset(random.choice(NODES), random.randrange(-3 * HOUR, 3 * HOUR))
             elif strike == 1:
                 random.choice(moving).go()
             elif strike == 2:

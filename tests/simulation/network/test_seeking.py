@@ -7,11 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.flows.messages import Routed
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.envelope import Liveness
-from broker.recovery.handing_over import PATIENCE
-from broker.recovery.messages import Seek, Sought
-from broker.recovery.seeking import ALONE, EXPECTED, GATHERING, SETTLING
+from broker.recovery.durable_handover import GIVE_UP_AFTER
+from broker.recovery.durable_search import (
+    ALONE_LEARNING_TIME,
+    BATCH_DELAY,
+    LEARNING_TIME,
+    RETURN_TIME,
+)
+from broker.recovery.messages import DurablesFound, FindDurables
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.test_roaming import Roaming
@@ -50,26 +55,26 @@ class Wide(Roaming):
             self.world.kill(name)
         self.world.run(40.0)
         self.world.start("a2")
-        self.world.run_until(lambda: self.world.linked("a2", "c1"))
+        self.world.run_until(lambda: self.world.are_linked("a2", "c1"))
 
 
-def seeks(world: NetworkWorld) -> list[Seek]:
+def seeks(world: NetworkWorld) -> list[FindDurables]:
     """All that are said from now on."""
-    said: list[Seek] = []
+    said: list[FindDurables] = []
     for name in NODES:
-        handing = world[name].recovery.handing_over
+        handing = world[name].recovery.handover
         assert handing is not None
-        _overhear(handing._seeking._post.say, handing._seeking._post, said)
+        _overhear(handing._search._messenger.send, handing._search._messenger, said)
     return said
 
 
-def _overhear(say: Callable[[Routed], None], post: object, said: list[Seek]) -> None:
-    def overheard(message: Routed) -> None:
-        if isinstance(message, Seek):
+def _overhear(say: Callable[[RoutedMessage], None], post: object, said: list[FindDurables]) -> None:
+    def overheard(message: RoutedMessage) -> None:
+        if isinstance(message, FindDurables):
             said.append(message)
         say(message)
 
-    post.say = overheard  # type: ignore[attr-defined]
+    post.send = overheard  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -120,7 +125,7 @@ def test_a_node_that_its_client_has_left_asks_no_further(seed: int) -> None:
     back = it.come("c2", "a1")
     it.world.run(5.0)
     assert back.subscription is None
-    it.world.network.refuse(it.world.address("c2", "rover"))
+    it.world.network.refuse(it.world.client_address("c2", "rover"))
     it.world.cut_client("rover", ["c2"])
     it.world.run(10.0)
     assert back.flowing
@@ -206,7 +211,7 @@ def test_a_half_of_the_network_that_is_on_no_map_may_have_it(
     if restarted:
         it.world.kill("c2")
         it.world.start("c2")
-        it.world.run(SETTLING + 2.0)
+        it.world.run(LEARNING_TIME + 2.0)
     back = it.come("c2")
     it.world.run(10.0)
     assert back.subscription is None and back.error is None
@@ -229,7 +234,7 @@ def test_nodes_that_were_silent_for_long_are_told_and_not_waited_for(
     if restarted:
         it.world.kill("c2")
         it.world.start("c2")
-    it.world.run(EXPECTED + 40.0)
+    it.world.run(RETURN_TIME + 40.0)
     new = Reader(it.world, it.world.client("new", "c2"), INTERESTS[1], durable="d")
     it.world.run(10.0)
     assert new.flowing and new.subscription is not None
@@ -237,7 +242,7 @@ def test_nodes_that_were_silent_for_long_are_told_and_not_waited_for(
         assert not new.subscription.warnings
     else:
         (warning,) = new.subscription.warnings
-        assert "begins now as a new one" in warning and "4 other origins" in warning
+        assert "starts as a new subscription" in warning and "4 other origins" in warning
     it.world.close()
 
 
@@ -250,7 +255,7 @@ def test_who_has_lost_sight_of_its_cluster_does_not_speak_for_it(seed: int, node
     it.leave()
     it.publish(5)
     it.all_but_a2_go()
-    it.world.run(SETTLING)
+    it.world.run(LEARNING_TIME)
     back = it.come(node)
     it.world.run(15.0)
     assert back.subscription is None and back.error is None
@@ -266,7 +271,7 @@ def test_who_has_lost_sight_of_its_cluster_does_not_speak_for_it(seed: int, node
 def test_who_is_alone_for_long_is_the_whole_cluster(seed: int) -> None:
     it = Wide(seed)
     it.all_but_a2_go()
-    it.world.run(ALONE)
+    it.world.run(ALONE_LEARNING_TIME)
     new = Reader(it.world, it.world.client("new", "d1"), INTERESTS[1], durable="d")
     it.world.run(10.0)
     assert new.flowing
@@ -281,12 +286,12 @@ def test_where_nobody_can_be_asked_the_client_is_warned(seed: int) -> None:
     it.world.run(2.0)
     client = it.world.client("lonely", "d1")
     reader = Reader(it.world, client, INTERESTS[1], durable="d")
-    it.world.run(PATIENCE - 5.0)
+    it.world.run(GIVE_UP_AFTER - 5.0)
     assert reader.subscription is None
     it.world.run(10.0)
     assert reader.flowing and reader.subscription is not None
     (warning,) = reader.subscription.warnings
-    assert "begins now as a new one" in warning and "no link" in warning
+    assert "starts as a new subscription" in warning and "no link" in warning
     it.world.close()
 
 
@@ -295,19 +300,19 @@ def test_a_node_that_has_just_begun_does_not_say_that_it_has_asked_all(seed: int
     it = Wide(seed)
     it.world.kill("c1")
     it.world.start("c1")
-    handing = it.world["c1"].recovery.handing_over
+    handing = it.world["c1"].recovery.handover
     assert handing is not None
-    said: list[Routed] = []
-    handing._seeking._post.say = said.append  # type: ignore[method-assign]
+    said: list[RoutedMessage] = []
+    handing._search._messenger.send = said.append  # type: ignore[method-assign]
     asker, asked = Address(("alps", "a"), "a2"), Address(("sea", "c"), "c1")
-    seek = Seek(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
+    seek = FindDurables(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
     it.world.run(1.0)
-    handing._seeking._seek(seek)
+    handing._search._receive_question(seek)
     (answer,) = said
-    assert isinstance(answer, Sought) and not answer.whole
-    it.world.run(SETTLING)
-    handing._seeking._seek(seek)
-    assert isinstance(said[1], Seek) and said[1].target.node == "c2"
+    assert isinstance(answer, DurablesFound) and not answer.whole
+    it.world.run(LEARNING_TIME)
+    handing._search._receive_question(seek)
+    assert isinstance(said[1], FindDurables) and said[1].target.node == "c2"
     it.world.close()
 
 
@@ -315,14 +320,14 @@ def test_a_node_that_has_just_begun_does_not_say_that_it_has_asked_all(seed: int
 def test_who_asks_for_a_unit_that_the_node_is_not_in_is_not_answered_for_it(seed: int) -> None:
     """Two nodes may not agree on where one of them is."""
     it = Wide(seed)
-    handing = it.world["d1"].recovery.handing_over
+    handing = it.world["d1"].recovery.handover
     assert handing is not None
-    seeking = handing._seeking
-    address = it.world["c2"].recovery.handing_over._seeking._post.own  # type: ignore[union-attr]
-    asked = seeking._ask(address, ("alps",), [("rover", "d")], 1_000)
+    seeking = handing._search
+    address = it.world["c2"].recovery.handover._search._messenger.own_address  # type: ignore[union-attr]
+    asked = seeking._send_question(address, ("alps",), [("rover", "d")], 1_000)
     answers: list[object] = []
     asked.addCallback(answers.append)
-    it.world.run(0.5 + GATHERING)
+    it.world.run(0.5 + BATCH_DELAY)
     (answer,) = answers
     assert (answer.found, answer.whole) == ((), False)  # type: ignore[attr-defined]
     it.world.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.client.received import ALL
-from broker.recovery.silent_origins import LOOK_EVERY
+from broker.recovery.silent_origin import CHECK_INTERVAL
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.test_lost_disks import guarded_and_short
@@ -19,7 +19,7 @@ from tests.simulation.network.watching import (
 )
 
 #: Until an origin counts as silent, other nodes are asked, and their pages are here.
-LONG = 60.0 + 2 * LOOK_EVERY + 10.0
+LONG = 60.0 + 2 * CHECK_INTERVAL + 10.0
 
 
 class Behind:
@@ -56,7 +56,7 @@ class Behind:
         """All that are left can reach each other."""
         self.world.heal("b", "c")
         self.world.heal("a", "c")
-        self.world.run_until(lambda: self.world.linked("b", "c"))
+        self.world.run_until(lambda: self.world.are_linked("b", "c"))
 
     def start_without_disk(self) -> None:
         """The node of the origin begins again, with a log of its own."""
@@ -134,7 +134,7 @@ def test_the_origin_loses_its_disk_and_the_keeper_of_its_copies_is_set_back(seed
         world.kill("b")
         copy = world.copy_disk("b")
         world.start("b")
-        world.run_until(lambda: world.linked("a", "b"))
+        world.run_until(lambda: world.are_linked("a", "b"))
         for altitude in (700, 100, 700):
             publisher.publish("asdi.zbw.tz", altitude)
         world.run_until(lambda: not publisher.client.unacknowledged)
@@ -181,7 +181,7 @@ class Unarchived:
         world.kill("a")
         world.lose_disk("a")
         world.start("a")
-        world.run_until(lambda: world.linked("a", "b") and world.linked("a", "c"))
+        world.run_until(lambda: world.are_linked("a", "b") and world.are_linked("a", "c"))
 
     def all_at(self, node: str) -> tuple[list[int], list[tuple[int, int, str]]]:
         """The offsets of the events, and the gaps, of one who wants all of the past."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from broker.cluster.intake import MOST_WAITING_BYTES
-from broker.cluster.lateness import AHEAD, Lateness
+from broker.cluster.relay_ingest import MOST_WAITING_BYTES
+from broker.cluster.timer_lag import PROBE_DELAY, TimerLag
 from broker.testing.simulated_network import NetworkWorld, link_address
 from tests.simulation.network.test_joining import clusters
 
@@ -31,15 +31,15 @@ class LateClock:
 
 def much_waits(world: NetworkWorld, name: str) -> None:
     """Over half of the room for events of others is taken."""
-    world.network_of(name).driver.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
+    world.network_of(name).driver.relay_ingest.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
 
 
 def late_timers(world: NetworkWorld, name: str) -> None:
     """The machine has more to do than it gets done."""
     network = world.network_of(name)
-    network.lateness._clock = LateClock(world.clock)
+    network.timer_lag._clock = LateClock(world.clock)
     world.run(10.0)
-    assert network.lateness.is_slow and network.membership._meshing.is_slow
+    assert network.timer_lag.is_slow and network.membership._meshing.is_slow
 
 
 @pytest.mark.parametrize("trouble", [much_waits, late_timers])
@@ -52,13 +52,13 @@ def test_a_node_that_is_behind_names_another_member(trouble: Trouble) -> None:
         world.network.refuse(link_address("b", "new"))
         world.add("new", join=["a"])
         world.run(5.0)
-        assert world.network_of("new").knowledge is None
+        assert world.network_of("new").state is None
         world.heal("b", "new")
         world.run(10.0)
         assert clusters(world) == {("c",): {"a", "b", "new"}}
         # The newcomer is a member now: it is not cut off from the slow one.
         world.run(10.0)
-        assert world.linked("a", "new") and world.linked("b", "new")
+        assert world.are_linked("a", "new") and world.are_linked("b", "new")
 
 
 def test_alone_in_its_cluster_a_node_lets_others_in_when_it_has_caught_up() -> None:
@@ -68,22 +68,22 @@ def test_alone_in_its_cluster_a_node_lets_others_in_when_it_has_caught_up() -> N
         much_waits(world, "a")
         world.add("new", join=["a"])
         world.run(10.0)
-        assert world.network_of("new").knowledge is None
-        world.network_of("a").driver.intake.waiting_bytes = 0
+        assert world.network_of("new").state is None
+        world.network_of("a").driver.relay_ingest.waiting_bytes = 0
         world.run(40.0)
         assert clusters(world) == {("c",): {"a", "new"}}
 
 
 def test_a_machine_is_slow_by_the_lateness_of_its_timers() -> None:
     clock = Clock()
-    lateness = Lateness(clock)
+    lateness = TimerLag(clock)
     assert not lateness.is_slow
 
     def seconds(count: int, late: float) -> None:
         for _ in range(count):
-            lateness.probe()
-            lateness.probe()
-            clock.advance(AHEAD + late)
+            lateness.start_probe()
+            lateness.start_probe()
+            clock.advance(PROBE_DELAY + late)
             clock.advance(1.0)
 
     seconds(5, 0.0)

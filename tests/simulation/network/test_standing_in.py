@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.recovery.report import report
-from broker.recovery.standing_in import LOOK_EVERY
+from broker.recovery.archive_catch_up import CHECK_INTERVAL
+from broker.recovery.snapshot import recovery_snapshot
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import INTERESTS, Interest, Publisher, Reader, name_of
 
 SEEDS = range(4)
 #: Until a node counts as gone, the archive is asked, and has answered.
-LONG = 60.0 + 2 * LOOK_EVERY + 10.0
+LONG = 60.0 + 2 * CHECK_INTERVAL + 10.0
 
 
 class Parted:
@@ -57,7 +57,7 @@ def test_who_reads_on_elsewhere_gets_what_only_the_archive_has(seed: int, cluste
     assert it.reader.gaps == [] and it.reader.error is None
     assert it.world.archive is not None
     assert len(it.world.archive.requests) == 1
-    assert report(it.world["b"].recovery, it.world["b"].event_log)["recoveries"]["stood_in"] == 700
+    assert recovery_snapshot(it.world["b"].recovery, it.world["b"].event_log)["recoveries"]["stood_in"] == 700
     it.world.close()
 
 
@@ -70,7 +70,7 @@ def test_a_node_that_comes_back_goes_on_behind_that(seed: int) -> None:
     it.read(LONG)
     it.world.start("a")
     it.world.heal("a", "b")
-    it.world.run_until(lambda: it.world.linked("a", "b"))
+    it.world.run_until(lambda: it.world.are_linked("a", "b"))
     it.publish(20)
     assert it.read(30.0) == list(range(1, 46))
     assert it.reader.gaps == []
@@ -121,9 +121,9 @@ def test_an_archive_that_is_away_is_asked_again(seed: int) -> None:
     it.world.kill("a")
     archive = it.world.archive
     assert archive is not None
-    archive.broken = True
+    archive.is_broken = True
     assert it.read(LONG) == list(range(1, 6))
-    archive.broken = False
+    archive.is_broken = False
     assert it.read(LONG) == list(range(1, 26))
     it.world.close()
 

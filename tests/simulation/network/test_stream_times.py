@@ -10,8 +10,8 @@ import pytest
 from broker.client.client import Client
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
 from broker.client.received import STORED
-from broker.cluster.flows.messages import Routed
-from broker.cluster.stream_times import AskTime
+from broker.cluster.stream_time import TimeRequest
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.envelope import EventLinkage, EventType, Order
 from broker.testing.simulated_network import NetworkWorld
 
@@ -104,16 +104,16 @@ def test_origins_are_asked_only_while_somebody_merges(
 ) -> None:
     site.world.wait(site.world.client("plain", "c").subscribe())
     site.publish(site.desk, PLANS)
-    asked: list[AskTime] = []
+    asked: list[TimeRequest] = []
     driver = site.world.network_of("a").driver
-    heard = driver.told_others
+    heard = driver.on_other_message
 
-    def told(message: Routed) -> None:
-        if isinstance(message, AskTime):
+    def told(message: RoutedMessage) -> None:
+        if isinstance(message, TimeRequest):
             asked.append(message)
         heard(message)
 
-    driver.told_others = told
+    driver.on_other_message = told
     site.world.run(5.0)
     assert not asked
     subscription = site.subscribe(site.world.client("reader", "c"))
@@ -163,9 +163,9 @@ def test_a_silent_origin_that_dies_is_waited_for_no_longer_than_before(site: Sit
 
 def test_an_origin_whose_clock_is_behind_makes_the_merge_wait_and_nothing_late(site: Site) -> None:
     site.begin()
-    site.world.set_clock("a", -10_000)
+    site.world.set_clock_offset("a", -10_000)
     site.world.run(1.0)
     assert 10.0 < site.track() < 10.0 + SOON
-    site.world.set_clock("a", 60_000)
+    site.world.set_clock_offset("a", 60_000)
     assert site.track() < SOON
     assert not any(event.late for event in site.events)

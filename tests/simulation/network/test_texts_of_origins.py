@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from broker.client.received import ALL
-from broker.cluster.types.awaited_announcements import MOMENT
+from broker.cluster.types.awaited_announcements import WAIT_SECONDS
 from broker.cluster.types.core import TypeTables
 from broker.config import Settings
 from broker.config.settings import StreamSettings
@@ -83,7 +83,7 @@ def test_an_event_that_overtakes_its_announcement_waits_for_it(
         read(world, *at_c.values(), other, seconds=5.0)
         announcements = world["c"].types.network.announcements  # type: ignore[union-attr]
         assert altitudes(other) == [7, 8]
-        if late < MOMENT:
+        if late < WAIT_SECONDS:
             assert found(at_c) == {"reported": [7], "assigned": []}
             assert announcements.given_up == 0
         else:
@@ -159,12 +159,12 @@ def test_a_replay_from_the_archive_judges_by_the_text_of_the_origin(
         for number, publisher in enumerate(publishers, 1):
             publisher.publish(altitude=number, name="report")
         world.run(6.0)
-        world.archive.broken = True
+        world.archive.is_broken = True
         publishers[0].publish(altitude=3, name="report")
         world.run(1.0)
         assert len(publishers[0].receipts) == 2
         world.kill("a")
-        world.archive.broken = False
+        world.archive.is_broken = False
         world.run(60.0)
         world.kill("c")
         world.add("d", "four")

@@ -68,7 +68,7 @@ def line(world: NetworkWorld, settings: Settings, **more: Any) -> None:
 def deaf(world: NetworkWorld, *names: str) -> None:
     """These nodes do not answer questions for DTDs."""
     for name in names:
-        world[name]._neighbour_dtds.told = lambda message: None  # type: ignore[method-assign]
+        world[name]._neighbour_dtds.receive_message = lambda message: None  # type: ignore[method-assign]
 
 
 def altitudes(reader: Reader) -> list[int]:
@@ -134,7 +134,7 @@ def test_a_neighbour_gives_the_dtd_when_the_origin_is_away(settings: Settings) -
     """(a): a line a-b-c, and a does not answer for 12 s and longer."""
     with NetworkWorld(0) as world:
         line(world, settings)
-        world["c"].dtds.forget(REPORT)
+        world["c"].dtds.remove(REPORT)
         deaf(world, "a")
         reader = Reader(world, world.client("reader", "c"), BY_DEFAULT)
         publisher = Publisher(world, world.client("publisher", "a"))
@@ -147,8 +147,8 @@ def test_a_neighbour_gives_the_dtd_when_the_origin_is_away(settings: Settings) -
 def test_an_event_without_its_dtd_waits_for_it_and_others_do_not(settings: Settings) -> None:
     with NetworkWorld(0) as world:
         line(world, settings)
-        world["c"].dtds.forget(REPORT)
-        told = world["b"]._neighbour_dtds.told
+        world["c"].dtds.remove(REPORT)
+        told = world["b"]._neighbour_dtds.receive_message
         deaf(world, "a", "b")
         waits = Reader(world, world.client("waits", "c"), BY_DEFAULT)
         durable = Reader(world, world.client("durable", "c"), BY_DEFAULT, durable="d")
@@ -172,7 +172,7 @@ def test_an_event_without_its_dtd_waits_for_it_and_others_do_not(settings: Setti
         world.kill("c")
         world.start("c")
         deaf(world, "a")
-        world["b"]._neighbour_dtds.told = told  # type: ignore[method-assign]
+        world["b"]._neighbour_dtds.receive_message = told  # type: ignore[method-assign]
         read(world, durable, seconds=60.0)
         assert altitudes(durable) == [1, 4] and durable.gaps == []
         world.check_outcomes()
@@ -181,7 +181,7 @@ def test_an_event_without_its_dtd_waits_for_it_and_others_do_not(settings: Setti
 def test_without_a_dtd_there_is_a_gap_when_patience_is_over(settings: Settings) -> None:
     with NetworkWorld(0) as world:
         line(world, settings, patience=30.0)
-        world["c"].dtds.forget(REPORT)
+        world["c"].dtds.remove(REPORT)
         deaf(world, "a", "b")
         waits = Reader(world, world.client("waits", "c"), EVERYTHING)
         by_default = Reader(world, world.client("by-default", "c"), BY_DEFAULT, durable="d")

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 
 from broker.client.client import Client
-from broker.client.effects import Portion
+from broker.client.effects import EventBatch
 from broker.client.received import NEW, Gap, ReceivedEvent, Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
@@ -79,16 +79,16 @@ class Reader:
         self.subscription = subscription
         if self._start in (None, NEW):
             self.began_after = dict(subscription.cut.marks)
-        arrived = subscription.arrived
+        arrived = subscription.receive_item
 
         def watch(item: Any) -> None:
-            for event in item.events if isinstance(item, Portion) else ():
+            for event in item.events if isinstance(item, EventBatch) else ():
                 missed = event.place.mark <= subscription.cut.marks.get(event.place.origin, (0, 0))
                 if (event.liveness is Liveness.RECOVERY) is not missed:
                     self.wrong_liveness.append(event)
             arrived(item)
 
-        subscription.arrived = watch  # type: ignore[method-assign]
+        subscription.receive_item = watch  # type: ignore[method-assign]
 
     @property
     def flowing(self) -> bool:

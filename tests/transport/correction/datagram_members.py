@@ -9,7 +9,7 @@ from random import Random
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from broker.testing.datagrams import Address, DatagramFaults, DatagramNetwork
+from broker.testing.datagram_network import Address, DatagramFaults, DatagramNetwork
 from broker.transport.correction.group_core import GroupCore
 from broker.transport.correction.group_settings import GroupSettings
 from broker.transport.correction.seal import Seal, group_key

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError
-from broker.testing.datagrams import DatagramFaults, DatagramNetwork, MemoryWire
+from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.transport.correction import CorrectionSettings
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
@@ -69,7 +69,7 @@ class Pair:
         self.accepted: list[ISocketChannel] = []
         self.dialled: list[ISocketChannel] = []
         self.failures: list[Failure] = []
-        self.wires: list[MemoryWire] = []
+        self.wires: list[MemoryDatagramSocket] = []
         self.here = self.endpoint(HERE)
         self.there = self.endpoint(THERE)
 

@@ -14,13 +14,13 @@ class Deaf:
         self.holds = True
         self._to_group = False
         addresses = [members.address(each.name) for each in deaf]
-        carry = members.network._carry_to
+        carry = members.network._send_one
 
         def carry_to(datagram: bytes, source: object, target: object) -> None:
             if not (self.holds and self._to_group and target in addresses):
                 carry(datagram, source, target)  # type: ignore[arg-type]
 
-        members.network._carry_to = carry_to  # type: ignore[method-assign]
+        members.network._send_one = carry_to  # type: ignore[method-assign]
         for member in members.all:
             member.group._to_group = self._marked(member.group._to_group)
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.testing.datagrams import DatagramFaults
+from broker.testing.datagram_network import DatagramFaults
 from broker.transport.correction.group_settings import GroupSettings
 from tests.seeds import seeds
 from tests.transport.correction.datagram_members import Member, Members

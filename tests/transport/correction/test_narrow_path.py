@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.testing.datagrams import Address, DatagramFaults, DatagramNetwork
+from broker.testing.datagram_network import Address, DatagramFaults, DatagramNetwork
 from broker.transport.correction import CorrectionSettings
 from tests.transport.correction import datagram_pair
 from tests.transport.correction.datagram_pair import Pair, User

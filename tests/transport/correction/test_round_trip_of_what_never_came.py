@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.testing.datagrams import DatagramFaults
+from broker.testing.datagram_network import DatagramFaults
 from broker.transport.correction.wire import DATA
 from tests.transport.correction.datagram_pair import Pair, User
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from twisted.internet.error import TimeoutError
 
-from broker.testing.datagrams import DatagramFaults
+from broker.testing.datagram_network import DatagramFaults
 from broker.transport.correction import CorrectionSettings
 from broker.transport.correction.connection_core import ConnectionCore
 from tests.seeds import seeds

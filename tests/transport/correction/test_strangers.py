@@ -8,8 +8,9 @@ import pytest
 from twisted.internet.error import ConnectionRefusedError
 
 from broker.errors import ProtocolError, VersionMismatch
-from broker.testing.datagrams import MemoryWire
-from broker.transport.correction import CorrectionSettings, wire
+from broker.testing.datagram_network import MemoryDatagramSocket
+from broker.transport.correction import CorrectionSettings
+from broker.transport.correction import wire
 from broker.transport.correction.handshake import OPEN_SEAL, Dialler
 from broker.transport.correction.seal import Seal
 from tests.transport.correction.datagram_members import Members
@@ -18,7 +19,7 @@ from tests.transport.correction.datagram_pair import HERE, THERE, Pair, User
 STRANGER = ("stranger", 3)
 
 
-def stranger(pair: Pair) -> tuple[MemoryWire, list[bytes]]:
+def stranger(pair: Pair) -> tuple[MemoryDatagramSocket, list[bytes]]:
     heard: list[bytes] = []
     wire = pair.network.bind(STRANGER, lambda batch: heard.extend(data for data, _ in batch))
     return wire, heard

@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from broker.config import FaultSettings, load_text
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.faults import (
     CorruptLayer,

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from broker.errors import PeerSilent
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.transport.p2p import P2PLayer

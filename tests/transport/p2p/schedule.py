@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.errors import Overloaded
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.faults import (
     CorruptLayer,

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent, ProtocolError
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.p2p.core import P2PCore

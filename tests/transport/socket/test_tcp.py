@@ -7,7 +7,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, NotConnected
-from broker.testing.socket_contract import NotingReceiver
+from broker.testing.socket_contract import RecordingReceiver
 from broker.transport.socket.framing import encode
 from broker.transport.socket.tcp import TcpChannelFactory, TcpSocketChannel
 
@@ -16,17 +16,17 @@ def stream_of(packets: list[bytes]) -> bytes:
     return b"".join(encode(packets))
 
 
-def connected() -> tuple[TcpSocketChannel, StringTransport, NotingReceiver]:
+def connected() -> tuple[TcpSocketChannel, StringTransport, RecordingReceiver]:
     made: list[object] = []
     channel = TcpChannelFactory(made.append, max_frame=100).buildProtocol(None)
     transport = StringTransport()
     channel.makeConnection(transport)
     assert made == [channel]
-    return channel, transport, NotingReceiver(channel)
+    return channel, transport, RecordingReceiver(channel)
 
 
 def lost(
-    channel: TcpSocketChannel, noting: NotingReceiver, reason: Exception
+    channel: TcpSocketChannel, noting: RecordingReceiver, reason: Exception
 ) -> BrokerError | None:
     channel.connectionLost(Failure(reason))
     (error,) = noting.losses
@@ -38,7 +38,7 @@ def test_nothing_is_read_before_there_is_a_receiver() -> None:
     transport = StringTransport()
     channel.makeConnection(transport)
     assert transport.producerState == "paused"
-    noting = NotingReceiver(channel)
+    noting = RecordingReceiver(channel)
     assert transport.producerState == "producing"
     channel.pause()
     assert transport.producerState == "paused"

@@ -1,0 +1,33 @@
+"""Environment of a benchmark."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from benchmarks.harness.children import Children
+
+
+@attrs.frozen
+class BenchmarkContext:
+    """Environment of one benchmark."""
+
+    children: Children
+    folder: Path
+    """Folder of the nodes' data, on the disk to be measured."""
+    quick: bool
+    """If true, only show that the benchmark works; its figures mean nothing."""
+    report_progress: Callable[[str], None]
+    """Shows progress to the user."""
+    events: int = 0
+    """Number of events, for benchmarks that support it; 0: the benchmark's own number."""
+
+    @contextmanager
+    def empty_folder(self) -> Iterator[Path]:
+        """Yield a folder that exists during the `with` block."""
+        with tempfile.TemporaryDirectory(prefix="xmlbroker-bench-", dir=self.folder) as name:
+            yield Path(name)

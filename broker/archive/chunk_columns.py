@@ -1,0 +1,83 @@
+"""Conversion of log chunks to rows of the archive, without an object per event.
+
+This takes half the time of `broker.archive.table.events_to_batch`: a chunk already stores its
+documents and headers contiguously.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from broker.archive.table import columns_to_batch
+from broker.log.chunks import Chunk
+
+#: Numpy types of a chunk's columns: big-endian, until the columns of many chunks are joined.
+_EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"
+
+
+@attrs.frozen(eq=False)
+class ChunkColumns:
+    """The columns of neighbouring events of one chunk, copied from the log."""
+
+    origin: str
+    epochs: Any
+    arrivals: Any
+    offsets: Any
+    lengths: Any
+    """Lengths of the documents, in bytes."""
+    levels: Any
+    records: bytes
+    documents: bytes
+
+    @property
+    def count(self) -> int:
+        """Number of events."""
+        return len(self.offsets)
+
+    @classmethod
+    def from_chunk(cls, chunk: Chunk, start: int, most: int) -> ChunkColumns:
+        """Copy at most `most` events, from the serial `start` on."""
+        count, value, at = chunk.last - chunk.first + 1, chunk.value, chunk.columns_at
+        first = start - chunk.first
+        end = min(count, first + most)
+        found: list[Any] = []
+        for kind in (_EPOCHS, _NUMBERS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS):
+            column = np.frombuffer(value, kind, count, at)
+            if kind is not _LENGTHS:
+                found.append(column[first:end].copy())
+            at += column.nbytes
+        bounds = chunk.bounds()
+        records = bytes(value[bounds[first] : bounds[end]])
+        documents = bytes(value[bounds[count + first] : bounds[count + end]])
+        epochs, arrivals, offsets, lengths, levels = found
+        return cls(chunk.origin, epochs, arrivals, offsets, lengths, levels, records, documents)
+
+
+def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
+    """Convert the events of at least one chunk to rows, in order. Raises ValueError as
+    `events_to_batch`."""
+
+    def column(name: str, kind: type) -> Any:
+        return np.concatenate([getattr(chunk, name) for chunk in chunks]).astype(kind)
+
+    lengths = column("lengths", np.int64)
+    documents = b"".join([chunk.documents for chunk in chunks])
+    ends = np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+    view = memoryview(documents)
+    return columns_to_batch(
+        origins=[(chunk.origin, chunk.count) for chunk in chunks],
+        epochs=column("epochs", np.uint32),
+        offsets=column("offsets", np.int64),
+        arrivals=column("arrivals", np.int64),
+        levels=column("levels", np.int8),
+        records=b"".join([chunk.records for chunk in chunks]),
+        pieces=[view[start:end] for start, end in pairwise(ends.tolist())],
+        ends=ends,
+        documents=documents,
+    )

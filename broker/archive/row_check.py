@@ -1,0 +1,50 @@
+"""Checks of a file's rows: their order, documents, partition and hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from broker.archive.layout import hour_of, partition_contains
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.parquet import RowSummary
+from broker.archive.row_order import is_strictly_ordered
+from broker.archive.table import digest_of
+from broker.errors import ArchiveCorrupt
+
+
+def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
+    """Check and summarise the rows of a file.
+
+    Raises `ArchiveCorrupt` if there are none, their places do not ascend, or a document does not
+    match its digest.
+    """
+    parts: list[RowSummary] = []
+    last_row: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        joined = rows if last_row is None else pa.concat_tables([last_row, rows])
+        if not is_strictly_ordered(joined.unify_dictionaries()):
+            raise ArchiveCorrupt("its places do not ascend")
+        last_row = rows.slice(rows.num_rows - 1)
+        _check_documents(batch)
+        parts.append(RowSummary.from_rows(rows))
+    if not parts:
+        raise ArchiveCorrupt("it has no rows")
+    return parts
+
+
+def check_partition_and_hour(file: ArchivedFile, parts: Sequence[RowSummary]) -> None:
+    """Raise `ArchiveCorrupt` if an event belongs to another partition or hour."""
+    streams = frozenset[str]().union(*(part.streams for part in parts))
+    if not all(partition_contains(file.partition, stream) for stream in streams):
+        raise ArchiveCorrupt("one of its streams belongs to another partition")
+    if {hour_of(arrival) for arrival in file.arrivals} != {file.hour}:
+        raise ArchiveCorrupt("one of its events arrived in another hour")
+
+
+def _check_documents(batch: pa.RecordBatch) -> None:
+    found = map(digest_of, batch.column("document").to_pylist())
+    if list(found) != batch.column("digest").to_pylist():
+        raise ArchiveCorrupt("a document does not match its digest")

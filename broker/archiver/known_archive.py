@@ -1,0 +1,50 @@
+"""The archives that a node has written to. A missing one is an error, not a reason to make it.
+
+An unmounted file system leaves an empty folder. A new archive there would let retention remove
+events that the real archive never receives.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from broker.archive.archive import Archive
+from broker.archive.object_store import open_object_store
+from broker.errors import ArchiveUnavailable
+
+#: A file in the log's folder with one URI per line.
+FILE_NAME: Final = "archives"
+
+
+def open_archive(uri: str, folder: Path) -> Archive:
+    """Open a node's archive, and create it if the node has never used it.
+
+    `folder` is that of the node's log. Raises `ArchiveUnavailable` if a known archive is missing.
+    """
+    list_file = folder / FILE_NAME
+    known_uris = list_file.read_text().splitlines() if list_file.exists() else []
+    archive = Archive(open_object_store(uri))
+    if not archive.exists():
+        if uri in known_uris:
+            raise ArchiveUnavailable(
+                f"there is no archive at {uri}, where this node wrote before: is it mounted? To "
+                f"begin a new one, remove {list_file}"
+            )
+        archive.create_if_missing()
+    if uri not in known_uris:
+        with suppress(OSError):
+            # A full disk must not stop archiving. The next start tries again.
+            _write_list(list_file, [*known_uris, uri])
+    return archive
+
+
+def _write_list(list_file: Path, known_uris: list[str]) -> None:
+    temporary = list_file.with_name(f"{FILE_NAME}.new")
+    with open(temporary, "w") as file:
+        file.write("\n".join([*known_uris, ""]))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, list_file)

@@ -1,0 +1,344 @@
+"""Copies new events of a log into the archive: own events, and replicas of dead origins.
+
+It continues where the archive's coverage ends. So this process may end at any moment: nothing is
+lost, and no reader gets an event twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from broker.archive.archive import Archive
+from broker.archive.archive_state import ArchiveState
+from broker.archive.chunk_columns import ChunkColumns, chunks_to_batch
+from broker.archive.dtd_check import DtdCheck
+from broker.archive.interval import Interval, difference
+from broker.archive.manifest_entry import OriginDtdVariant
+from broker.archive.table import events_to_batch
+from broker.archive.writer import ArchiveWriter, WriteResult
+from broker.dtd.reference import DtdReference
+from broker.event.place import Mark
+from broker.log.damage import DamageFound
+from broker.log.histories import Chain
+from broker.log.kept import KeptSpan
+from broker.log.records import LoggedEvent
+
+#: Limits of one flush in events and bytes. The rest follows at once in the next flush.
+FLUSH_EVENTS = 50_000
+FLUSH_BYTES = 32 << 20
+#: Ms until the node is asked again for a DTD that it did not have.
+RETRY_MS = 60_000
+
+#: Returns the DTDs that validate events of an origin; unknown ones are left out.
+FetchDtds: TypeAlias = Callable[[Sequence[DtdReference], str], Mapping[DtdReference, bytes]]
+#: Content hashes of DTDs by origin and type.
+TextHashes: TypeAlias = dict[tuple[str, DtdReference], str]
+
+
+#: Reads events after a mark, limited by a count and a number of bytes.
+ReadRange: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
+
+
+class ReadableLog(Protocol):
+    """The part of `broker.log.reading_along.LogAlong` that the archiver uses."""
+
+    @property
+    def origin(self) -> str: ...
+    def extent(self) -> tuple[Mark, Mark]: ...
+    def chain(self) -> Chain: ...
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]: ...
+    def spans(self) -> Mapping[str, KeptSpan]: ...
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]: ...
+    def durables(self) -> dict[tuple[str, str], bytes]: ...
+    def change(self) -> int: ...
+
+
+@attrs.define
+class ArchiverCounters:
+    events: int = 0
+    files: int = 0
+    bytes: int = 0
+    flushes: int = 0
+    lost: int = 0
+    """Places that retention removed from the log before they were archived."""
+    damaged: int = 0
+    """Flushes that skipped damage in the log."""
+
+
+class LogArchiver:
+    """Archiver of one node. All methods block, and raise `ArchiveUnavailable` or
+    `LogUnavailable`."""
+
+    def __init__(
+        self,
+        log: ReadableLog,
+        archive: Archive,
+        fetch_dtds: FetchDtds,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._log = log
+        self._archive = archive
+        self._writer = ArchiveWriter(archive, log.origin, wall_clock)
+        self._fetch_dtds = fetch_dtds
+        self._wall_clock = wall_clock
+        self._archived_hashes: TextHashes = {}
+        self._lost_texts = DtdCheck(archive)
+        self._missing_dtds: set[tuple[str, DtdReference]] | None = None
+        self._compared_state: ArchiveState | None = None
+        self._asked_at = 0
+        self._stored_durables: dict[tuple[str, str], bytes] | None = None
+        self._durables_change = -1
+        self.counters = ArchiverCounters()
+        self.reached: dict[str, Mark] = {}
+
+    def flush(self, dead: Collection[str] = ()) -> bool:
+        """Archive new events, also of `dead` origins. Returns whether more can be flushed at
+        once."""
+        more = self._flush_own()
+        self._record_replica_marks(dead)
+        for origin in dead:
+            more = self._flush_replica(origin) or more
+        self._put_durables()
+        self._put_missing_dtds()
+        self._put_uses()
+        self._writer.report_observed_coverage()
+        return more
+
+    def _record_replica_marks(self, dead: Collection[str]) -> None:
+        """Record how far other nodes have archived the replicas here, which stay until then."""
+        state = self._archive.state()
+        for origin, span in self._log.spans().items():
+            if origin not in dead:
+                since = max(span.after, state.forgotten_upto(origin))
+                self.reached[origin] = state.covered_upto(origin, since)
+
+    def _flush_own(self) -> bool:
+        log = self._log
+        since, durable = log.extent()
+
+        def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
+            chunks = log.read(after, max_events, max_bytes)
+            return chunks_to_batch(chunks) if chunks else None
+
+        return self._flush_span(log.origin, since, durable, read, lambda: log.extent()[0])
+
+    def _flush_replica(self, origin: str) -> bool:
+        log = self._log
+        span = log.spans().get(origin)
+        if span is None:
+            return False
+
+        def begins() -> Mark:
+            now = log.spans().get(origin)
+            return span.upto if now is None else now.after
+
+        def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
+            events = log.read_kept(origin, after, max_events, max_bytes)
+            return events_to_batch(events) if events is not None else None
+
+        return self._flush_span(origin, span.after, span.upto, read, begins)
+
+    def _flush_span(
+        self, origin: str, since: Mark, durable: Mark, read: ReadRange, begins: Callable[[], Mark]
+    ) -> bool:
+        """Archive the missing part of (since, durable]. Returns whether more of it is left."""
+        after, end = self._next_missing_range(origin, since)
+        if durable <= after:
+            return False
+        try:
+            events = read(after, FLUSH_EVENTS, FLUSH_BYTES)
+        except DamageFound as found:
+            # The archive has a missing range here until the log is repaired.
+            self.counters.damaged += 1
+            upto = max(found.damage.upto, since)
+            lost = self.counters.lost
+            more = upto > since and self._flush_span(origin, upto, durable, read, begins)
+            # The damage is not a loss by retention.
+            self.counters.lost = lost
+            return more
+        upto = _mark_of_row(events, -1) if events is not None else durable
+        if end is not None and end < upto:
+            events, upto = _events_up_to(events, end), end
+        # Retention may have removed events since the last check. They must not count as archived.
+        covered = max(after, begins())
+        if covered > after:
+            self.counters.lost += (
+                _mark_of_row(events, 0)[1] - 1 if events is not None else upto[1]
+            ) - after[1]
+        covered = min(covered, upto)
+        if events is None and not difference(
+            [(covered, upto)], self._lost_places(origin, covered, None)
+        ):
+            self.reached[origin] = upto
+            return upto < durable and self._flush_span(origin, upto, durable, read, begins)
+        self._write(origin, covered, upto, events)
+        return upto < durable
+
+    def _next_missing_range(self, origin: str, since: Mark) -> tuple[Mark, Mark | None]:
+        """Return the end of the archived events after `since`, and the start of the next archived
+        ones.
+
+        The second is None if nothing is archived behind the missing range, such as a damaged file.
+        """
+        state = self._archive.state()
+        if self._writer.manifest_writer.repair(state):
+            state = self._archive.state()
+        before = self.reached.get(origin)
+        # Events that the archive has expired must not return from a log that still has them.
+        after = state.covered_upto(origin, max(since, state.forgotten_upto(origin)))
+        if origin == self._log.origin:
+            # The archive may have events of another branch. Coverage of one branch says nothing of
+            # another.
+            chain = self._log.chain()
+            while (goes_on := chain.goes_on(after)) != after:
+                after = state.covered_upto(origin, goes_on)
+        self.reached[origin] = after
+        if before is not None and before < since:
+            # Removed events never come. They must not stop the archiver.
+            self.counters.lost += max(0, since[1] - state.covered_upto(origin, before)[1])
+        return after, state.next_covered(origin, after)
+
+    def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
+        dtds = self._fetch_new_dtds(origin, events) if events is not None else {}
+        # A loss must not count as archived: a recovery across it reports a gap.
+        empty = self._lost_places(origin, after, events)
+        covers = [(origin, *each) for each in difference([(after, upto)], empty)]
+        written = self._write_with(origin, covers, [] if events is None else events, dtds)
+        self.reached[origin] = upto
+        figures = self.counters
+        figures.events += written.rows
+        figures.files += len(written.files)
+        figures.bytes += written.bytes
+        figures.flushes += 1
+
+    def _lost_places(
+        self, origin: str, after: Mark, events: pa.RecordBatch | None
+    ) -> list[Interval]:
+        """Return the places behind `after` that stand for losses of the origin.
+
+        For another origin these are the offsets that its events leave out.
+        """
+        if origin == self._log.origin:
+            return list(self._log.chain().empty)
+        if events is None:
+            return []
+        epochs, offsets = (events.column(name).to_numpy() for name in ("epoch", "offset"))
+        before = np.concatenate(([after[1]], offsets[:-1]))
+        found: list[Interval] = []
+        for row in np.flatnonzero(offsets > before + 1).tolist():
+            first = _mark_of_row(events, row - 1) if row else after
+            found.append((first, (int(epochs[row]), int(offsets[row]) - 1)))
+        return found
+
+    def _fetch_new_dtds(self, origin: str, events: pa.RecordBatch) -> Mapping[DtdReference, bytes]:
+        kinds = pa.table(events.select(["type", "version"])).group_by(["type", "version"])
+        named = {DtdReference(*each.values()) for each in kinds.aggregate([]).to_pylist()}
+        new = sorted(each for each in named if (origin, each) not in self._archived_hashes)
+        texts = self._fetch_dtds(new, origin) if new else {}
+        if self._missing_dtds is not None:
+            self._missing_dtds |= {(origin, each) for each in new if each not in texts}
+        return texts
+
+    def _write_with(
+        self,
+        origin: str,
+        covers: Sequence[tuple[str, Mark, Mark]],
+        events: pa.RecordBatch | Sequence[LoggedEvent],
+        dtds: Mapping[DtdReference, bytes],
+    ) -> WriteResult:
+        hashes = {(origin, r): hashlib.sha256(text).hexdigest() for r, text in dtds.items()}
+        uses = self._unknown_uses(hashes, self._archive.state()) if hashes else set()
+        written = self._writer.write(covers, events, dtds, uses)
+        self._archived_hashes |= hashes
+        return written
+
+    def _unknown_uses(self, hashes: TextHashes, state: ArchiveState) -> set[OriginDtdVariant]:
+        """Return DTDs that differ from the registered one, and have no registered use yet."""
+        found = set()
+        for (origin, reference), content_hash in hashes.items():
+            counts = state.dtds.get(reference)
+            if counts is not None and counts.sha256 != content_hash:
+                own = DtdReference(reference.type, reference.version, content_hash)
+                found.add(OriginDtdVariant(origin, own))
+        return found - state.manifest.uses
+
+    def _put_uses(self) -> None:
+        """Register uses again: another node may have archived its DTD under the name just now."""
+        state = self._archive.state() if self._archived_hashes else None
+        if state is not None and state is not self._compared_state:
+            self._compared_state = state
+            if uses := self._unknown_uses(self._archived_hashes, state):
+                self._writer.write([], [], {}, uses)
+
+    def _put_missing_dtds(self) -> None:
+        """Archive DTDs that were unknown when their events were archived, and DTDs that were
+        lost."""
+        now = self._wall_clock()
+        if self._missing_dtds is None:
+            state = self._archive.state()
+            self._missing_dtds = {
+                (origin, reference)
+                for file in state.files.values()
+                for reference in itertools.starmap(DtdReference, file.types)
+                if reference not in state.dtds
+                for origin in file.spans
+            }
+        elif abs(now - self._asked_at) < RETRY_MS:
+            return
+        self._asked_at = now
+        self._missing_dtds -= self._archived_hashes.keys()
+        for origin, missing in itertools.groupby(sorted(self._missing_dtds), lambda each: each[0]):
+            texts = self._fetch_dtds([reference for _, reference in missing], origin)
+            if texts:
+                self._write_with(origin, [], [], texts)
+        self._missing_dtds -= self._archived_hashes.keys()
+        self._restore_lost_dtds()
+
+    def _restore_lost_dtds(self) -> None:
+        lost = self._lost_texts.find_damaged()
+        uses = self._archive.state().manifest.uses if lost else ()
+        for text in lost:
+            users = {use.origin for use in uses if use.text.variant == text.sha256}
+            for origin in (self._log.origin, *sorted(users)):
+                self._writer.restore_dtds([text], self._fetch_dtds([text.reference], origin))
+
+    def _put_durables(self) -> None:
+        change = self._log.change()
+        if change == self._durables_change:
+            return
+        before = self._previous_durables()
+        now = self._log.durables()
+        changes: list[tuple[str, str, bytes | None]] = [
+            (*key, stored) for key, stored in now.items() if before.get(key) != stored
+        ]
+        changes += [(*key, None) for key in before.keys() - now.keys()]
+        self._writer.put_durables(changes)
+        self._stored_durables, self._durables_change = now, change
+
+    def _previous_durables(self) -> dict[tuple[str, str], bytes]:
+        if self._stored_durables is None:
+            # Compare with this node's own record, not a newer one of another node. Writing an
+            # unchanged subscription again would make it the newest.
+            self._stored_durables = dict(self._archive.read_durables_of(self._log.origin))
+        return self._stored_durables
+
+
+def _events_up_to(events: pa.RecordBatch | None, end: Mark) -> pa.RecordBatch | None:
+    if events is None:
+        return None
+    epoch, offset = (events.column(name).to_numpy() for name in ("epoch", "offset"))
+    count = int(np.count_nonzero((epoch < end[0]) | ((epoch == end[0]) & (offset <= end[1]))))
+    return events.slice(0, count) if count else None
+
+
+def _mark_of_row(events: pa.RecordBatch, row: int) -> Mark:
+    return events.column("epoch")[row].as_py(), events.column("offset")[row].as_py()

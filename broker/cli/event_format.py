@@ -1,0 +1,135 @@
+"""Text and JSON forms of received events, gaps and changes of types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import attrs
+
+from broker.cli.terminal import json_line, printable
+from broker.client.merged import MergedEvent
+from broker.client.received import Gap, ReceivedEvent, TypeChanged
+from broker.event.merging.held_event import MissingNumbers
+
+#: Returns the printed form of an event.
+Form = Callable[[ReceivedEvent], bytes]
+
+
+def as_payload(event: ReceivedEvent) -> bytes:
+    """Return the payload; an event without one is an empty line."""
+    return (event.payload or b"") + b"\n"
+
+
+def as_document(event: ReceivedEvent) -> bytes:
+    """Return the whole event as its publisher wrote it."""
+    return event.document + b"\n"
+
+
+def as_json(event: ReceivedEvent) -> bytes:
+    """Return one line of JSON; `xmlbroker pub` reads it."""
+    header = event.header
+    payload = event.payload
+    content: dict[str, str | bool | None] = {
+        "place": str(event.place),
+        "id": str(event.event_id),
+        "stream": event.stream,
+        "type": header.type_name,
+        "version": header.version,
+        "level": header.security_level.value,
+        "liveness": event.liveness.value,
+        "payload": None if payload is None else payload.decode("utf-8", "replace"),
+    }
+    if isinstance(event, MergedEvent) and event.late:
+        content["late"] = True
+    return (json_line(content) + "\n").encode()
+
+
+def as_text(event: ReceivedEvent) -> bytes:
+    """Return a summary line and the payload."""
+    header = event.header
+    words = [
+        clock_time(event.event_id.timestamp),
+        event.stream,
+        f"{header.type_name} {header.version}",
+        header.security_level.value,
+        event.liveness.value,
+        f"{event.event_id.client_id}#{event.event_id.sequence_number}",
+        str(event.place),
+    ]
+    if isinstance(event, MergedEvent) and event.late:
+        words.append("late")
+    payload = event.payload
+    body = "" if payload is None else printable(payload.decode("utf-8", "replace")) + "\n"
+    return f"{'  '.join(words)}\n{body}".encode()
+
+
+def clock_time(timestamp: int) -> str:
+    """Return ms since 1970 as a time in UTC, or as a number if no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_REASONS: Final = {
+    "slow": "dropped, because this subscriber was too slow",
+    "retention": "no longer in the node's log",
+}
+
+
+def gap_as_text(gap: Gap) -> str:
+    what = "events" if gap.reason == "slow" else "places"
+    reason = _REASONS.get(gap.reason, gap.reason)
+    return f"gap: {gap.count} {what} from {gap.first} to {gap.last} are {reason}"
+
+
+def gap_as_json(gap: Gap) -> bytes:
+    content = {
+        "first": str(gap.first),
+        "last": str(gap.last),
+        "count": gap.count,
+        "reason": gap.reason,
+    }
+    return (json_line({"gap": content}) + "\n").encode()
+
+
+def missing_as_text(missing: MissingNumbers) -> str:
+    which = str(missing.first)
+    if missing.last > missing.first:
+        which = f"{which} to {missing.last}"
+    return f"bundle: {missing.bundle_id!r} of {missing.stream} is missing {which}"
+
+
+def missing_as_json(missing: MissingNumbers) -> bytes:
+    return (json_line({"missing": attrs.asdict(missing)}) + "\n").encode()
+
+
+_EFFECTS: Final = {
+    "can-not-match-any-more": "the query matches no event of the new version",
+    "can-match-now": "the query matches events of the new version only",
+    "reads-what-changed": "the query reads changed paths",
+}
+
+
+def change_as_text(change: TypeChanged) -> str:
+    effect = _EFFECTS.get(change.effect, change.effect)
+    reason = f" ({change.reason})" if change.reason else ""
+    parts = [f"type: {change.type} {change.new} is newer than {change.old}: {effect}{reason}"]
+    for word, paths in (
+        ("query reads", change.paths),
+        ("came", change.came),
+        ("went", change.went),
+        ("changed", change.changed),
+    ):
+        if paths:
+            parts.append(f"{word}: {', '.join(paths)}")
+    if change.left_out:
+        parts.append(f"and {change.left_out} more")
+    return "; ".join(parts)
+
+
+def change_as_json(change: TypeChanged) -> bytes:
+    return (json_line({"type-changed": attrs.asdict(change)}) + "\n").encode()

@@ -1,1 +1,0 @@
-"""What `xmlbroker explain` reads and prints."""

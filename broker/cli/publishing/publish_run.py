@@ -1,0 +1,168 @@
+"""One run of `pub`: read ahead, pace, bound the unanswered events, count receipts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final, Protocol
+
+from broker.cli.publishing.pace import Pace
+from broker.cli.publishing.publication import Publication, Refusal
+from broker.cli.publishing.tally import REFUSALS, Tally
+from broker.cli.stop_signal import Stop
+from broker.client.client import Client
+from broker.errors import BrokerError, Closed, GaveUp, Overloaded
+
+#: Bound of unanswered events; then reading waits for receipts.
+MAX_OUTSTANDING: Final = 5_000
+#: Seconds for receipts after Ctrl-C.
+RECEIPT_TIMEOUT: Final = 5.0
+#: Events per time slice: without errors nothing else here yields to the loop.
+_EVENTS_PER_SLICE: Final = 250
+
+
+class ItemSource(Protocol):
+    """Source of the items: a `ReaderThread`."""
+
+    async def next_items(self) -> list[Publication | Refusal]: ...
+
+
+class PublishRun:
+    """One run of `pub` over one client."""
+
+    def __init__(
+        self,
+        client: Client,
+        tally: Tally,
+        pace: Pace,
+        stop: Stop,
+        *,
+        timeout: float,
+        fail_fast: bool = False,
+        most_outstanding: int = MAX_OUTSTANDING,
+    ) -> None:
+        self._client = client
+        self._tally = tally
+        self._pace = pace
+        self._stop = stop
+        self._timeout = timeout
+        self._fail_fast = fail_fast
+        self._max_outstanding = most_outstanding
+        self._loop = asyncio.get_running_loop()
+        self._receipts: deque[asyncio.Future[Any]] = deque()
+        self._give_up_timer: asyncio.TimerHandle | None = None
+        self.error: BrokerError | None = None
+        """Error that ended the run early: no node, or a refusal by the node."""
+        client.on_state = self._state_changed
+        client.on_trouble = self._trouble_changed
+
+    async def run(self, supply: ItemSource) -> None:
+        """Publish all items and wait for the receipts; `stop` ends it early."""
+        try:
+            while not self._stop:
+                items = await self._stop.run_or_cancel(supply.next_items())
+                if not items:
+                    break
+                for item in items:
+                    await self._publish_item(item)
+            while self._receipts and not self._stop:
+                await self._await_oldest()
+            if self._receipts and self.error is None:
+                await asyncio.wait(self._receipts, timeout=RECEIPT_TIMEOUT)
+        finally:
+            self._client.on_state = self._client.on_trouble = None
+            if self._give_up_timer is not None:
+                self._give_up_timer.cancel()
+
+    async def _publish_item(self, item: Publication | Refusal) -> None:
+        if self._stop:
+            return
+        if isinstance(item, Refusal):
+            self._count_refusal(item)
+            return
+        delay = self._pace.delay(item.time, self._loop.time())
+        if delay > 0:
+            await self._stop.pause(delay)
+        while not self._stop:
+            if len(self._receipts) < self._max_outstanding and self._try_publish(item):
+                break
+            await self._await_oldest()
+        if self._tally.sent % _EVENTS_PER_SLICE == 0:
+            await asyncio.sleep(0)
+
+    def _try_publish(self, item: Publication) -> bool:
+        """Publish or refuse the item; return False if the outbox is full."""
+        self._drop_settled()
+        try:
+            receipt = asyncio.ensure_future(
+                self._client.publish(
+                    item.stream,
+                    item.payload,
+                    item.event_type,
+                    linkage=item.linkage,
+                    application_types=item.application_types,
+                    summary=item.summary,
+                )
+            )
+        except Overloaded as error:
+            if self._receipts:
+                return False
+            self._count_refusal(Refusal(item.location, error.text))
+        except REFUSALS as error:
+            self._count_refusal(Refusal(item.location, error.text))
+        except BrokerError as error:
+            self._end_with(error)
+        else:
+            self._tally.count_sent()
+            self._receipts.append(receipt)
+            receipt.add_done_callback(lambda future: self._count_result(item, future))
+        return True
+
+    def _count_result(self, item: Publication, future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        self._tally.count_result(item, future.result() if error is None else error)
+        if isinstance(error, REFUSALS):
+            if self._fail_fast:
+                self._stop.request()
+        elif isinstance(error, BrokerError) and not isinstance(error, Closed):
+            self._end_with(error)
+
+    def _count_refusal(self, refusal: Refusal) -> None:
+        self._tally.count_refused(refusal)
+        if self._fail_fast:
+            self._stop.request()
+
+    async def _await_oldest(self) -> None:
+        """Wait for the oldest receipt, unless the stop comes first."""
+        await self._stop.run_or_cancel(asyncio.wait({self._receipts[0]}))
+        self._drop_settled()
+
+    def _drop_settled(self) -> None:
+        while self._receipts and self._receipts[0].done():
+            self._receipts.popleft()
+
+    # ------------------------------------------------------------------ the connection
+
+    def _state_changed(self, connected: bool, error: BrokerError | None) -> None:
+        if connected:
+            if self._give_up_timer is not None:
+                self._give_up_timer.cancel()
+                self._give_up_timer = None
+        elif self._give_up_timer is None:
+            self._give_up_timer = self._loop.call_later(self._timeout, self._give_up)
+
+    def _trouble_changed(self, problem: BrokerError | None) -> None:
+        # The disk is full: sent events are sent again until there is space.
+        if problem is None:
+            self._tally.report("the node accepts events again")
+        else:
+            self._tally.report(f"the node accepts no events now, waiting: {problem}")
+
+    def _give_up(self) -> None:
+        reason = self._client.last_error
+        text = f"no connection to the node for {self._timeout:g} s"
+        self._end_with(GaveUp(f"{text}: {reason}" if reason else text))
+
+    def _end_with(self, error: BrokerError) -> None:
+        self.error = self.error or error
+        self._stop.request()

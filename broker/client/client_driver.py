@@ -1,0 +1,261 @@
+"""Driver of the client's core: carries out its effects between users and connections."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zope.interface import implementer
+
+from broker.client.connection import FATAL, Connection, make_connection_machine
+from broker.client.core import ClientCore
+from broker.client.effects import (
+    Effect,
+    ItemArrived,
+    MessagesConsumed,
+    PublicationSettled,
+    PublishingBlocked,
+    RequestAnswered,
+    SavePositions,
+    Send,
+    SessionEnded,
+)
+from broker.client.loop import Loop, Promise
+from broker.client.outbox import Outbox
+from broker.client.position_writer import PositionWriter
+from broker.client.settings import ClientSettings
+from broker.client.subscription import Subscription
+from broker.client.waiters import Waiters
+from broker.errors import BrokerError, Closed
+from broker.transport.alarm import Alarm
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.view import LinkState, View
+from broker.wire.messages import Welcome
+from broker.wire.stack import session_layers
+
+
+@implementer(IStackReceiver)
+class ClientDriver:
+    """One client's side of its sessions, one after another. `Client` adds the users' methods."""
+
+    def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
+        self._loop = loop
+        self._settings = settings
+        outbox = Outbox(settings.outbox_events, settings.outbox_bytes)
+        self._core = ClientCore(outbox, settings.window_bytes, settings.resume_points)
+        self._position_writer = (
+            None
+            if settings.positions is None
+            else PositionWriter(settings.positions, loop.run_in_thread)
+        )
+        self._driver = StackDriver(
+            session_layers(settings.incarnation, settings.window_bytes, settings.outbox_bytes),
+            loop.clock,
+            self,
+        )
+        self._backoff = settings.make_backoff()
+        self._resumed = False
+        self._connection = make_connection_machine(
+            Connection(
+                loop=loop,
+                endpoints=endpoints,
+                make_hello=settings.make_hello,
+                attach=self._attach,
+                on_down=self._connection_down,
+                on_stopped=self._connection_stopped,
+                backoff=self._backoff,
+            )
+        )
+        self._waiters = Waiters(loop, ", ".join(endpoints), lambda: self.last_error)
+        self._alarm = Alarm(loop.clock, self._handle_timeout)
+        self._close_deadline = Alarm(loop.clock, self._abandon_closing)
+        self._subscriptions: dict[int, Subscription] = {}
+        self._flush_scheduled = False
+        self._error: BrokerError | None = None
+        self._closed: Promise | None = None
+        self._is_stopped = False
+        self.last_error: BrokerError | None = None
+        """The error of the newest attempt or connection; None while connected."""
+        self.welcome: Welcome | None = None
+        """The node's Welcome in the newest handshake."""
+        self.on_state: Callable[[bool, BrokerError | None], None] | None = None
+        """Called with True when connected, with False and the reason when not."""
+        self.trouble: BrokerError | None = None
+        """The reason that the node takes no publications now (its disk is full); None while it
+        takes them.
+
+        They wait in the outbox and are sent again.
+        """
+        self.on_trouble: Callable[[BrokerError | None], None] | None = None
+        """Called with `trouble` when it begins, and with None when it ends."""
+
+    # ------------------------------------------------------------------ for subscriptions
+
+    def mark_processed(self, number: int, item: Any) -> None:
+        self._apply_effects(self._core.mark_processed(number, item, self._loop.clock.seconds()))
+
+    def discard(self, item: Any) -> None:
+        """Release an item that no user will read."""
+        self._apply_effects(self._core.discard(item))
+
+    def end_subscription(self, number: int, forget: bool) -> None:
+        self._apply_effects(self._core.unsubscribe(number, forget=forget))
+
+    def position_of(self, number: int) -> Any:
+        return self._core.position_of(number)
+
+    def duplicates_of(self, number: int) -> int:
+        return self._core.duplicates_of(number)
+
+    # ------------------------------------------------------------------ from the stack
+
+    def messages_received(self, batch: Sequence[bytes]) -> None:
+        now = self._loop.clock.seconds()
+        for index, data in enumerate(batch):
+            try:
+                effects = self._core.receive_message(data, now)
+            except BrokerError as error:
+                # The stack delivers nothing twice. Only a new session, which begins at the
+                # subscriptions' positions, can repair that.
+                self.last_error = error
+                self._driver.consumed(len(batch) - index)
+                self._apply_effects(self._core.positions.end_session())
+                self._driver.close()
+                return
+            self._apply_effects(effects)
+        if self._resumed:
+            # A resumed session made progress. A new session could repeat the cause that ended the
+            # one before.
+            self._backoff.progressed()
+        if self._core.outbox.has_unsent:
+            self._flush_soon()
+
+    def view_changed(self, view: View) -> None:
+        if view.state is LinkState.CONNECTED:
+            self.last_error = None
+            self._backoff.up(self._loop.clock.seconds())
+            self._resumed = view.resumed
+            welcome = self.welcome
+            assert welcome is not None
+            limits = (welcome.max_event_bytes, welcome.max_frame_bytes)
+            node, version = welcome.address, welcome.version
+            self._apply_effects(self._core.session_up(view.resumed, node, limits, version))
+            self._waiters.settle_session()
+            self._flush()
+            if self.on_state is not None:
+                self.on_state(True, None)
+        elif view.state is LinkState.DISCONNECTED:
+            self._core.session_down()
+            if self._closed is not None and self._core.positions.is_finished:
+                self._connection.stop()
+            elif self._driver.failure is not None:
+                self._connection.rejected(self._driver.failure)
+            else:
+                self._connection.lost(view.error or self.last_error)
+
+    def writable_changed(self, writable: bool) -> None:
+        if writable:
+            self._flush()
+
+    # ------------------------------------------------------------------ inside
+
+    def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
+        self.welcome = welcome
+        # A node's message may exceed the limit for ours: an answer about many events.
+        channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
+        self._driver.attach(channel)
+
+    def _flush_soon(self) -> None:
+        if not self._flush_scheduled:
+            # Events published in one turn of the loop leave as one batch.
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        while not self._is_stopped and self._driver.writable:
+            effects = self._core.flush()
+            if not effects:
+                break
+            self._apply_effects(effects)
+
+    def _apply_effects(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(data):
+                    self._driver.send([data])
+                case PublicationSettled(promise, result):
+                    if isinstance(result, BrokerError):
+                        promise.fail(result)
+                    else:
+                        promise.fulfil(result)
+                case ItemArrived(number, item):
+                    subscription = self._subscriptions.get(number)
+                    if subscription is not None:
+                        subscription.receive_item(item)
+                        if subscription.over:
+                            del self._subscriptions[number]
+                case RequestAnswered(request, content, error):
+                    self._waiters.settle_answer(request, content, error)
+                case MessagesConsumed(count):
+                    self._driver.consumed(count)
+                case SavePositions(durables):
+                    if self._position_writer is not None:
+                        self._position_writer.write_soon(durables)
+                case PublishingBlocked(error):
+                    self.trouble = error
+                    if self.on_trouble is not None:
+                        notify = functools.partial(self.on_trouble, error)
+                        self._loop.call_soon(notify)
+                case SessionEnded(error):
+                    self._end_session(error)
+        if self._core.outbox.events == 0:
+            self._waiters.settle_drained()
+        self._alarm.set(None if self._is_stopped else self._core.next_timeout())
+
+    def _end_session(self, error: BrokerError) -> None:
+        self.last_error = error
+        if isinstance(error, FATAL):
+            self._connection.rejected(error)
+        self._driver.abort(error)
+
+    def _connection_down(self, error: BrokerError | None) -> None:
+        self.last_error = error or self.last_error
+        if self.on_state is not None:
+            self.on_state(False, self.last_error)
+
+    def _abandon_closing(self) -> None:
+        self._core.positions.abandon_closing()
+        self._end_connection()
+
+    def _end_connection(self) -> None:
+        if self._driver.attached:
+            # The driver ends it when the last bytes have left, within a limited time.
+            self._driver.close()
+        else:
+            self._connection.stop()
+
+    def _handle_timeout(self) -> None:
+        self._apply_effects(self._core.handle_timeout(self._loop.clock.seconds()))
+        self._flush()
+
+    def _connection_stopped(self, error: BrokerError | None) -> None:
+        """Settle everything that still waits: the client has ended."""
+        self._is_stopped = True
+        self._error = error
+        self._core.session_down()
+        reason = error or Closed("the client is closed")
+        self._waiters.fail_all(reason)
+        for promise in self._core.outbox.fail_all():
+            promise.fail(reason)
+        for subscription in list(self._subscriptions.values()):
+            subscription.mark_ended(error)
+        self._subscriptions.clear()
+        self._alarm.set(None)
+        self._close_deadline.set(None)
+        if self._closed is not None:
+            self._closed.fulfil(self._core.positions.is_confirmed)
+        elif error is not None and self.on_state is not None:
+            self.on_state(False, error)

@@ -1,0 +1,45 @@
+"""Credit for deliveries, in bytes, as a running total per session.
+
+The limit is the bytes that arrived in this session plus the free part of the window. It is sent
+when a quarter of the window was freed, or when the node has used the previous limit.
+"""
+
+from __future__ import annotations
+
+
+class DeliveryCredit:
+    """Unprocessed bytes over all sessions, and the limit of the current one."""
+
+    def __init__(self, window_bytes: int) -> None:
+        self._window = window_bytes
+        self._unprocessed = 0
+        self._arrived = 0
+        self._sent_limit = 0
+
+    def begin_session(self) -> int:
+        """Return the first limit of a new session.
+
+        Unprocessed deliveries of previous sessions still count.
+        """
+        self._arrived = 0
+        self._sent_limit = self._compute_limit()
+        return self._sent_limit
+
+    def add_delivery(self, size: int) -> None:
+        self._arrived += size
+        self._unprocessed += size
+
+    def release_delivery(self, size: int) -> None:
+        self._unprocessed -= size
+
+    def next_limit(self) -> int | None:
+        """Return the limit to send now; None while the previous one suffices."""
+        limit = self._compute_limit()
+        used_up = self._sent_limit <= self._arrived
+        if limit - self._sent_limit < (1 if used_up else self._window // 4):
+            return None
+        self._sent_limit = limit
+        return limit
+
+    def _compute_limit(self) -> int:
+        return self._arrived + max(0, self._window - self._unprocessed)

@@ -1,0 +1,77 @@
+"""Parameters of a subscription, as the user requested it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+
+from broker.client.received import NEW, Start
+from broker.errors import BadName, BadPosition, BadQuery
+from broker.event.place import Position
+from broker.wire.messages import MAX_CONTROL
+
+#: Bytes of all texts of a request; the rest of the message is for positions.
+MAX_TEXT_BYTES = MAX_CONTROL - 64 * 1024
+
+
+@attrs.frozen
+class SubscriptionRequest:
+    """The original request of a subscription, wherever it continues later (Q3, N4, N5)."""
+
+    query: str = "true()"
+    pattern: str = ">"
+    namespaces: Mapping[str, str] = attrs.field(factory=dict)
+    durable: str = ""
+    start: Start = NEW
+    until: Position = Position()
+    """It ends when everything up to here was delivered; empty: no such end."""
+    until_ms: int = 0
+    """It ends before events that arrived at this time, in ms since 1970, or later; 0: no such
+    end."""
+    pace: float = 0.0
+    """Factor of the pace at which recovered events first arrived; 0: as fast as possible."""
+    rate: int = 0
+    """Recovered events a second at most; 0: no bound."""
+    stream_times: bool = False
+
+    def validate(self) -> SubscriptionRequest:
+        """Return the request itself. Raises `BadQuery`, `BadName` or `BadPosition`.
+
+        A node ends the session of a client that sends an invalid message, and would end the next
+        one too.
+        """
+        self._validate_texts()
+        if not 0.0 <= self.pace < math.inf:
+            raise BadPosition(f"pace {self.pace} is not a number of 0 or more")
+        start = self.start
+        counts = {
+            "rate": self.rate,
+            "until_time": self.until_ms,
+            "a time to begin": start.time_ms,
+            "how many of the last": start.last,
+        }
+        for name, count in counts.items():
+            if not 0 <= count < 1 << 64:
+                raise BadPosition(f"{name} can not be {count}")
+        if start.kind == "last" and not start.last:
+            raise BadPosition("the last 0 events are no start: give 1 or more")
+        return self
+
+    def _validate_texts(self) -> None:
+        length = 0
+        for text, error in (
+            (self.query, BadQuery),
+            *((text, BadQuery) for binding in self.namespaces.items() for text in binding),
+            (self.pattern, BadName),
+            (self.durable, BadName),
+        ):
+            if not isinstance(text, str):
+                raise error(f"{text!r:.80} is not a text")
+            try:
+                length += len(text.encode())
+            except UnicodeEncodeError as problem:
+                raise error(f"{text!r:.80} is not valid text: {problem.reason}") from None
+        if length > MAX_TEXT_BYTES:
+            raise BadQuery(f"the query and its names have {length} bytes, at most {MAX_TEXT_BYTES}")

@@ -1,0 +1,285 @@
+"""State of one subscription through sessions and nodes.
+
+A position is *complete* when no matching event is missing up to it. Before the message `Flowing` a
+node's deliveries may skip events; it fills these ranges, or reports them as gaps, only after it. So
+items are held until `Flowing`, and dropped if the session is lost before. Then the subscription
+resumes at its complete position, and the items come again in order. After `Flowing` each origin's
+events come in order and gaps are reported, so the complete position follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from broker.client.duplicate_filter import DuplicateFilter
+from broker.client.effects import (
+    EventBatch,
+    Item,
+    PositionMoved,
+    ResumePoint,
+    SharedDelivery,
+    SubscriptionAccepted,
+    SubscriptionEnded,
+)
+from broker.client.received import FlowStarted, Gap, ReceivedEvent, Start
+from broker.client.subscription_request import SubscriptionRequest
+from broker.errors import from_wire
+from broker.event.envelope import Liveness
+from broker.event.place import Mark, Place, Position
+from broker.wire import messages
+from broker.wire.codec import WireTimes
+from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
+
+_BEFORE_FIRST: Mark = (0, 0)
+_EMPTY = Position()
+#: Bytes that a held message without events counts for.
+_ITEM_BYTES = 200
+
+
+@attrs.define(eq=False)
+class SubscriptionState:
+    number: int
+    request: SubscriptionRequest
+    max_held_bytes: int
+    """Bytes held until `Flowing`. Beyond that items are released as they come: none comes twice,
+    but after a lost session some may come out of order."""
+    resume_point: ResumePoint = ResumePoint(Position())
+    complete_position: Position = Position()
+    """Resume position after the node lost the session; empty until `has_begun`."""
+    processed_position: Position = Position()
+    acknowledged_position: Position = Position()
+    events_since_acknowledged: int = 0
+    has_begun: bool = False
+    """True once the complete position, not the start, defines where it continues."""
+    is_flowing: bool = False
+    """True after `Flowing` in this session."""
+    previous_node: str = ""
+    """Address of the node at which it last flowed."""
+    duplicates_dropped: int = 0
+    _duplicates: DuplicateFilter = attrs.field(factory=DuplicateFilter)
+    _held: list[tuple[Item, Mapping[str, Mark]]] = attrs.field(factory=list)
+    """Items before `Flowing`; with batches, the newest mark of each origin."""
+    _held_bytes: int = 0
+    _is_holding: bool = True
+    _last_n_cut: Position = _EMPTY
+    """First cut of a start at the last N events: they are counted back from it."""
+    _is_recounting: bool = False
+    """True if this session requested the last N events up to that cut only."""
+    _cut: Position = _EMPTY
+    """The furthest cuts of all sessions. A later session's node may not know some origin yet."""
+    _pending_cuts: dict[str, Mark] = attrs.field(factory=dict)
+    """Cuts of the origins that sent nothing beyond them in this session."""
+
+    # ------------------------------------------------------------------ sessions
+
+    def begin_session(self) -> Subscribe:
+        """Return the Subscribe message for a new session. Held items must be dropped before."""
+        assert not self._held
+        self._is_holding = True
+        self.is_flowing = False
+        self._is_recounting = self._must_recount()
+        self._pending_cuts = {}
+        request, start = self.request, self._session_start()
+        return Subscribe(
+            number=self.number,
+            pattern=request.pattern,
+            query=request.query,
+            namespaces=request.namespaces,
+            durable=request.durable,
+            start=start.kind,
+            position=start.position.to_wire(),
+            time=start.time_ms,
+            former=self.previous_node or self.resume_point.node,
+            until_ms=request.until_ms,
+            until=self._session_end().to_wire(),
+            last=start.last,
+            pace=request.pace,
+            rate=request.rate,
+            # Events that arrived and are not processed have to come again if this process ends.
+            processed=self.processed_position.to_wire()
+            if request.durable and self.has_begun
+            else None,
+            times=request.stream_times,
+        )
+
+    def _session_start(self) -> Start:
+        start = self.request.start
+        if self.has_begun and (self.complete_position.marks or start.kind not in ("all", "time")):
+            # The time still applies to origins that have sent nothing.
+            return Start("position", position=self.complete_position, time_ms=start.time_ms)
+        if start.kind == "stored":
+            return attrs.evolve(start, position=self.resume_point.position)
+        return start
+
+    def _session_end(self) -> Position:
+        """Return the end for this session. The last N events are requested again up to their first
+        cut; else newer events would take their place."""
+        return self._last_n_cut if self._must_recount() else self.request.until
+
+    def _must_recount(self) -> bool:
+        endless = not (self.request.until.marks or self.request.until_ms)
+        return endless and not self.has_begun and bool(self._last_n_cut.marks)
+
+    def continue_after_recount(self, message: Ended) -> list[Item] | None:
+        """Return the items released when the last N events are complete; None if it is over.
+
+        The caller requests it once more, from behind them.
+        """
+        if message.error[0] or not (self._is_recounting and self._must_recount()):
+            return None
+        self.has_begun = True
+        self.complete_position = self.complete_position.merged(self._last_n_cut)
+        return [*self._release_held(), PositionMoved(self._last_n_cut)]
+
+    def drop_held(self) -> list[EventBatch]:
+        """Drop the held items and return the batches: they come again, or nobody reads them."""
+        return [item for item, _ in self._take_held() if isinstance(item, EventBatch)]
+
+    # ------------------------------------------------------------------ messages of the node
+
+    def receive_subscribed(self, message: Subscribed) -> list[Item]:
+        stored = None if message.position is None else Position.from_wire(message.position)
+        if self.request.start.kind == "stored" and (
+            stored is not None or self.resume_point.position.marks
+        ):
+            self._begin_at((stored or Position()).merged(self.resume_point.position))
+        return [SubscriptionAccepted(message.warnings, stored)]
+
+    def receive_flowing(self, message: Flowing, node: str) -> list[Item]:
+        """Release the held items: nothing is missing after the cut."""
+        cut = Position.from_wire(message.cut)
+        start = self.request.start
+        if start.kind in ("new", "stored"):
+            self._begin_at(cut)
+        elif start.kind == "last":
+            self._last_n_cut = self._last_n_cut if self._last_n_cut.marks else cut
+        else:
+            self._begin_at(start.position)
+        self.previous_node = node
+        items: list[Item] = [FlowStarted(cut)]
+        before = self.complete_position.marks
+        self._cut = self._cut.merged(cut)
+        self._pending_cuts = dict(self._cut.marks)
+        for item, marks in self._take_held():
+            if isinstance(item, EventBatch):
+                item = attrs.evolve(item, events=self._with_effective_liveness(item.events))
+            # If an origin was complete up to the cut, its events after the cut are complete too.
+            complete = {
+                origin: mark
+                for origin, mark in marks.items()
+                if before.get(origin, _BEFORE_FIRST) >= cut.marks.get(origin, _BEFORE_FIRST)
+            }
+            items += self._release_item(item, complete)
+        self.is_flowing = True
+        return items
+
+    def receive_events(self, events: Sequence[ReceivedEvent], share: SharedDelivery) -> list[Item]:
+        newest = {event.place.origin: event.place for event in events}
+        marks = {origin: place.mark for origin, place in newest.items()}
+        if not self.is_flowing:
+            return self._hold_item(EventBatch(events, share), share.size, marks)
+        if self._pending_cuts:
+            events = self._with_effective_liveness(events)
+        items = [] if self.has_begun else self._begin_after_last_n(marks)
+        return [*items, self._make_batch(events, share, marks)]
+
+    def receive_progress(self, position: Position, times: WireTimes = ()) -> list[Item]:
+        moved = PositionMoved(position, times)
+        return (
+            self._release_item(moved, {})
+            if self.is_flowing
+            else self._hold_item(moved, _ITEM_BYTES, {})
+        )
+
+    def receive_gap(self, message: messages.Gap) -> list[Item]:
+        first = Place(message.origin, *message.first)
+        last = Place(message.origin, *message.last)
+        gap = Gap(first, last, message.count, message.reason)
+        return (
+            self._release_item(gap, {})
+            if self.is_flowing
+            else self._hold_item(gap, _ITEM_BYTES, {})
+        )
+
+    def receive_ended(self, message: Ended) -> list[Item]:
+        """Release the held items, then end."""
+        items = self._release_held()
+        error = from_wire(message.error) if message.error[0] else None
+        return [*items, SubscriptionEnded(error, self.processed_position)]
+
+    # ------------------------------------------------------------------ inside
+
+    def _begin_at(self, position: Position) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            self.complete_position = self.complete_position.merged(position)
+            self.processed_position = self.processed_position.merged(position)
+
+    def _with_effective_liveness(self, events: Sequence[ReceivedEvent]) -> Sequence[ReceivedEvent]:
+        """Mark events up to the cut as recovery events.
+
+        They were published before the subscription was flowing, even if the node sent them as live.
+        """
+        found = []
+        for event in events:
+            cut = self._pending_cuts.get(event.place.origin)
+            if cut is not None and event.place.mark > cut:
+                # Events of one origin come in order.
+                del self._pending_cuts[event.place.origin]
+            elif cut is not None and event.liveness is Liveness.LIVE:
+                event = attrs.evolve(event, liveness=Liveness.RECOVERY)
+            found.append(event)
+        return found
+
+    def _begin_after_last_n(self, marks: Mapping[str, Mark]) -> list[Item]:
+        """Begin at the first event beyond the cut: then the last N events are complete."""
+        cut = self._last_n_cut
+        if all(mark <= cut.marks.get(origin, _BEFORE_FIRST) for origin, mark in marks.items()):
+            return []
+        self.has_begun = True
+        self.complete_position = self.complete_position.merged(cut)
+        return [PositionMoved(cut)]
+
+    def _hold_item(self, item: Item, size: int, marks: Mapping[str, Mark]) -> list[Item]:
+        """Hold an item. Return the items to release if too much is held."""
+        self._held.append((item, marks))
+        self._held_bytes += size
+        self._is_holding = self._is_holding and self._held_bytes <= self.max_held_bytes
+        return [] if self._is_holding else self._release_held()
+
+    def _release_held(self) -> list[Item]:
+        return [given for item, _ in self._take_held() for given in self._release_item(item, {})]
+
+    def _take_held(self) -> list[tuple[Item, Mapping[str, Mark]]]:
+        held, self._held, self._held_bytes = self._held, [], 0
+        return held
+
+    def _release_item(self, item: Item, marks: Mapping[str, Mark]) -> list[Item]:
+        """Return the items for the user; up to `marks` nothing is missing."""
+        if isinstance(item, EventBatch):
+            return [self._make_batch(item.events, item.delivery, marks)]
+        if isinstance(item, Gap):
+            next_offset = self.complete_position.marks.get(item.first.origin, _BEFORE_FIRST)[1] + 1
+            if self.has_begun and (self.is_flowing or item.first.offset <= next_offset):
+                moved = PositionMoved(Position().advanced([item.last]))
+                self.complete_position = self.complete_position.merged(moved.position)
+                return [item, moved]
+            return [item]
+        if isinstance(item, PositionMoved):
+            if not self.has_begun:
+                return []
+            self.complete_position = self.complete_position.merged(item.position)
+        return [item]
+
+    def _make_batch(
+        self, events: Sequence[ReceivedEvent], share: SharedDelivery, marks: Mapping[str, Mark]
+    ) -> EventBatch:
+        position = _EMPTY
+        if self.has_begun and marks:
+            position = Position(marks)
+            self.complete_position = self.complete_position.merged(position)
+        fresh = self._duplicates.drop_duplicates(events)
+        self.duplicates_dropped += len(events) - len(fresh)
+        return EventBatch(fresh, share, position)

@@ -1,0 +1,80 @@
+"""Detection of two processes that run on copies of one log.
+
+A node may have a link to the earlier process and learn of the later one from tables; it then ends
+that link. The earlier process is refused when it reconnects, as long as the later one is alive.
+Where no node has met both, the earlier process learns of the later one from tables under its own
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+import attrs
+
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.map.entries import NODE, PROCESS, SELF
+from broker.cluster.messages import TableChange
+from broker.cluster.neighbours import Neighbour
+from broker.errors import Cloned, ProtocolError
+
+#: Seconds between two signs that confirm a clone: a link to a dead process ends in this time.
+CONFIRMATION_TIME = 10.0
+
+
+def is_later_clone(later: NodeDescriptor, node: NodeDescriptor) -> bool:
+    """Return whether `later` is a later process on the same log, or on a copy of it."""
+    return later.origin == node.origin and node.incarnation < later.incarnation
+
+
+def clone_error(name: str, host: str, later_at: str) -> Cloned:
+    return Cloned(
+        f"{name} at {host[:80]} and at {later_at[:80]} run on copies of one log: the one that "
+        "was started later continues"
+    )
+
+
+def endpoint_text(node: NodeDescriptor) -> str:
+    endpoint = node.tcp or node.udp
+    return "an unknown place" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
+
+
+def find_earlier_clones(
+    neighbours: Iterable[Neighbour], members: Mapping[str, NodeDescriptor]
+) -> Iterator[tuple[str, Cloned]]:
+    """Yield the neighbours of which a later process is a member, each with its error."""
+    for neighbour in list(neighbours):
+        later = members.get(neighbour.name)
+        if later is not None and is_later_clone(later, neighbour.node):
+            yield neighbour.name, clone_error(neighbour.name, neighbour.peer, endpoint_text(later))
+
+
+def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
+    """Return an error if tables under this node's name describe a later process on a copy."""
+    for kind, _, _, entries in tables:
+        for entry, value in entries if kind in (NODE, PROCESS) else ():
+            if entry != SELF:
+                continue
+            with suppress(ProtocolError):
+                later = NodeDescriptor.from_plain(value)
+                if is_later_clone(later, own):
+                    return clone_error(own.name, endpoint_text(own), endpoint_text(later))
+    return None
+
+
+@attrs.define
+class CloneConfirmation:
+    """Signs that this process is the earlier of two.
+
+    A process that has just ended causes such signs too. So one sign is not enough.
+    """
+
+    _first_sign_at: float | None = None
+
+    def record_sign(self, now: float) -> bool:
+        """Count a sign, and return whether it confirms an earlier one."""
+        if self._first_sign_at is None or now - self._first_sign_at > 6 * CONFIRMATION_TIME:
+            self._first_sign_at = now
+            return False
+        return now - self._first_sign_at >= CONFIRMATION_TIME

@@ -1,0 +1,81 @@
+"""Outgoing connections to other nodes, over Twisted endpoints or UDP."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.endpoints import HostnameEndpoint, clientFromString
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.python.failure import Failure
+
+from broker.cluster.connection_error import to_connection_error
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.host_name import resolve_host
+from broker.cluster.node_certificate import NodeCertificate, load_certificate
+from broker.config import Settings
+from broker.errors import NotConnected
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.tcp import TcpChannelFactory
+from broker.transport.socket.udp import UdpPort
+
+#: Seconds until an unanswered connection attempt fails.
+CONNECT_TIMEOUT = 5.0
+
+
+class TwistedDialler:
+    """Dials TCP from a reactor, and UDP from the port that the node listens on."""
+
+    def __init__(
+        self, reactor: Any, max_frame: int, certificates: NodeCertificate | None = None
+    ) -> None:
+        self._reactor = reactor
+        self.certificate = certificates
+        """For both ends of TCP connections; None: no TLS."""
+        self._max_frame = max_frame
+        self.udp: UdpPort | None = None
+        """Set when the node listens by UDP."""
+
+    def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        if transport == "udp":
+            if self.udp is None:
+                return fail(NotConnected("this node does not listen by UDP"))
+            return self._dial_udp(self.udp, endpoint)
+        return self._connect(
+            HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=CONNECT_TIMEOUT)
+        )
+
+    def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        return self._connect(clientFromString(self._reactor, endpoint))
+
+    def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
+        def failed(failure: Failure) -> NoReturn:
+            failure.trap(Exception)
+            raise to_connection_error(failure.value) from None
+
+        host = resolve_host(self._reactor, endpoint.host, port.family)
+        connected = host.addCallback(lambda found: port.connect(found, endpoint.port))
+        return connected.addErrback(failed)
+
+    def _connect(self, endpoint: Any) -> Deferred[ISocketChannel]:
+        channel: Deferred[ISocketChannel] = Deferred(lambda _: connecting.cancel())
+
+        def failed(failure: Any) -> None:
+            channel.errback(to_connection_error(failure.value))
+
+        certificates = self.certificate
+        factory: IProtocolFactory = TcpChannelFactory(
+            channel.callback, self._max_frame, certified=certificates is not None
+        )
+        if certificates is not None:
+            factory = certificates.wrap_in_tls(factory, dials=True)
+        connecting = endpoint.connect(factory)
+        connecting.addErrback(failed)
+        return channel
+
+
+def build_dialler(settings: Settings, reactor: Any) -> TwistedDialler:
+    """Build the dialler of the settings. Raises `ConfigurationError` for unusable certificates."""
+    return TwistedDialler(reactor, settings.limits.max_frame_bytes, load_certificate(settings))

@@ -1,0 +1,75 @@
+"""Sockets of a discovery group, for questions and answers of this node and of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.discovery.multicast_search import SearchResponder
+from broker.cluster.discovery.multicast_seeds import MulticastSeeds
+from broker.cluster.discovery.seed_source import ISeedSource
+from broker.transport.socket.datagram_socket import DatagramSocket
+from broker.transport.socket.group_place import GroupSender, open_group
+
+
+@implementer(ISeedSource)
+class DiscoveryPort:
+    """A member of a multicast group for discovery, also among nodes of one host.
+
+    `interface` is a name (`eth0`), or for IPv4 also an address. `describe` returns the node's
+    descriptor and whether its cluster has room; None while it is in no cluster, so it has no
+    answer.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        place: tuple[str, int],
+        interface: str,
+        network: str,
+        key: bytes | None,
+        describe: Callable[[], tuple[NodeDescriptor, bool] | None],
+    ) -> None:
+        self._reactor = reactor
+        self._group_address = place
+        self._interface = interface
+        self._describe = describe
+        self._responder = SearchResponder(network, key)
+        self._seeds = MulticastSeeds(reactor, network, key, self._send_question)
+        self._sender: GroupSender | None = None
+        self._sockets: tuple[DatagramSocket, ...] = ()
+
+    def start(self) -> None:
+        """Join the group. Raises Twisted's `CannotListenError`."""
+        target, opened = open_group(*self._group_address, self._interface, loop=True)
+        hears, own = (DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened)
+        self._sockets = (hears, own)
+        self._sender = GroupSender(own, target, self._interface)
+
+    def stop(self) -> None:
+        self._seeds.close()
+        for sock in self._sockets:
+            sock.close()
+        self._sockets, self._sender = (), None
+
+    def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
+        return self._seeds.find_seeds()
+
+    def _receive_batch(self, batch: Sequence[tuple[bytes, Any]]) -> None:
+        for datagram, address in batch:
+            self._seeds.receive_datagram(datagram)
+            described = self._describe()
+            if described is not None and self._sockets:
+                answer = self._responder.answer_datagram(
+                    datagram, *described, self._reactor.seconds()
+                )
+                if answer is not None:
+                    self._sockets[1].send([answer], address)
+
+    def _send_question(self, datagram: bytes) -> None:
+        if self._sender is not None:
+            self._sender.send([datagram])

@@ -1,0 +1,213 @@
+"""DTDs from other nodes (Mspaces M14): ask one node after the other, and answer their questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, RoutedMessage
+from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.interfaces import IDtd, IDtdSource
+from broker.dtd.reference import DtdReference
+from broker.errors import BadName, BrokerError, PeerSilent, UnknownType, from_wire
+from broker.transport.clock import IClock, IDelayed
+from broker.wire.messages import NO_ERROR
+
+#: Seconds for an answer, and for another text after one with the wrong hash.
+ANSWER_TIMEOUT = 2.5
+OTHER_TEXT_TIMEOUT = 1.0
+#: Nodes asked for one DTD.
+MOST_TARGETS = 8
+#: Open questions. The cache asks for each type once.
+MOST_ASKED = 256
+#: Questions of other nodes that wait for a fetch of this node; further ones get no DTD.
+MOST_WAITING = 256
+#: Seconds for which a silent node is asked last.
+SILENT_PERIOD = 30.0
+#: Texts sent for one type and version.
+MOST_TEXTS = 3
+
+#: Type, version, and the node that is asked.
+_Key: TypeAlias = tuple[str, str, Address]
+
+
+@attrs.define(eq=False)
+class _Question:
+    found: Deferred[bytes]
+    content_hash: str
+    timer: IDelayed
+
+
+@attrs.frozen
+class DtdContext:
+    """Functions of the node that the exchange needs."""
+
+    own_address: Callable[[], Address | None]
+    next_hop: Callable[[Address], Address | None]
+    """The neighbour on the route to a node."""
+    neighbours: Callable[[], Iterable[Address]]
+    held_dtds: Callable[[DtdReference], Sequence[IDtd]]
+    """The DTDs under a type and version: the one in force here, then variants."""
+    pending_dtd: Callable[[DtdReference], Deferred[IDtd] | None]
+    """A DTD that is being fetched or is announced; None: neither."""
+
+
+@implementer(IDtdSource)
+class DtdExchange:
+    """Asks other nodes for DTDs, and answers them from the cache."""
+
+    name = "other nodes"
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        self._context: DtdContext | None = None
+        self._send: Callable[[RoutedMessage], object] = lambda _: None
+        self._questions: dict[_Key, _Question] = {}
+        self._silent_until: dict[Address, float] = {}
+        self._waiting = 0
+        self.asked = 0
+        self.answered = 0
+        self.dropped: Counter[str] = Counter()
+        """Useless answers: `unasked`, `wrong-hash`, `bad-name`."""
+
+    def set_sender(self, send: Callable[[RoutedMessage], object]) -> None:
+        self._send = send
+
+    def set_context(self, context: DtdContext) -> None:
+        """Allow questions and answers from now on."""
+        self._context = context
+
+    # ------------------------------------------------------------------ asking
+
+    def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
+        """Return the text from the first node that has a matching one. Fails with `UnknownType`."""
+        return Deferred.fromCoroutine(self._fetch(reference, hint))
+
+    async def _fetch(self, reference: DtdReference, hint: FetchHint) -> bytes:
+        reasons = []
+        for target in self._targets(hint):
+            try:
+                return await self._ask(target, reference, reference.variant or hint.content_hash)
+            except BrokerError as error:
+                reasons.append(f"{target}: {error}")
+        raise UnknownType("; ".join(reasons) or "no node can be asked")
+
+    def _targets(self, hint: FetchHint) -> list[Address]:
+        """Return the previous hop, other neighbours and the origin node; silent nodes last."""
+        context = self._context
+        own = None if context is None else context.own_address()
+        if context is None or own is None:
+            return []
+        origin = hint.link if isinstance(hint.link, Address) and hint.link.node else None
+        via = hint.via if isinstance(hint.via, Address) else None
+        if via is None and isinstance(hint.link, Address):
+            via = context.next_hop(hint.link)
+        first = [] if via is None else [via]
+        neighbours = [*first, *context.neighbours()][: MOST_TARGETS - 1]
+        chosen = dict.fromkeys([*neighbours, *([] if origin is None else [origin])])
+        chosen.pop(own, None)
+        now = self._clock.seconds()
+        return sorted(chosen, key=lambda each: self._silent_until.get(each, 0.0) > now)
+
+    def _ask(self, target: Address, reference: DtdReference, content_hash: str) -> Deferred[bytes]:
+        assert self._context is not None
+        own = self._context.own_address()
+        key = (reference.type, reference.version, target)
+        if own is None or key in self._questions or len(self._questions) >= MOST_ASKED:
+            raise UnknownType("too many questions for DTDs are open")
+        self.asked += 1
+        timer = self._clock.callLater(ANSWER_TIMEOUT, self._time_out, key)
+        question = self._questions[key] = _Question(Deferred(), content_hash, timer)
+        self._send(DtdRequest(target, own, MAX_HOPS, reference.type, reference.version))
+        return question.found
+
+    def _time_out(self, key: _Key) -> None:
+        target = key[2]
+        self._silent_until.pop(target, None)
+        self._silent_until[target] = self._clock.seconds() + SILENT_PERIOD
+        if len(self._silent_until) > MOST_ASKED:
+            del self._silent_until[next(iter(self._silent_until))]
+        self._settle(key, PeerSilent(f"no answer in {ANSWER_TIMEOUT:g} seconds"))
+
+    def _settle(self, key: _Key, result: bytes | BrokerError) -> None:
+        question = self._questions.pop(key)
+        if question.timer.active():
+            question.timer.cancel()
+        if isinstance(result, BrokerError):
+            question.found.errback(UnknownType(str(result)))
+        else:
+            question.found.callback(result)
+
+    # ------------------------------------------------------------------ messages
+
+    def receive_message(self, message: DtdRequest | DtdAnswer) -> None:
+        if isinstance(message, DtdAnswer):
+            self._receive_answer(message)
+            return
+        try:
+            reference = DtdReference(message.type, message.version)
+        except BadName:
+            self.dropped["bad-name"] += 1
+            return
+        self._receive_question(message, reference)
+
+    def _receive_answer(self, message: DtdAnswer) -> None:
+        key = (message.type, message.version, message.source)
+        question = self._questions.get(key)
+        if question is None:
+            self.dropped["unasked"] += 1
+            return
+        self._silent_until.pop(message.source, None)
+        if message.error[0]:
+            self._settle(key, from_wire(message.error))
+        elif question.content_hash not in ("", hashlib.sha256(message.text).hexdigest()):
+            self.dropped["wrong-hash"] += 1
+            # A node with several texts for this version sends the others next.
+            question.timer.cancel()
+            unfit = UnknownType("its text does not have the announced hash")
+            question.timer = self._clock.callLater(OTHER_TEXT_TIMEOUT, self._settle, key, unfit)
+        else:
+            self._settle(key, message.text)
+
+    def _receive_question(self, message: DtdRequest, reference: DtdReference) -> None:
+        context = self._context
+        if context is None:
+            return
+        texts = context.held_dtds(reference)
+        is_asked_here = (message.type, message.version, message.source) in self._questions
+        if not texts and not is_asked_here and self._waiting < MOST_WAITING:
+            coming = context.pending_dtd(reference)
+            if coming is not None:
+                self._waiting += 1
+                coming.addBoth(lambda _: self._answer_waiting(message, reference))
+                return
+        self._send_texts(message, reference, texts)
+
+    def _answer_waiting(self, message: DtdRequest, reference: DtdReference) -> None:
+        self._waiting -= 1
+        assert self._context is not None
+        self._send_texts(message, reference, self._context.held_dtds(reference))
+
+    def _send_texts(
+        self, message: DtdRequest, reference: DtdReference, texts: Sequence[IDtd]
+    ) -> None:
+        own = None if self._context is None else self._context.own_address()
+        if own is None:
+            return
+        self.answered += 1
+        type_fields = (message.type, message.version)
+        if not texts:
+            unknown = UnknownType(f"{own} has no DTD for {reference}")
+            self._send(
+                DtdAnswer(message.source, own, MAX_HOPS, *type_fields, unknown.to_wire(), b"")
+            )
+        for dtd in texts[:MOST_TEXTS]:
+            self._send(DtdAnswer(message.source, own, MAX_HOPS, *type_fields, NO_ERROR, dtd.text))

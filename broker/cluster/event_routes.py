@@ -1,0 +1,24 @@
+"""Destinations of this node's events, for tracing (`broker.tracing.tracing.Ways`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.cluster.network import Network
+
+
+class EventRoutes:
+    """Implements the routes of tracing for a node with a network."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def wanted_here(self, matches: tuple[int, ...]) -> bool:
+        """Return whether a match is a subscription of this node."""
+        return self._network.remote_interest.has_local_match(matches)
+
+    def onward(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
+        """Yield the destinations, and whether a route to them is cleared for the rank."""
+        network = self._network
+        for each in sorted(network.remote_interest.destinations(matches)):
+            yield str(each), network.is_cleared(each, rank)

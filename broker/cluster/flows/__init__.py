@@ -1,1 +1,0 @@
-"""Events between nodes: what each origin sends to whom, and what each node has of each origin."""

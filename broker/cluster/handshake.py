@@ -1,0 +1,107 @@
+"""The handshake on one connection: a thin adapter around `handshake_core`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from broker.cluster import messages
+from broker.cluster.connection_error import explain_reason
+from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, Responder, Send
+from broker.cluster.handshake_messages import NodeRefuse
+from broker.errors import BrokerError, ProtocolError
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+
+#: Bytes of one message to the initiator: a welcome names the members of a cluster.
+MAX_HANDSHAKE = 1 << 20
+#: Bytes of one message of an initiator that has not proven anything.
+MAX_HELLO = 8 << 10
+
+
+@implementer(ISocketReceiver)
+class Handshake:
+    """One connection until its handshake is accepted or refused."""
+
+    def __init__(
+        self,
+        channel: ISocketChannel,
+        core: Initiator | Responder,
+        clock: IClock,
+        accepted: Callable[[Accepted, ISocketChannel], None],
+        refused: Callable[[Refused], None],
+    ) -> None:
+        """Call `accepted` or `refused` once. After `accepted` its callee owns the channel, which
+        reads nothing until it has a receiver and is resumed."""
+        self._channel = channel
+        self._core = core
+        self._clock = clock
+        self._accepted = accepted
+        self._refused = refused
+        self._alarm = Alarm(clock, self._timeout)
+        self._over = False
+        core.certified_name = lambda: channel.certified_name
+        channel.max_frame = MAX_HANDSHAKE if isinstance(core, Initiator) else MAX_HELLO
+        self._apply(core.start(clock.seconds()))
+        channel.receiver = self
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        """Packets behind the end of the handshake are for the stack."""
+        for place, packet in enumerate(packets):
+            if self._over:
+                self._pass_on(packets[place:])
+                return
+            try:
+                effects = self._core.receive_message(messages.decode(packet), self._clock.seconds())
+            except ProtocolError as error:
+                effects = self._core.reject_malformed(error)
+            self._apply(effects)
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        if not self._over:
+            self._apply(
+                self._core.connection_lost("" if error is None else explain_reason(str(error)))
+            )
+
+    def writable_changed(self, writable: bool) -> None:
+        """Ignored: a handshake is too short to fill a buffer."""
+
+    def _timeout(self) -> None:
+        self._apply(self._core.handle_timeout(self._clock.seconds()))
+
+    def _apply(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(message):
+                    self._channel.send([messages.encode(message)])
+                case Accepted():
+                    self._end()
+                    self._channel.pause()
+                    self._channel.receiver = None
+                    self._accepted(effect, self._channel)
+                case Refused():
+                    self._end()
+                    self._channel.close()
+                    self._refused(effect)
+        self._alarm.set(None if self._over else self._core.next_timeout())
+
+    def _end(self) -> None:
+        self._over = True
+
+    def _pass_on(self, packets: Sequence[bytes]) -> None:
+        receiver = self._channel.receiver
+        if receiver is not None and receiver is not self:
+            receiver.packets_received(packets)
+
+
+def peer_host(channel: ISocketChannel) -> str:
+    """Return the network address of the other end."""
+    return channel.peer_description.rpartition(":")[0].strip("[]")
+
+
+def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
+    """Refuse a connection before any handshake."""
+    channel.send([messages.encode(NodeRefuse(error.to_wire()))])
+    channel.close()

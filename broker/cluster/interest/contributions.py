@@ -1,0 +1,148 @@
+"""Interest of other nodes and units, by the author of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import attrs
+
+from broker.cluster.address import UnitPath, is_within, parse_unit
+from broker.cluster.interest.effects import (
+    BadInterest,
+    Destination,
+    InterestAdded,
+    InterestEffect,
+    InterestRemoved,
+)
+from broker.cluster.interest.entries import SETTLED_KEY, decode_interest, interest_id
+from broker.cluster.messages import Value
+from broker.cluster.tables.table import TableKey
+from broker.errors import BadName
+from broker.matching.covering.stream_interest import StreamInterest
+
+PROFILE, SUMMARY = "profile", "summary"
+
+
+class Contributor(NamedTuple):
+    """Author of a table in the unit `scope`."""
+
+    scope: UnitPath
+    author: str
+
+
+@attrs.define(eq=False)
+class Contribution:
+    """Interest in one table, and the version that all nodes in its scope have."""
+
+    interests: dict[str, StreamInterest] = attrs.field(factory=dict)
+    settled: tuple[int, int] = (0, 0)
+
+
+class ContributionChange(NamedTuple):
+    contributor: Contributor
+    added: Mapping[str, StreamInterest]
+    removed: Mapping[str, StreamInterest]
+    is_settled: bool
+    """True if a newer version is settled."""
+
+
+class Contributions:
+    """All known contributions, including own ones, and the destinations that they stand for."""
+
+    def __init__(self, cluster: UnitPath, node: str) -> None:
+        self._cluster, self._node = cluster, node
+        self.by_table: dict[TableKey, Contribution] = {}
+        self._scopes: dict[TableKey, UnitPath] = {}
+        self._uses: dict[tuple[Destination, StreamInterest], int] = {}
+        self.bad_entries = 0
+
+    def of_unit(self, scope: UnitPath) -> Iterator[tuple[Contributor, Contribution]]:
+        for key, contribution in self.by_table.items():
+            if self._scopes[key] == scope:
+                yield Contributor(scope, key.author), contribution
+
+    def apply_change(
+        self,
+        key: TableKey,
+        scope: UnitPath,
+        changes: Mapping[str, Value | None],
+        *,
+        is_removed: bool = False,
+    ) -> tuple[ContributionChange | None, list[InterestEffect]]:
+        destination = self._destination(key, scope)
+        if destination is None:
+            self.bad_entries += 1
+            return None, []
+        contribution = self.by_table.setdefault(key, Contribution())
+        self._scopes[key] = scope
+        effects: list[InterestEffect] = []
+        added: dict[str, StreamInterest] = {}
+        removed: dict[str, StreamInterest] = {}
+        for entry, value in changes.items():
+            if entry == SETTLED_KEY:
+                continue
+            before = contribution.interests.pop(entry, None)
+            if before is not None:
+                removed[entry] = before
+            if value is not None:
+                interest, reason = decode_interest(value)
+                if reason:
+                    self.bad_entries += 1
+                    effects.append(BadInterest(key.author, entry, reason))
+                contribution.interests[entry] = added[entry] = interest
+        is_settled = SETTLED_KEY in changes and _advance_settled(contribution, changes[SETTLED_KEY])
+        if is_removed:
+            del self.by_table[key], self._scopes[key]
+        if not self._includes_this_node(destination):
+            effects += self._destination_effects(destination, added, removed)
+        return ContributionChange(
+            Contributor(scope, key.author), added, removed, is_settled
+        ), effects
+
+    def _destination(self, key: TableKey, scope: UnitPath) -> Destination | None:
+        """None for an invalid table."""
+        if key.kind == PROFILE:
+            return key.author if key.subject == key.author and scope == self._cluster else None
+        try:
+            unit = parse_unit(key.subject)
+        except BadName:
+            return None
+        return unit if len(unit) == len(scope) + 1 and is_within(unit, scope) else None
+
+    def _includes_this_node(self, destination: Destination) -> bool:
+        if isinstance(destination, str):
+            return destination == self._node
+        return is_within(self._cluster, destination)
+
+    def _destination_effects(
+        self,
+        destination: Destination,
+        added: Mapping[str, StreamInterest],
+        removed: Mapping[str, StreamInterest],
+    ) -> Iterator[InterestAdded | InterestRemoved]:
+        """Yield additions before removals, so that no event is missed in between."""
+        for interest in added.values():
+            count = self._uses.get((destination, interest), 0)
+            self._uses[destination, interest] = count + 1
+            if not count:
+                yield InterestAdded(destination, interest_id(interest), interest)
+        for interest in removed.values():
+            self._uses[destination, interest] -= 1
+            if not self._uses[destination, interest]:
+                del self._uses[destination, interest]
+                yield InterestRemoved(destination, interest_id(interest))
+
+
+def _advance_settled(contribution: Contribution, value: Value | None) -> bool:
+    version = parse_version(value)
+    if version is None or version <= contribution.settled:
+        return False
+    contribution.settled = version
+    return True
+
+
+def parse_version(value: Value | None) -> tuple[int, int] | None:
+    if isinstance(value, tuple) and len(value) == 2 and all(type(each) is int for each in value):
+        return (value[0], value[1])
+    return None

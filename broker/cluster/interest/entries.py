@@ -1,0 +1,73 @@
+"""Interest as entries of tables: a content-based id, and the encoded value."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from broker.cluster.messages import Value
+from broker.errors import BadName, BadQuery
+from broker.event.stream import StreamPattern
+from broker.matching.covering.stream_interest import StreamInterest
+from broker.matching.query.query import parse_query
+
+#: Entry with the version that all nodes in the scope have.
+SETTLED_KEY = ""
+#: Two ids collide with a probability of 2 to the -96.
+_ID_BYTES = 12
+#: Longer interest is widened, in bytes: 1000 of this size fit into a table.
+_MAX_BYTES = 3500
+#: Cached results of parsing.
+_CACHE_SIZE = 8192
+
+
+def encode_interest(interest: StreamInterest) -> Value:
+    """Return the entry: pattern, query, namespaces. A long query becomes `true()`."""
+    value = _interest_fields(interest)
+    return (
+        value if len(msgpack.packb(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
+    )
+
+
+def _interest_fields(interest: StreamInterest) -> Value:
+    return (interest.pattern.text, interest.query.text, interest.query.namespaces)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def interest_id(interest: StreamInterest) -> str:
+    """Equal on all nodes."""
+    packed = msgpack.packb(_interest_fields(interest))
+    return hashlib.blake2b(packed, digest_size=_ID_BYTES).hexdigest()
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _decode(value: Value) -> tuple[StreamInterest, str]:
+    pattern, reason = StreamPattern.parse(">"), ""
+    text, namespaces = "true()", {}
+    try:
+        pattern_text, text, pairs = _check_fields(value)
+        namespaces = dict(pairs)
+        pattern = StreamPattern.parse(pattern_text)
+        return StreamInterest(pattern, parse_query(text, namespaces)), ""
+    except (TypeError, ValueError, BadName, BadQuery) as error:
+        reason = str(error)
+    return StreamInterest(pattern, parse_query("true()")), reason
+
+
+def _check_fields(value: Any) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    pattern, text, namespaces = value
+    pairs = tuple((prefix, uri) for prefix, uri in namespaces)
+    if not all(type(each) is str for each in (pattern, text, *sum(pairs, ()))):
+        raise TypeError("interest must consist of text")
+    return pattern, text, pairs
+
+
+def decode_interest(value: Value) -> tuple[StreamInterest, str]:
+    """Return the interest in another node's entry, and an error text (empty if valid).
+
+    It is never narrower than intended: a bad query becomes `true()`, a bad pattern `>`.
+    """
+    return _decode(value)

@@ -1,0 +1,119 @@
+"""The node's own profile: the smallest union of its interest, and the keys that are active."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from broker.cluster.interest.entries import encode_interest, interest_id
+from broker.cluster.interest.propagation import Propagation
+from broker.cluster.messages import Value
+from broker.event.stream import StreamPattern
+from broker.matching.covering.interest_union import InterestDelta, InterestUnion
+from broker.matching.covering.stream_interest import CoverNode, StreamInterest
+from broker.matching.query.query import Query
+
+#: Followed versions of the profile. Beyond it, a later one replaces the earliest.
+_MAX_PROPAGATIONS = 64
+
+
+class OwnProfile:
+    """Own interest since the last publication, and the propagations of earlier ones."""
+
+    def __init__(self, max_queries: int) -> None:
+        self._union = InterestUnion(max_queries)
+        self._nodes: dict[StreamInterest, CoverNode] = {}
+        """Cover tests for the same interest."""
+        self._published: dict[StreamInterest, Propagation | None] = {}
+        """Published interest, or interest to be published; None: active."""
+        self._propagation_of: dict[Hashable, Propagation] = {}
+        self._next: Propagation | None = None
+        self.changes: dict[str, Value | None] = {}
+        """To be published."""
+        self.propagations: list[Propagation] = []
+        """Published versions that are not active yet."""
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.changes) or self._next is not None
+
+    def add_interest(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+        """Add interest. Return True if it is active already. Raises `ValueError` for a used key."""
+        delta = self._union.add(key, pattern, query)
+        propagation = self._propagation_for(StreamInterest(pattern, query))
+        self._apply_delta(delta)
+        if propagation is not None:
+            propagation.keys.add(key)
+            self._propagation_of[key] = propagation
+        return propagation is None
+
+    def remove_interest(self, key: Hashable) -> None:
+        """Remove interest. Raises `KeyError` for an unknown key."""
+        self._apply_delta(self._union.remove(key))
+        propagation = self._propagation_of.pop(key, None)
+        if propagation is not None:
+            propagation.keys.discard(key)
+
+    def mark_published(self) -> Propagation | None:
+        """Return the new propagation, if any."""
+        self.changes = {}
+        propagation, self._next = self._next, None
+        if propagation is not None:
+            self.propagations.append(propagation)
+        if len(self.propagations) > _MAX_PROPAGATIONS:
+            self._merge(self.propagations.pop(0), self.propagations[0])
+        return propagation
+
+    def _merge(self, older: Propagation, newer: Propagation) -> None:
+        """Merge an older propagation: a newer version's success proves the older one."""
+        newer.keys |= older.keys
+        self._propagation_of.update(dict.fromkeys(older.keys, newer))
+        for interest, propagation in self._published.items():
+            if propagation is older:
+                self._published[interest] = newer
+
+    def complete(self, propagation: Propagation) -> set[Hashable]:
+        """Return the keys of a propagation that is active now."""
+        self.propagations.remove(propagation)
+        for interest, awaited in self._published.items():
+            if awaited is propagation:
+                self._published[interest] = None
+        for key in propagation.keys:
+            del self._propagation_of[key]
+        return propagation.keys
+
+    def _apply_delta(self, delta: InterestDelta) -> None:
+        """Apply a change of the union.
+
+        Newly sent interest inherits the state of the interest that covered it. Each later version
+        of the profile also covers it.
+        """
+        propagations = {interest: self._propagation_for(interest) for interest in delta.announce}
+        for interest in delta.withdraw:
+            del self._published[interest], self._nodes[interest]
+            self.changes[interest_id(interest)] = None
+        for interest, propagation in propagations.items():
+            self._published[interest], self._nodes[interest] = propagation, CoverNode(interest)
+            self.changes[interest_id(interest)] = encode_interest(interest)
+
+    def _propagation_for(self, interest: StreamInterest) -> Propagation | None:
+        """None if the interest is active."""
+        if interest in self._published:
+            return self._published[interest]
+        node = CoverNode(interest)
+        propagations = [
+            self._published[sent] for sent, wider in self._nodes.items() if wider.covers(node)
+        ]
+        if None in propagations:
+            return None
+        if propagations:
+            return min((c for c in propagations if c is not None), key=self._position)
+        if self._next is None:
+            self._next = Propagation()
+        return self._next
+
+    def _position(self, propagation: Propagation) -> int:
+        return (
+            self.propagations.index(propagation)
+            if propagation in self.propagations
+            else len(self.propagations)
+        )

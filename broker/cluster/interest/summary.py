@@ -1,0 +1,86 @@
+"""Summary of a unit's interest: the leader's union, and the part of it that is echoed."""
+
+from __future__ import annotations
+
+from broker.cluster.address import UnitPath
+from broker.cluster.interest.contributions import ContributionChange, Contributions
+from broker.cluster.interest.entries import encode_interest, interest_id
+from broker.cluster.messages import Value
+from broker.matching.covering.interest_union import InterestDelta, InterestUnion
+
+Version = tuple[int, int]
+#: Published versions with stored coverage.
+_MAX_AWAITED = 64
+
+
+class Summary:
+    """A leader's summary of one unit, initially of all its members' interest."""
+
+    def __init__(self, unit: UnitPath, members: Contributions, max_queries: int) -> None:
+        self.unit = unit
+        self._contributions = members
+        self._union = InterestUnion(max_queries)
+        self.term = 0
+        """Terms of a unit's leaders ascend. A later leader's summary replaces an earlier one's."""
+        self._awaited: dict[int, dict[str, Version]] = {}
+        self.changes: dict[str, Value | None] = {}
+        """To be published."""
+        self.needs_echo = True
+        """True if the next publication needs an echo: it covers more, or members are settled."""
+        self.covered: dict[str, Version] = {}
+        """By member: the version of its interest that the echoed summary covers."""
+        for member, contribution in members.of_unit(unit):
+            for entry, interest in contribution.interests.items():
+                self._apply_delta(
+                    self._union.add((member, entry), interest.pattern, interest.query)
+                )
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.changes) or self.needs_echo
+
+    def apply_change(self, change: ContributionChange) -> None:
+        for entry in change.removed.keys() & change.added.keys():
+            self._apply_delta(self._union.remove((change.contributor, entry)))
+        for entry, interest in change.added.items():
+            self._apply_delta(
+                self._union.add((change.contributor, entry), interest.pattern, interest.query)
+            )
+        for entry in change.removed.keys() - change.added.keys():
+            self._apply_delta(self._union.remove((change.contributor, entry)))
+        self.needs_echo = self.needs_echo or change.is_settled
+
+    def _apply_delta(self, delta: InterestDelta) -> None:
+        for interest in delta.withdraw:
+            self.changes[interest_id(interest)] = None
+        for interest in delta.announce:
+            self.changes[interest_id(interest)] = encode_interest(interest)
+            self.needs_echo = True
+
+    def mark_published(self, version: int) -> None:
+        """Record the published version. Its echo proves the versions that are settled now."""
+        self.changes = {}
+        if self.needs_echo:
+            self._awaited[version] = {
+                member.author: contribution.settled
+                for member, contribution in self._contributions.of_unit(self.unit)
+                if contribution.settled > (0, 0)
+            }
+            if len(self._awaited) > _MAX_AWAITED:
+                del self._awaited[min(self._awaited)]
+        self.needs_echo = False
+
+    def current_coverage(self) -> dict[str, Version]:
+        """Without former members."""
+        present = {member.author for member, _ in self._contributions.of_unit(self.unit)}
+        return {author: version for author, version in self.covered.items() if author in present}
+
+    def mark_echoed(self, version: int) -> bool:
+        """Record that the scope above has this version. Return True if that covers more."""
+        proven = [number for number in self._awaited if number <= version]
+        if not proven:
+            return False
+        self.covered = self._awaited[max(proven)]
+        for number in proven:
+            del self._awaited[number]
+        return True

@@ -1,0 +1,63 @@
+"""Interest of this node's subscriptions, announced to the network."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from broker.cluster.driver import ClusterDriver
+from broker.cluster.local_interest import ActiveCallback
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+
+
+class InterestAnnouncer:
+    """Implements `broker.subscriptions.interest.Interest`."""
+
+    def __init__(self, driver: ClusterDriver) -> None:
+        self._driver = driver
+
+    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+        return self._driver.local_interest.has_same(key, pattern, query)
+
+    def want(
+        self,
+        key: Hashable,
+        pattern: StreamPattern,
+        query: Query,
+        flows: ActiveCallback,
+        position: Mapping[str, Mark] | None = None,
+    ) -> None:
+        """Announce interest under a key. Without a cluster it is active at once."""
+        driver = self._driver
+        driver.remote_interest.remove_for_absent(key)
+        if driver.local_interest.has_same(key, pattern, query):
+            if position is not None:
+                driver.resume_from(key, position)
+            driver.local_interest.replace_callback(key, flows)
+            return
+        driver.local_interest.add(key, pattern, query, flows)
+        if position is not None:
+            driver.resume_from(key, position)
+        if driver.state is None:
+            driver.local_interest.activate_without_cluster(key, {})
+            return
+        driver.apply_effects(driver.state.announce_interest(key, pattern, query, driver.now()))
+
+    def away(self, key: Hashable) -> None:
+        """Keep the key's interest matched while its client is absent."""
+        local = self._driver.local_interest
+        if key in local:
+            self._driver.remote_interest.install_for_absent(key, local[key])
+
+    def unwant(self, key: Hashable) -> None:
+        driver = self._driver
+        driver.remote_interest.remove_for_absent(key)
+        if driver.local_interest.remove(key) and driver.state is not None:
+            driver.apply_effects(driver.state.withdraw_interest(key, driver.now()))
+            driver.open_if_active()
+
+    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+        """Set the resume position of a key, once it is known."""
+        if key in self._driver.local_interest:
+            self._driver.resume_from(key, position)

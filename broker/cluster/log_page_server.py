@@ -1,0 +1,193 @@
+"""Pages of this node's own log, for nodes that miss events (DCP D45)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.messages import PageRequest
+from broker.event.place import Mark
+from broker.log.damage import DamageFound
+from broker.log.event_log import EventLog
+from broker.log.histories import Loss
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted, IMatcher
+from broker.sessions.turns import SECONDS_A_TURN
+from broker.transport.clock import IClock
+
+#: Events read for a page, and their approximate bytes.
+PAGE_EVENTS = 512
+PAGE_BYTES = 512 << 10
+#: Waiting readers; requests of further ones are dropped, and come again.
+MOST_READERS = 1_024
+#: Remembered pairs of reader and reported loss.
+MOST_TOLD_LOSSES = 16_384
+
+
+class LogPageServer:
+    """Reads one page at a time; readers are served in order."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        event_log: EventLog,
+        matcher: IMatcher,
+        remote_interest: RemoteInterest,
+        clock: IClock,
+        destination_of: Callable[[Address], Address],
+        is_cleared: Callable[[Address, int], bool],
+        on_page: Callable[[PageRequest, Range, list[FrameEvent]], None],
+    ) -> None:
+        """`destination_of` returns the destination whose interest includes a reader's."""
+        self._event_log = event_log
+        self._matcher = matcher
+        self._remote_interest = remote_interest
+        self._clock = clock
+        self._destination_of = destination_of
+        self._is_cleared = is_cleared
+        self._on_page = on_page
+        self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
+        self._reading = False
+        self.reader_has_all: Callable[[Address, Loss], bool] = lambda *_: False
+        """Returns whether a reader has all own events of a branch that this log has lost in
+        part."""
+        self._told_losses: set[tuple[Address, Mark]] = set()
+        """Readers that were sent a loss at its own place."""
+        self.denied = 0
+        """Events left out: no route to the reader is cleared for them."""
+
+    def serve_page(self, request: PageRequest) -> None:
+        """Queue a page request; it replaces an earlier one of the same reader."""
+        if request.source not in self._requests and len(self._requests) >= MOST_READERS:
+            return
+        self._requests[request.source] = request
+        if not self._reading:
+            self._reading = True
+            Deferred.fromCoroutine(self._read_all()).addErrback(
+                lambda failure: self.log.failure(
+                    "reading a log page for another node failed", failure
+                )
+            )
+
+    async def _read_all(self) -> None:
+        try:
+            while self._requests:
+                _, request = self._requests.popitem(last=False)
+                await self._read_page(request)
+        finally:
+            self._reading = False
+
+    async def _read_page(self, request: PageRequest) -> None:
+        log = self._event_log
+        origin, after = log.origin, request.after
+        start = max(after, log.since.get(origin, (0, 0)))
+        durable, newest = log.coverage[origin], log.cut
+        loss = self._next_loss(request.source, start)
+        lost = loss[1] if loss is not None and loss[0] <= start else None
+        start = max(start, lost or start)
+        # If all events are durable, the newest epoch may still be empty.
+        upto = max(newest if newest[1] == durable[1] else durable, start)
+        try:
+            events, damaged = await self._read_after(start)
+        except DamageFound:
+            # The log is being repaired: the reader asks again.
+            return
+        # Own places are contiguous: a page that ends earlier is full, or damage begins.
+        if events and events[-1].offset < durable[1]:
+            upto = events[-1].mark
+        elif events:
+            upto = max(upto, events[-1].mark)
+        if loss is not None and start < loss[0] < upto:
+            # The next page begins with the loss.
+            upto = loss[0]
+            events = [event for event in events if event.mark <= upto]
+        # Retention may have removed some of them by now.
+        since = max(log.since.get(origin, (0, 0)), damaged)
+        events = [event for event in events if event.mark > since]
+        unavailable_upto = max(
+            [mark for mark in (since, lost) if mark and mark > after], default=None
+        )
+        upto = max(upto, since)
+        if request.is_unfiltered:
+            carried = self._select_cleared(events, request.source)
+        else:
+            carried = await self._select_wanted(events, request.source)
+        page = Range(
+            request.source, after, upto, unavailable_upto, is_unfiltered=request.is_unfiltered
+        )
+        self._on_page(request, page, carried)
+
+    async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
+        """Return own events after a mark, and the end of damage before them that repair gave up."""
+        log = self._event_log
+        lost = (0, 0)
+        while True:
+            behind = max(start, lost)
+            try:
+                events = await log.read_of(log.origin, behind, PAGE_EVENTS, PAGE_BYTES, wait=False)
+            except DamageFound as found:
+                if not log.repairs.gave_up(found.damage):
+                    raise
+                lost = found.damage.upto
+            else:
+                return events, lost
+
+    def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
+        """Return (after, upto) of the next loss for a reader: at its own place, or, for a reader
+        beyond that, at the place where the loss was recorded."""
+        for loss in self._event_log.chain.losses:
+            if not loss.count or self.reader_has_all(reader, loss):
+                continue
+            if loss.is_before(start):
+                if loss.branch <= start:
+                    if len(self._told_losses) >= MOST_TOLD_LOSSES:
+                        self._told_losses.clear()
+                    self._told_losses.add((reader, loss.after))
+                return loss.branch, loss.upto
+            if start < loss.last and (reader, loss.after) not in self._told_losses:
+                return loss.after, loss.last
+        return None
+
+    async def _select_wanted(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
+        destination = self._destination_of(reader)
+        carried: list[FrameEvent] = []
+        looked = 0
+        while looked < len(events):
+            documents = [event.document for event in events[looked:]]
+            verdicts = self._matcher.match(documents, seconds=SECONDS_A_TURN)
+            for event, verdict in zip(events[looked:], verdicts, strict=False):
+                # An event that can not be matched any more is sent rather than withheld.
+                wanted = not isinstance(verdict, Accepted) or (
+                    destination in self._remote_interest.destinations(verdict.subscriptions)
+                )
+                if wanted and not self._is_cleared(reader, event.level):
+                    self.denied += 1
+                elif wanted:
+                    carried.append(
+                        FrameEvent(event.mark, event.record, event.document, event.level)
+                    )
+            looked += len(verdicts)
+            if looked < len(events):
+                await self._yield_to_reactor()
+        return carried
+
+    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
+        cleared = [event for event in events if self._is_cleared(reader, event.level)]
+        self.denied += len(events) - len(cleared)
+        return [
+            FrameEvent(event.mark, event.record, event.document, event.level) for event in cleared
+        ]
+
+    def _yield_to_reactor(self) -> Deferred[Any]:
+        later: Deferred[Any] = Deferred()
+        self._clock.callLater(0, later.callback, None)
+        return later

@@ -1,0 +1,142 @@
+"""Shortest routes through the contexts of a node, computed on request and cached until a change.
+
+A route to another unit crosses the units of the context where it diverges from the own one. It
+leaves by the nearest gateway to the first of them. Nearness compares the largest context first,
+then the smaller ones, last the own cluster. Names decide between equal ones. All nodes of the route
+so decide alike, and each hop shortens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.cluster.address import Address
+from broker.cluster.map.cluster_graph import ClusterGraph
+from broker.cluster.map.entries import UnitLink
+from broker.cluster.map.shortest_paths import Graph, Routes, find_routes
+from broker.cluster.map.unit_graph import UnitGraph
+
+#: Usable edges of the source: (neighbouring vertex, cost).
+_Exits = tuple[tuple[str, int], ...]
+
+
+class RouteTable:
+    def __init__(
+        self, address: Address, cluster: ClusterGraph, contexts: Sequence[UnitGraph]
+    ) -> None:
+        self._node = address.node
+        self._unit = address.unit
+        self._cluster = cluster
+        self._contexts = contexts
+        #: By (depth, rank): valid until the next change.
+        self._routes: dict[tuple[int, int], Routes] = {}
+        self._hops: dict[tuple[int, str, int], str | None] = {}
+        #: By (depth, rank): last result with its graph and exits. Most changes affect neither.
+        self._found: dict[tuple[int, int], tuple[Graph, _Exits, Routes]] = {}
+
+    def invalidate(self) -> None:
+        self._routes.clear()
+        self._hops.clear()
+
+    def routes_at(self, depth: int, rank: int) -> Routes:
+        """Return the routes in the context at `depth`; at the cluster's depth, between its
+        nodes."""
+        cached = self._routes.get((depth, rank))
+        if cached is not None:
+            return cached
+        if depth == len(self._unit):
+            source, graph = self._node, self._cluster.graph()
+            exits = self._own_edges(graph, rank)
+        else:
+            source, graph = self._unit[depth], self._contexts[depth].graph(rank)
+            exits = self._own_unit_edges(depth, rank)
+        before = self._found.get((depth, rank))
+        if before and before[0] is graph and before[1] == exits:
+            found = before[2]
+        else:
+            found = find_routes(graph, exits, source, rank)
+            self._found[depth, rank] = (graph, exits, found)
+        self._routes[depth, rank] = found
+        return found
+
+    def hop_to_node(self, node: str, rank: int) -> str | None:
+        """To a node of the own cluster."""
+        route = self.routes_at(len(self._unit), rank).get(node)
+        return route and route.first
+
+    def hop_to_unit(self, depth: int, child: str, rank: int) -> str | None:
+        """Return the next hop to another child of the context at `depth`."""
+        key = (depth, child, rank)
+        # Cache reachable units only: unknown names must not fill the memory.
+        if key in self._hops:
+            return self._hops[key]
+        route = self.routes_at(depth, rank).get(child)
+        if route is None:
+            return None
+        hop = self._hops[key] = self._hop_out_to(depth, route.first, rank)
+        return hop
+
+    def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
+        """Return the next hop out of the own child of the context at `depth`, to `far_unit`."""
+        links = [
+            link
+            for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
+            if link.clearance >= rank and self._is_reachable_inside(depth + 1, link.own, rank)
+        ]
+        for inner in range(depth + 1, len(self._unit)):
+            nearest = min(
+                {link.own.unit[inner] for link in links},
+                key=lambda child: (self._unit_distance(inner, child, rank), child),
+            )
+            if nearest != self._unit[inner]:
+                return self.hop_to_unit(inner, nearest, rank)
+            links = [link for link in links if link.own.unit[inner] == nearest]
+        link = min(links, key=lambda link: self._gateway_order(link, rank))
+        if link.own.node == self._node:
+            return link.far.node
+        return self.hop_to_node(link.own.node, rank)
+
+    def _own_edges(self, graph: Graph, rank: int) -> _Exits:
+        edges = graph.get(self._node, {})
+        return tuple(
+            (name, edge.cost) for name, edge in sorted(edges.items()) if edge.clearance >= rank
+        )
+
+    def _own_unit_edges(self, depth: int, rank: int) -> _Exits:
+        """To neighbouring units with a gateway that is reachable from here."""
+        exits = []
+        for far_unit in sorted(self._contexts[depth].linked_units(self._unit[depth])):
+            costs = [
+                link.cost
+                for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
+                if link.clearance >= rank and self._is_reachable_inside(depth + 1, link.own, rank)
+            ]
+            if costs:
+                exits.append((far_unit, min(costs)))
+        return tuple(exits)
+
+    def _is_reachable_inside(self, depth: int, node: Address, rank: int) -> bool:
+        """Return True if a node is reachable without leaving the context at `depth`."""
+        if depth == len(self._unit):
+            return node.unit == self._unit and (
+                node.node == self._node or node.node in self.routes_at(depth, rank)
+            )
+        if len(node.unit) <= depth:
+            return False
+        child = node.unit[depth]
+        if child == self._unit[depth]:
+            return self._is_reachable_inside(depth + 1, node, rank)
+        return child in self.routes_at(depth, rank)
+
+    def _unit_distance(self, depth: int, child: str, rank: int) -> int:
+        if child == self._unit[depth]:
+            return 0
+        return self.routes_at(depth, rank)[child].distance
+
+    def _gateway_order(self, link: UnitLink, rank: int) -> tuple[int, str, str]:
+        """Sort key of gateways in the own cluster: by distance, then by name."""
+        if link.own.node == self._node:
+            distance = 0
+        else:
+            distance = self.routes_at(len(self._unit), rank)[link.own.node].distance
+        return (distance + link.cost, link.own.node, link.far.node)

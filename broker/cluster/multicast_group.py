@@ -1,0 +1,128 @@
+"""The cluster's IP multicast group: one frame for several members is sent once (M8, K31, X14).
+
+An optimisation only. A lost frame is a missing range like any other, and is requested from its
+origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from broker.errors import Overloaded, ProtocolError
+from broker.transport.correction.group_core import GroupCore
+from broker.transport.socket.datagram_group import IGroupReceiver
+
+
+class GroupTransport(Protocol):
+    """Transport of a group: `MulticastPort`, or `DatagramGroup` in a simulation."""
+
+    @property
+    def core(self) -> GroupCore: ...
+
+    def send(self, packets: list[bytes], /) -> None:
+        """Send packets once to all members; raises `Overloaded`."""
+
+
+@implementer(IGroupReceiver)
+class ClusterGroup:
+    """Members that receive this node's multicast, and frames received from theirs."""
+
+    log = Logger()
+
+    def __init__(self, on_frame: Callable[[bytes], None], is_linked: Callable[[str], bool]) -> None:
+        """`on_frame` is called with each frame. `is_linked` returns whether a member has a link;
+        others are not admitted."""
+        self._on_frame = on_frame
+        self._is_linked = is_linked
+        self._transport: GroupTransport | None = None
+        self._members: set[str] = set()
+        self._writable = True
+        self.sent = 0
+        self.received = 0
+        self.full = 0
+        """Frames dropped because of the group's rate."""
+        self.lost = 0
+        """Packets that could not be recovered."""
+        self.refused = 0
+        """Malformed packets, and packets of nodes without a link."""
+
+    def set_transport(self, port: GroupTransport | None) -> None:
+        self._transport = port
+        self._members.clear()
+        self._writable = True
+
+    @property
+    def receivers(self) -> Collection[str]:
+        """Linked members that receive a frame sent now."""
+        if self._transport is None or not self._writable:
+            return ()
+        return [name for name in self._members if self._is_linked(name)]
+
+    def snapshot(self) -> dict[str, int] | None:
+        """Return counts for `status`; None without a group."""
+        if self._transport is None:
+            return None
+        core = self._transport.core
+        return {
+            "members": len(self._members),
+            "sent": self.sent,
+            "received": self.received,
+            "full": self.full,
+            "lost": self.lost,
+            "refused": self.refused,
+            "repaired": core.sender.repaired,
+            "forged": core.counts.forged,
+        }
+
+    def send(self, frame: bytes) -> None:
+        if self._transport is None:
+            return
+        try:
+            self._transport.send([frame])
+            self.sent += 1
+        except Overloaded:
+            self.full += 1
+
+    # ------------------------------------------------------------------ IGroupReceiver
+
+    def sender_appeared(self, sender: str) -> None:
+        """Ignored: the member may not receive this node."""
+
+    def hears_changed(self, sender: str, hears: bool) -> None:
+        """A member begins or ceases to receive this node."""
+        if hears:
+            self._members.add(sender)
+        else:
+            self._members.discard(sender)
+
+    def sender_vanished(self, sender: str) -> None:
+        self._members.discard(sender)
+
+    def packets_received(self, sender: str, packets: Sequence[bytes]) -> None:
+        if not self._is_linked(sender):
+            self.refused += len(packets)
+            return
+        for packet in packets:
+            try:
+                self._on_frame(packet)
+                self.received += 1
+            except ProtocolError as error:
+                if not self.refused:
+                    self.log.warn(
+                        "malformed multicast frame from {sender}: {error}",
+                        sender=sender,
+                        error=error,
+                    )
+                self.refused += 1
+
+    def gap(self, sender: str, count: int) -> None:
+        """Count lost packets; lost events are requested from their origin."""
+        self.lost += count
+
+    def writable_changed(self, writable: bool) -> None:
+        """While the group is full, members get copies over their links."""
+        self._writable = writable

@@ -1,0 +1,236 @@
+"""Construction of a node's network from the settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from twisted.logger import Logger
+
+from broker.cluster.address import NETWORK, Address, parse_unit
+from broker.cluster.admission import AdmissionRules, IpRules
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.dialler import build_dialler
+from broker.cluster.dtd_context import build_dtd_context
+from broker.cluster.dtd_exchange import DtdExchange
+from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
+from broker.cluster.link_policy import LinkPolicy
+from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.membership import Dialler, Membership, MembershipSettings
+from broker.cluster.missing_types import MissingTypes
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.neighbours import Neighbours
+from broker.cluster.network import Network
+from broker.cluster.network_segment import attached_networks
+from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.replicas.replicator import Replicator
+from broker.cluster.types.network_types import NetworkTypes
+from broker.config import Settings
+from broker.config.value_kind import split_host_port
+from broker.dtd.cache import DtdCache
+from broker.errors import ConfigurationError
+from broker.event.place import Mark
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.quarantine import Quarantine
+from broker.ingest.undecided import UndecidedEvents
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.matching.contract import IMatcher
+from broker.transport.faults import layers_for, warning
+from broker.transport.socket.contract import TCP_PROPERTIES
+from broker.transport.stack import Stack
+from broker.transport.stacks import StackSettings, Transport, build, stack_named
+
+#: The stack of nodes of a cluster and their gateways (DESIGN 7).
+STACK = "mspaces"
+#: Bytes of the shortest key: a recorded handshake must not allow to guess it.
+SHORTEST_KEY = 16
+_log = Logger()
+
+
+def build_network(
+    settings: Settings,
+    *,
+    event_log: EventLog,
+    matcher: IMatcher,
+    dtds: DtdCache,
+    neighbour_dtds: DtdExchange,
+    types: NetworkTypes,
+    awaited: AwaitedTypes,
+    undecided: UndecidedEvents,
+    reconsider: Callable[[int, Collection[str]], object],
+    quarantine: Quarantine,
+    committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+    gone: Callable[[str, Mark, Mark, str], None],
+    reactor: Any,
+    wall_clock: Callable[[], int],
+    dialler: Dialler | None,
+    random: Random,
+) -> Network:
+    """Build the network of a node; the caller starts it.
+
+    Raises `ConfigurationError` for an unreadable key, unusable certificates, or a stack that is not
+    installed.
+    """
+    network_settings = settings.network
+    wants = RemoteInterest(matcher)
+    replicator = Replicator(
+        event_log,
+        settings.streams,
+        reactor,
+        lambda name, data: network.neighbours.send_droppable(data, (name,)),
+    )
+    network: Network = Network(
+        event_log=event_log,
+        wall_clock=wall_clock,
+        remote_interest=wants,
+        relay_ingest=RelayIngest(
+            matcher=matcher,
+            event_log=event_log,
+            quarantine=quarantine,
+            clock=reactor,
+            wall_clock=wall_clock,
+            on_committed=committed,
+            report_gap=gone,
+            variants=types.variants_of,
+            missing_types=MissingTypes(
+                dtds,
+                awaited,
+                reactor,
+                announcements=types.announcements,
+                accept_undescribed=settings.types.undescribed == "accept",
+            ),
+            undecided=undecided,
+            reconsider=reconsider,
+            has_local_match=wants.has_local_match,
+        ),
+        make_pages=lambda network: LogPageServer(
+            event_log=event_log,
+            matcher=matcher,
+            remote_interest=wants,
+            clock=reactor,
+            destination_of=network.interest_destination,
+            is_cleared=network.is_cleared,
+            on_page=network.send_page,
+        ),
+        dtds=neighbour_dtds,
+        types=types,
+        replicator=replicator,
+        clock=reactor,
+        link_policy=LinkPolicy(
+            network_settings.clearance.rank,
+            network_settings.cleartext_clearance.rank,
+            network_settings.untrusted_clearance.rank,
+            (
+                network_settings.untrusted_clearance
+                if network_settings.key_file is None
+                else network_settings.cleartext_clearance
+            ).rank,
+            network_settings.validate == "every-hop",
+            network_settings.link_costs,
+        ),
+        most_nodes=network_settings.max_nodes,
+        compress=network_settings.compress,
+        patience=network_settings.patience,
+    )
+    neighbour_dtds.set_context(build_dtd_context(network))
+    network.connect_parts(
+        Membership(
+            _describe(settings, event_log, wall_clock()),
+            MembershipSettings(
+                network=network_settings.name,
+                transport=network_settings.transport,
+                seeds=tuple(Endpoint(*split_host_port(each)) for each in network_settings.join),
+                gateways=network_settings.gateways,
+                key=None
+                if network_settings.key_file is None
+                else _read_key(network_settings.key_file),
+                rules=_rules(settings),
+            ),
+            network,
+            dialler or build_dialler(settings, reactor),
+            reactor,
+            wall_clock,
+            random,
+        ),
+        Neighbours(
+            settings.node.name,
+            reactor,
+            network,
+            _stack_factory(settings, reactor.seconds()),
+            max_frame=_max_frame(settings),
+            suspect=network_settings.suspect,
+        ),
+        ClusterGroup(
+            network.receive_group_frame,
+            lambda name: (link := network.neighbours.get(name)) is not None and link.up,
+        ),
+    )
+    return network
+
+
+def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
+    network_settings = settings.network
+    cluster = parse_unit(network_settings.cluster) if network_settings.cluster else NETWORK
+    return NodeDescriptor(
+        address=Address(cluster, settings.node.name),
+        origin=log.origin,
+        # A later process has a later time. After a clock was set back, tables resolve the conflict.
+        # The history separates two copies of a log that start in the same ms.
+        incarnation=now_ms << 16 | log.history[1] & 0xFFFF,
+        versions=PROTOCOL_VERSIONS,
+        tcp=Endpoint(*split_host_port(network_settings.advertise))
+        if network_settings.advertise
+        else None,
+        clearance=network_settings.clearance.rank,
+        compressions=("zstd",),
+    )
+
+
+def _rules(settings: Settings) -> AdmissionRules:
+    network_settings = settings.network
+    rules = IpRules(
+        allow=tuple(ip_network(each) for each in network_settings.allow),
+        deny=tuple(ip_network(each) for each in network_settings.deny),
+        segments=attached_networks if network_settings.segment == "same" else None,
+    )
+    links = {"tcp": network_settings.max_tcp_links, "udp": network_settings.max_udp_links}
+    return AdmissionRules(network_settings.max_nodes, links, rules.allows)
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"network.key_file {path} can not be read: {error}") from None
+    if len(key) < SHORTEST_KEY:
+        raise ConfigurationError(
+            f"network.key_file {path}: a key has at least {SHORTEST_KEY} bytes"
+        )
+    return key
+
+
+def _max_frame(settings: Settings) -> int:
+    # Room for the events of several commits, and for some dozens of header bytes per destination.
+    return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
+
+
+def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
+    plugin = stack_named(STACK)
+    if settings.faults:
+        _log.warn("{text}", text=warning(settings.faults))
+    made: Counter[str] = Counter()
+
+    def make(name: str, transport: str, incarnation: int) -> Stack:
+        stack_settings = StackSettings(incarnation=incarnation, transport=Transport(transport))
+        faults = layers_for(settings.faults, name, start, made[name])
+        if faults:
+            made[name] += 1
+        return build(plugin, stack_settings, TCP_PROPERTIES, faults)
+
+    return make

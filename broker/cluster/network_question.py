@@ -1,0 +1,254 @@
+"""Questions to all nodes of the network, by scatter and gather.
+
+A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks the
+nodes of its cluster, and one gateway of each further unit inside the unit of the question. So every
+node is asked once. Each hop passes on a share of the time limit, so that answers arrive in time.
+Nodes without an answer are listed as silent.
+
+Both messages need version 2 of the protocol; neighbours of version 1 do not forward them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address, UnitPath, check_unit, is_within, unit_text
+from broker.cluster.messages import MAX_CONTROL, register
+from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import RoutedMessage
+from broker.transport.clock import IClock, IDelayed
+from broker.wire import fields
+
+#: Ms for all answers. The nodes that a gateway asks have `_SHARE` of its time.
+ANSWER_TIME: Final = 3_000
+_SHARE: Final = 0.6
+#: Bytes of one node's answer, and of all answers in one message.
+MOST_ANSWER: Final = 64 << 10
+MOST_ANSWERS: Final = MAX_CONTROL // 2
+#: Bytes of a question's content.
+MOST_CONTENT: Final = MAX_CONTROL // 2
+#: Open questions of a node; at the limit it answers no questions.
+MOST_OPEN: Final = 1_000
+_RANKS: Final = 3
+
+#: Content of an answer, and the clearance that links need; None: no answer.
+NodeAnswer: TypeAlias = tuple[bytes, int] | None
+#: Answers questions of one topic, directly or by a Deferred.
+NodeAnswerer: TypeAlias = Callable[[bytes], Any]
+_Answers: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
+def _rank(value: Any) -> int:
+    if fields.count(value) >= _RANKS:
+        raise ValueError("no rank")
+    return int(value)
+
+
+def _optional_unit(value: Any) -> UnitPath | None:
+    return None if value is None else check_unit(fields.text_list(value))
+
+
+def _answers(value: Any) -> _Answers:
+    return tuple((fields.address(node), fields.octets(content)) for node, content in value)
+
+
+@register(0x90)
+@attrs.frozen
+class Question(RoutedMessage):
+    """Answer this; with a unit, also ask all other nodes of that unit."""
+
+    least_version: ClassVar[int] = 2
+
+    request: int = attrs.field(converter=fields.count)
+    topic: str = attrs.field(converter=fields.text)
+    content: bytes = attrs.field(converter=fields.octets, repr=False)
+    unit: UnitPath | None = attrs.field(converter=_optional_unit)
+    within: int = attrs.field(converter=fields.count)
+    """Time limit in ms."""
+    rank: int = attrs.field(converter=_rank)
+
+    @property
+    def level(self) -> int:
+        return self.rank
+
+
+@register(0x91)
+@attrs.frozen
+class Reply(RoutedMessage):
+    """The answers of one node, and of the nodes that it has asked."""
+
+    least_version: ClassVar[int] = 2
+
+    request: int = attrs.field(converter=fields.count)
+    answers: _Answers = attrs.field(converter=_answers, repr=False)
+    """By node address."""
+    silent: tuple[str, ...] = attrs.field(converter=fields.text_list)
+    """Nodes or units without an answer."""
+    rank: int = attrs.field(converter=_rank)
+
+    @property
+    def level(self) -> int:
+        return self.rank
+
+
+@attrs.define
+class GatheredAnswers:
+    """Answers to one question."""
+
+    answers: dict[str, bytes] = attrs.field(factory=dict)
+    silent: list[str] = attrs.field(factory=list)
+    rank: int = 0
+
+    def add(self, node: str, content: bytes, rank: int) -> None:
+        """Add the answer of one node. A node whose answer is too large counts as silent."""
+        taken = sum(map(len, self.answers.values()))
+        if len(content) > MOST_ANSWER or taken + len(content) > MOST_ANSWERS:
+            self.silent.append(node)
+            return
+        self.answers[node] = content
+        self.rank = max(self.rank, rank)
+
+
+class NetworkQuestions:
+    """Asks questions, and answers those of other nodes."""
+
+    log = Logger()
+
+    def __init__(self, messenger: NodeMessenger, clock: IClock) -> None:
+        self.messenger = messenger
+        self._clock = clock
+        self._answerers: dict[str, NodeAnswerer] = {}
+        self._open_questions: dict[int, tuple[Deferred[Reply | None], IDelayed]] = {}
+        self._round = 0
+        messenger.add_listener(Question, self._receive_question)
+        messenger.add_listener(Reply, self._receive_reply)
+
+    @property
+    def own_address(self) -> str:
+        """Empty while the node is in no cluster."""
+        return "" if self.messenger.own_address is None else str(self.messenger.own_address)
+
+    def register_answerer(self, topic: str, answerer: NodeAnswerer) -> None:
+        """Answer questions of other nodes on this topic."""
+        self._answerers[topic] = answerer
+
+    async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
+        """Ask all other nodes. `rank` is the clearance that links need."""
+        if self.messenger.own_address is None or len(content) > MOST_CONTENT:
+            return GatheredAnswers()
+        targets = [*self._members(), *self._units(())]
+        return await self._gather(topic, content, rank, targets, ANSWER_TIME)
+
+    # ------------------------------------------------------------------ asking
+
+    async def _gather(
+        self,
+        topic: str,
+        content: bytes,
+        rank: int,
+        targets: Sequence[tuple[Address | UnitPath, UnitPath | None]],
+        ms: int,
+    ) -> GatheredAnswers:
+        pending = [self._ask(each, unit, topic, content, rank, ms) for each, unit in targets]
+        gathered = GatheredAnswers()
+        for (each, unit), answer in zip(targets, pending, strict=True):
+            reply = await answer
+            if reply is None:
+                gathered.silent.append(str(each) if unit is None else unit_text(unit))
+                continue
+            for node, found in reply.answers:
+                gathered.add(node, found, reply.rank)
+            gathered.silent += reply.silent
+        return gathered
+
+    def _ask(
+        self,
+        address: Address | UnitPath,
+        unit: UnitPath | None,
+        topic: str,
+        content: bytes,
+        rank: int,
+        ms: int,
+    ) -> Deferred[Reply | None]:
+        answer: Deferred[Reply | None] = Deferred()
+        own = self.messenger.own_address
+        if (
+            own is None
+            or not isinstance(address, Address)
+            or not self.messenger.is_reachable(address)
+            or len(self._open_questions) >= MOST_OPEN
+        ):
+            answer.callback(None)
+            return answer
+        number = self.messenger.next_request_number()
+        timer = self._clock.callLater(ms / 1000, self._settle, number, None)
+        self._open_questions[number] = answer, timer
+        self.messenger.send(
+            Question(address, own, MAX_HOPS, number, topic, content, unit, ms, rank)
+        )
+        return answer
+
+    def _members(self) -> Sequence[tuple[Address, None]]:
+        """Return the other nodes of the cluster, with absent ones, so that they are listed as
+        silent."""
+        return [
+            (each, None)
+            for each in (*self.messenger.list_members(), *self.messenger.list_absent_members())
+        ]
+
+    def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
+        """Return a gateway of each unit beside this node's that lies in `scope`.
+
+        Calls alternate between gateways, since one may be silent. A unit without a reachable
+        gateway is returned itself.
+        """
+        self._round += 1
+        found: list[tuple[Address | UnitPath, UnitPath | None]] = []
+        for unit, gateways in sorted(self.messenger.gateways_by_unit().items()):
+            if is_within(unit, scope):
+                reachable = [each for each in gateways if self.messenger.is_reachable(each)]
+                found.append((reachable[self._round % len(reachable)] if reachable else unit, unit))
+        return found
+
+    def _receive_reply(self, message: Reply) -> None:
+        self._settle(message.request, message)
+
+    def _settle(self, number: int, message: Reply | None) -> None:
+        answer, timer = self._open_questions.pop(number, (None, None))
+        if timer is not None and timer.active():
+            timer.cancel()
+        if answer is not None:
+            answer.callback(message)
+
+    # ------------------------------------------------------------------ answering
+
+    def _receive_question(self, message: Question) -> None:
+        answering = Deferred.fromCoroutine(self._answer(message))
+        answering.addErrback(lambda failure: self.log.failure("a question failed", failure))
+
+    async def _answer(self, message: Question) -> None:
+        own = self.messenger.own_address
+        answerer = self._answerers.get(message.topic)
+        if own is None or answerer is None or len(self._open_questions) >= MOST_OPEN:
+            return
+        ms = round(_SHARE * message.within)
+        others: Deferred[GatheredAnswers] | None = None
+        if message.unit is not None and is_within(own.unit, message.unit):
+            targets = [*self._members(), *self._units(message.unit)]
+            rest = self._gather(message.topic, message.content, message.rank, targets, ms)
+            others = Deferred.fromCoroutine(rest)
+        own_answer: NodeAnswer = await maybeDeferred(answerer, message.content)
+        gathered = GatheredAnswers() if others is None else await others
+        if own_answer is None:
+            gathered.silent.append(str(own))
+        else:
+            gathered.add(str(own), *own_answer)
+        rank = max(gathered.rank, message.rank)
+        reply = (tuple(gathered.answers.items()), tuple(gathered.silent), rank)
+        self.messenger.send(Reply(message.source, own, MAX_HOPS, message.request, *reply))

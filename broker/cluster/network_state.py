@@ -1,0 +1,399 @@
+"""State of the network as one node sees it: tables, with the map and the interest in them.
+
+A sans-I/O core. The caller applies all effects in order before the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.address import NETWORK, Address, UnitPath, enclosing_units, is_within, unit_text
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.interest.contributions import PROFILE, SUMMARY
+from broker.cluster.interest.core import InterestExchange
+from broker.cluster.interest.effects import (
+    BadInterest,
+    Destination,
+    InterestActive,
+    InterestAdded,
+    InterestRemoved,
+)
+from broker.cluster.map.core import NetworkMap
+from broker.cluster.map.own_links import OwnLinks, Publication
+from broker.cluster.messages import Message
+from broker.cluster.tables.core import Tables
+from broker.cluster.tables.effects import (
+    NameConflict,
+    NeighbourSynchronised,
+    Send,
+    TableChanged,
+    TableEchoed,
+    TablesEffect,
+)
+from broker.cluster.tables.table import TableKey, TableTimes
+from broker.cluster.tables.waves import CutSource
+from broker.cluster.types.announcement import TYPES, UNIT_TYPES
+from broker.cluster.types.core import TypeAnnounced, TypesEffect, TypeTables
+from broker.dtd.reference import DtdReference
+from broker.event.stream import StreamPattern
+from broker.matching.covering.interest_union import MAX_QUERIES
+from broker.matching.query.query import Query
+
+
+@attrs.frozen
+class MapChanged: ...
+
+
+@attrs.frozen
+class _PendingLink:
+    """A link that is up, before the other node's tables have arrived."""
+
+    far: NodeDescriptor
+    transport: str
+    cost: int
+    clearance: int
+    until: float
+
+
+@attrs.define
+class _ExpiringInterest:
+    """Interest of an author that has disappeared."""
+
+    scope: UnitPath
+    until: float
+    entries: set[str]
+
+
+NetworkStateEffect: TypeAlias = (
+    Send
+    | InterestAdded
+    | InterestRemoved
+    | InterestActive
+    | BadInterest
+    | MapChanged
+    | TypeAnnounced
+    | NameConflict
+)
+
+_TIMES = TableTimes()
+#: Seconds for which the interest of a disappeared author stays in force. A new or returning leader
+#: announces it again; without this delay the unit's interest would be empty in between.
+INTEREST_EXPIRY = 10.0
+#: Seconds after which a link is used even without all tables of the other node.
+SYNC_TIMEOUT = 5.0
+#: Seconds from becoming leader on the map until the node announces its unit's interest. A node that
+#: has just started first gets its neighbours' tables, or it would announce an empty interest.
+LEAD_DELAY = 1.0
+
+
+class NetworkState:
+    """The state of one node. Its links are FIFO and lossless while they are up."""
+
+    def __init__(
+        self,
+        node: NodeDescriptor,
+        cut: CutSource,
+        *,
+        times: TableTimes = _TIMES,
+        max_queries: int = MAX_QUERIES,
+    ) -> None:
+        self.address, self.node = node.address, node
+        self.tables = Tables(node.address, node.incarnation, cut, times)
+        self.map = NetworkMap(node.address)
+        self.profiles = InterestExchange(self.tables, max_queries)
+        self.types = TypeTables(self.tables)
+        self._links = OwnLinks(node)
+        self._pending_links: dict[str, _PendingLink] = {}
+        self._led: dict[int, bool] = {}
+        self._lead_at: dict[int, float] = {}
+        """Start of leading a unit, by level."""
+        self._present: set[TableKey] = set()
+        """Interest tables that other nodes publish now."""
+        self._expiring: dict[TableKey, _ExpiringInterest] = {}
+        self._summary_authors: dict[str, set[str]] = {}
+        """Units with a known interest, and the authors of their summaries."""
+
+    # ------------------------------------------------------------------ the node's calls
+
+    def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
+        """Publish the node's descriptor, at the start and after a change."""
+        self.node = node
+        return self._publish(self._links.set_node(node), now)
+
+    def link_up(
+        self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float
+    ) -> list[NetworkStateEffect]:
+        """Exchange tables over a new link.
+
+        The link is published, and used for events, only when all tables of the other node are
+        known. Before that its interest may be incomplete.
+        """
+        self._pending_links[far.name] = _PendingLink(
+            far, transport, cost, clearance, now + SYNC_TIMEOUT
+        )
+        return self._apply_table_effects(
+            self.tables.add_neighbour(far.name, far.address.unit, now), now
+        )
+
+    def link_down(self, name: str, now: float) -> list[NetworkStateEffect]:
+        self._pending_links.pop(name, None)
+        effects = self._apply_table_effects(self.tables.remove_neighbour(name, now), now)
+        return effects + self._publish(self._links.remove_link(name), now)
+
+    def receive_message(
+        self, neighbour: str, message: Message, now: float
+    ) -> list[NetworkStateEffect]:
+        """Raises `ProtocolError` for a forbidden message."""
+        return self._apply_table_effects(self.tables.receive_message(neighbour, message, now), now)
+
+    def announce_interest(
+        self, key: Hashable, pattern: StreamPattern, query: Query, now: float
+    ) -> list[NetworkStateEffect]:
+        """Announce interest of this node. The node must match for it already."""
+        return self._apply_effects(self.profiles.add_interest(key, pattern, query, now), now)
+
+    def withdraw_interest(self, key: Hashable, now: float) -> list[NetworkStateEffect]:
+        return self._apply_effects(self.profiles.remove_interest(key, now), now)
+
+    def announce_types(
+        self, texts: Mapping[DtdReference, str], origin: str, now: float
+    ) -> list[NetworkStateEffect]:
+        """Announce the DTDs that the node's log uses, by content hash."""
+        return self._apply_type_effects(self.types.announce(texts, origin, now), now)
+
+    def announce_variants(
+        self, texts: Mapping[DtdReference, Sequence[str]], now: float
+    ) -> list[NetworkStateEffect]:
+        """Announce the variants that other origins use instead of the DTDs in force."""
+        return self._apply_type_effects(self.types.announce_others(texts, now), now)
+
+    # ------------------------------------------------------------------ time
+
+    def next_timeout(self) -> float | None:
+        times = (
+            *(each.until for each in self._pending_links.values()),
+            self.tables.next_timeout(),
+            self.profiles.next_timeout(),
+            self.types.next_timeout(),
+            *self._lead_at.values(),
+            *(each.until for each in self._expiring.values()),
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timeout(self, now: float) -> list[NetworkStateEffect]:
+        effects: list[NetworkStateEffect] = []
+        due = self.tables.next_timeout()
+        if due is not None and due <= now:
+            effects += self._apply_table_effects(self.tables.handle_timeout(now), now)
+        due = self.profiles.next_timeout()
+        if due is not None and due <= now:
+            effects += self._apply_effects(self.profiles.handle_timeout(now), now)
+        effects += self._apply_type_effects(self.types.handle_timeout(now), now)
+        if any(each.until <= now for each in self._expiring.values()):
+            effects += self._apply_to_interest(self._expire_interest(now), now)
+        for name, link in list(self._pending_links.items()):
+            if link.until <= now:
+                effects += self._publish_link(name, now)
+        units = list(enclosing_units(self.address.unit))
+        for level, at in list(self._lead_at.items()):
+            if at <= now:
+                del self._lead_at[level]
+                effects += self._apply_effects(
+                    self.profiles.set_leadership(units[level], True, now), now
+                )
+        return effects
+
+    # ------------------------------------------------------------------ where events go
+
+    def destinations(self) -> list[Address]:
+        """Return the reachable destinations of this node's events: other members, and far units
+        with a known interest."""
+        own = self.address
+        near = [Address(own.unit, name) for name in self.map.reachable() if name != own.node]
+        far = [
+            Address((*context, child), "")
+            for context in enclosing_units(own.unit)
+            if context != own.unit
+            for child in self.map.reachable_units(context)
+            if child != own.unit[len(context)]
+            and unit_text((*context, child)) in self._summary_authors
+        ]
+        return near + far
+
+    def is_origin_in_cluster(self, origin: str) -> bool:
+        """Return whether a reachable node of the own cluster has the log with this origin."""
+        node = self.map.node_of_origin(origin)
+        return node is not None and node.node in self.map.reachable()
+
+    def has_other_log(self, address: Address, origin: str) -> bool:
+        """Return whether a known node of the own cluster has another log than this origin's."""
+        node = self.map.members().get(address.node)
+        return node is not None and node.address == address and node.origin != origin
+
+    def destinations_inside(self, unit: tuple[str, ...]) -> list[Address]:
+        """Return the destinations of events that enter `unit` here, this node included."""
+        return [
+            self.address,
+            *(each for each in self.destinations() if is_within(each.unit, unit)),
+        ]
+
+    def to_frame_destination(self, destination: Destination) -> Address:
+        """Convert a destination of interest to one of frames."""
+        if isinstance(destination, str):
+            return Address(self.address.unit, destination)
+        return Address(destination, "")
+
+    def destination_of(self, target: Address) -> Address:
+        """Return the destination that includes `target`: a node of the own cluster, or a far
+        unit."""
+        own = self.address.unit
+        if target.unit == own:
+            return target
+        depth = 0
+        while depth < min(len(own), len(target.unit)) and own[depth] == target.unit[depth]:
+            depth += 1
+        return Address(target.unit[: depth + 1], "")
+
+    def next_hop(self, target: Address, rank: int) -> str | None:
+        if target.node:
+            return self.map.next_hop(target, rank)
+        return self.map.next_hop_to_unit(target.unit, rank)
+
+    # ------------------------------------------------------------------ inside
+
+    def _publish(self, publications: Iterable[Publication], now: float) -> list[NetworkStateEffect]:
+        effects: list[NetworkStateEffect] = []
+        map_changed = False
+        for each in publications:
+            _, flooded = self.tables.publish(each.kind, each.subject, each.scope, each.changes, now)
+            key = TableKey(each.kind, each.subject, self.address.node)
+            map_changed |= self.map.apply_change(key, each.scope, each.changes)
+            effects += self._apply_table_effects(flooded, now)
+        return effects + self._map_changed(now) if map_changed else effects
+
+    def _apply_table_effects(
+        self, effects: Iterable[TablesEffect], now: float
+    ) -> list[NetworkStateEffect]:
+        applied: list[TablesEffect] = []
+        for effect in effects:
+            if isinstance(effect, TableChanged) and effect.key.kind in (PROFILE, SUMMARY):
+                if effect.is_removed:
+                    self._present.discard(effect.key)
+                    self._delay_withdrawal(effect, effect.changes, now)
+                    continue
+                self._present.add(effect.key)
+                if effect.is_restart:
+                    removed = [key for key, value in effect.changes.items() if value is None]
+                    if removed:
+                        self._delay_withdrawal(effect, removed, now)
+                    current = {key: v for key, v in effect.changes.items() if v is not None}
+                    effect = attrs.evolve(effect, changes=current)
+            applied.append(effect)
+        return self._apply_to_interest(applied, now)
+
+    def _delay_withdrawal(self, effect: TableChanged, entries: Iterable[str], now: float) -> None:
+        # An author that disappears again gets the full time again.
+        expiring = self._expiring.get(effect.key)
+        entries_before = expiring.entries if expiring else set()
+        delayed = _ExpiringInterest(
+            effect.scope, now + INTEREST_EXPIRY, entries_before.union(entries)
+        )
+        self._expiring[effect.key] = delayed
+
+    def _expire_interest(self, now: float) -> list[TablesEffect]:
+        """Withdraw interest that no author has announced again in time."""
+        effects: list[TablesEffect] = []
+        for key, expiring in list(self._expiring.items()):
+            if expiring.until <= now:
+                del self._expiring[key]
+                present = key in self._present
+                entries = expiring.entries - self.tables.get(key).keys()
+                effects.append(
+                    TableChanged(key, expiring.scope, dict.fromkeys(sorted(entries)), not present)
+                )
+        return effects
+
+    def _apply_to_interest(
+        self, effects: Sequence[TablesEffect], now: float
+    ) -> list[NetworkStateEffect]:
+        known = len(self._summary_authors)
+        for effect in effects:
+            if isinstance(effect, TableChanged) and effect.key.kind == SUMMARY:
+                self._record_summary(effect)
+        done = self._apply_effects(self.profiles.apply_effects(effects, now), now)
+        if len(self._summary_authors) != known:
+            done.append(MapChanged())
+        return done
+
+    def _record_summary(self, effect: TableChanged) -> None:
+        authors = self._summary_authors.setdefault(effect.key.subject, set())
+        if effect.is_removed:
+            authors.discard(effect.key.author)
+        else:
+            authors.add(effect.key.author)
+        if not authors:
+            del self._summary_authors[effect.key.subject]
+
+    def _apply_effects(self, effects: Iterable[object], now: float) -> list[NetworkStateEffect]:
+        done: list[NetworkStateEffect] = []
+        map_changed = False
+        for effect in effects:
+            if isinstance(effect, TableChanged):
+                map_changed |= self.map.apply_change(
+                    effect.key, effect.scope, effect.changes, effect.is_removed
+                )
+                if effect.key.kind in (TYPES, UNIT_TYPES):
+                    done += self._apply_type_effects(self.types.apply_change(effect, now), now)
+            elif isinstance(effect, NeighbourSynchronised):
+                done += self._publish_link(effect.neighbour, now)
+            elif isinstance(
+                effect,
+                Send
+                | InterestAdded
+                | InterestRemoved
+                | InterestActive
+                | BadInterest
+                | NameConflict,
+            ):
+                done.append(effect)
+            else:
+                assert isinstance(effect, TableEchoed)
+        return done + self._map_changed(now) if map_changed else done
+
+    def _apply_type_effects(
+        self, effects: Iterable[TypesEffect], now: float
+    ) -> list[NetworkStateEffect]:
+        done: list[NetworkStateEffect] = []
+        for effect in effects:
+            done += (
+                [effect]
+                if isinstance(effect, TypeAnnounced)
+                else self._apply_table_effects([effect], now)
+            )
+        return done
+
+    def _publish_link(self, name: str, now: float) -> list[NetworkStateEffect]:
+        link = self._pending_links.pop(name, None)
+        if link is None:
+            return []
+        publications = self._links.add_link(link.far, link.transport, link.cost, link.clearance)
+        return self._publish(publications, now)
+
+    def _map_changed(self, now: float) -> list[NetworkStateEffect]:
+        effects: list[NetworkStateEffect] = [MapChanged()]
+        led = self.map.led_units() - {NETWORK}
+        effects += self._apply_type_effects(self.types.set_led_units(led, now), now)
+        for level, unit in enumerate(enclosing_units(self.address.unit)):
+            leads = self.map.is_leader(level)
+            if self._led.get(level, False) is leads:
+                continue
+            self._led[level] = leads
+            if leads:
+                self._lead_at[level] = now + LEAD_DELAY
+            else:
+                self._lead_at.pop(level, None)
+                effects += self._apply_effects(self.profiles.set_leadership(unit, False, now), now)
+        return effects

@@ -1,0 +1,86 @@
+"""Node certificates: identity of both ends of a TCP link (X12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from OpenSSL import crypto
+from twisted.internet.error import VerifyError
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.ssl import (
+    Certificate,
+    CertificateOptions,
+    PrivateCertificate,
+    TLSVersion,
+    trustRootFromCertificates,
+)
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from broker.config import Settings
+from broker.errors import ConfigurationError
+from broker.transport.socket.tcp import common_name
+
+_T = TypeVar("_T")
+
+
+class NodeCertificate:
+    """A node's certificate, and the authority that issues all certificates of the network.
+
+    The common name of a certificate is the node's name. Both ends present one and accept only the
+    authority's. The handshake compares the common name with the name in the peer's descriptor.
+    """
+
+    def __init__(self, certificate: Path, authority: Path, node: str) -> None:
+        """Load two PEM files; `certificate` includes the private key. Raises
+        `ConfigurationError`."""
+        own = _read("network.certificate", certificate, PrivateCertificate.loadPEM)
+        roots = _read(
+            "network.authority",
+            authority,
+            lambda text: [
+                Certificate.loadPEM(each.public_bytes(Encoding.PEM))
+                for each in x509.load_pem_x509_certificates(text)
+            ],
+        )
+        name = common_name(own.original)
+        if name != node:
+            raise ConfigurationError(
+                f"network.certificate {certificate} is for {name!r}, but node.name is {node!r}"
+            )
+        self._options: Any = CertificateOptions(
+            privateKey=own.privateKey.original,
+            certificate=own.original,
+            trustRoot=trustRootFromCertificates(roots),
+            raiseMinimumTo=TLSVersion.TLSv1_2,
+        )
+
+    def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
+        """Return a factory of the same protocols over TLS, for the dialling or the accepting
+        end."""
+        wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
+        return wrapped
+
+
+def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:
+    try:
+        return load(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{setting} {path} can not be read: {error.strerror}") from None
+    except VerifyError:
+        raise ConfigurationError(
+            f"{setting} {path}: the private key does not belong to the certificate"
+        ) from None
+    except (ValueError, crypto.Error):
+        raise ConfigurationError(f"{setting} {path} lacks the required PEM content") from None
+
+
+def load_certificate(settings: Settings) -> NodeCertificate | None:
+    """Load the certificate of the settings; None if they name none. Raises `ConfigurationError`."""
+    network = settings.network
+    if network.certificate is None or network.authority is None:
+        return None
+    return NodeCertificate(network.certificate, network.authority, settings.node.name)

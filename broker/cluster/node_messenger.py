@@ -1,0 +1,125 @@
+"""Routed messages between parts of this node and other nodes of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from broker.cluster.address import Address, UnitPath
+from broker.cluster.network import Network
+from broker.cluster.traffic.messages import RoutedMessage
+
+
+class NodeMessenger:
+    """Sends routed messages, and passes received ones to listeners. An undeliverable message is
+    dropped silently."""
+
+    def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
+        """`first` is the first request number. It is random, since requests of an earlier process
+        may still be answered. `has_seeds`: the settings name other nodes. `has_members`: they name
+        nodes of this cluster."""
+        self._network = network
+        self._has_seeds = has_seeds
+        self._has_members = has_members
+        self._listeners: dict[type[RoutedMessage], Callable[[Any], object]] = {}
+        self._numbers = count(first)
+        network.driver.on_other_message = self._deliver
+
+    @property
+    def own_address(self) -> Address | None:
+        """None while the node is in no cluster."""
+        state = self._network.state
+        return None if state is None else state.address
+
+    def next_request_number(self) -> int:
+        """Return a number that no other request of this node has."""
+        return next(self._numbers)
+
+    def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
+        """Pass messages of this class for this node to `listener`."""
+        self._listeners[kind] = listener
+
+    def send(self, message: RoutedMessage) -> None:
+        self._network.driver.send_routed(message)
+
+    def is_reachable(self, address: Address) -> bool:
+        state = self._network.state
+        if state is None:
+            return False
+        if address.unit == state.address.unit:
+            return address.node in state.map.reachable()
+        return state.map.next_hop(address) is not None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True if other nodes exist or existed, and no link is up."""
+        log = self._network.event_log
+        if not self._has_seeds and log.coverage.marks.keys() <= {log.origin}:
+            return False
+        return not any(each.up for each in self._network.neighbours)
+
+    @property
+    def is_missing_members(self) -> bool:
+        """True if the settings name other members, and none is known."""
+        return self._has_members and not self.list_members()
+
+    def is_cleared(self, address: Address, rank: int) -> bool:
+        return self._network.is_cleared(address, rank)
+
+    def supports_version(self, address: Address, version: int) -> bool:
+        """Return whether a node is known to support a protocol version."""
+        state = self._network.state
+        if state is None or address.unit != state.address.unit:
+            return False
+        member = state.map.members().get(address.node)
+        return member is not None and version in member.versions
+
+    def list_members(self) -> list[Address]:
+        """Return the other known members, reachable or not."""
+        state = self._network.state
+        if state is None:
+            return []
+        own = state.address
+        return [Address(own.unit, name) for name in state.map.members() if name != own.node]
+
+    def list_absent_members(self) -> list[Address]:
+        """Return known members that are not on the map."""
+        state = self._network.state
+        if state is None:
+            return []
+        return [
+            Address(state.address.unit, name) for name in self._network.membership.absent_members
+        ]
+
+    def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
+        """Return the known gateways of each unit beside this node's units."""
+        state = self._network.state
+        return {} if state is None else state.map.gateways_by_unit()
+
+    def find_sources(self, origin: str) -> list[Address]:
+        """Return the other nodes to ask for events of an origin: its own node, or nodes that sent
+        its events."""
+        traffic = self._network.traffic
+        if traffic is None:
+            return []
+        found = traffic.receiver.nodes_of(origin)
+        near = self.node_of_origin(origin)
+        if near is not None:
+            found = [near, *(each for each in found if each != near)]
+        return [each for each in found if each != self.own_address and self.is_reachable(each)]
+
+    def list_unreachable_origins(self) -> list[str]:
+        """Return the logged origins of other nodes that have no reachable source."""
+        log = self._network.event_log
+        return [each for each in log.coverage if each != log.origin and not self.find_sources(each)]
+
+    def node_of_origin(self, origin: str) -> Address | None:
+        """Return the member of the own cluster with this log; None if unknown."""
+        state = self._network.state
+        return None if state is None else state.map.node_of_origin(origin)
+
+    def _deliver(self, message: RoutedMessage) -> None:
+        listener = self._listeners.get(type(message))
+        if listener is not None:
+            listener(message)

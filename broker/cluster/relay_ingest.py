@@ -1,0 +1,399 @@
+"""Ingest of relayed events: matching, validation and logging of other nodes' events.
+
+Work is done in time slices, in order per origin. An origin whose events wait for a DTD does not
+delay other origins. Ranges for this node are logged under the places of their origin. Ranges that
+enter a unit are matched for the destinations inside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.cluster.address import Address
+from broker.cluster.ingest_job import IngestJob, OriginQueue
+from broker.cluster.missing_types import MissingTypes
+from broker.cluster.relay_outcomes import RelayOutcomes
+from broker.cluster.relayed_entry import build_entries
+from broker.cluster.traffic.frame import Frame, FrameEvent
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.errors import BrokerError, LogUnavailable, ProtocolError
+from broker.event.place import Mark
+from broker.event.placeholder import make_placeholder, placeholder_code
+from broker.ingest.quarantine import Quarantine
+from broker.ingest.undecided import UndecidedEvents
+from broker.log.event_log import EventLog
+from broker.log.gathering import Relayed
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
+from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
+from broker.transport.clock import IClock
+
+#: Bytes of queued events; further ranges are rejected, and requested again from their origin node.
+MOST_WAITING_BYTES = 32 << 20
+
+
+class RelayIngest:
+    """Logs ranges for this node, and matches ranges that enter its units."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        matcher: IMatcher,
+        event_log: EventLog,
+        quarantine: Quarantine,
+        clock: IClock,
+        wall_clock: Callable[[], int],
+        on_committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+        report_gap: Callable[[str, Mark, Mark, str], None],
+        variants: Callable[[str, Address], Variants],
+        missing_types: MissingTypes,
+        undecided: UndecidedEvents,
+        reconsider: Callable[[int, Collection[str]], object],
+        has_local_match: Callable[[tuple[int, ...]], bool],
+    ) -> None:
+        """`on_committed` gets durable events with their local matches. Before that, `report_gap`
+        gets a range (after, upto] of an origin that will not come: it is lost, or lies before this
+        node's start. `variants` returns the texts of an origin that differ from those in force
+        here. `undecided` stores events that wait for their DTD. `reconsider` gets the serial from
+        which subscriptions to streams must read the log."""
+        self._matcher = matcher
+        self._event_log = event_log
+        self._quarantine = quarantine
+        self._wall_clock = wall_clock
+        self._on_committed = on_committed
+        self._report_gap = report_gap
+        self._variants = variants
+        self._missing_types = missing_types
+        self._undecided = undecided
+        self._reconsider = reconsider
+        self._has_local_match = has_local_match
+        self._queues: dict[str, OriginQueue] = {}
+        self._ready: deque[str] = deque()
+        self._slices = Turns(clock, self._step, self._slice_failed)
+        self._failures: Counter[str] = Counter()
+        """By origin."""
+        self.waiting_bytes = 0
+        self.outcomes = RelayOutcomes()
+
+    def is_overloaded(self) -> bool:
+        """Return whether the queue is half full, or the log is unavailable."""
+        try:
+            self._event_log.check_available()
+        except LogUnavailable:
+            return True
+        return 2 * self.waiting_bytes > MOST_WAITING_BYTES
+
+    # ------------------------------------------------------------------ jobs
+
+    def log_range(
+        self,
+        received: ReceivedRange,
+        cursor: Mark,
+        settled: Callable[[BrokerError | None], None],
+    ) -> None:
+        """Log the events after `cursor`. `settled` is called when they are durable, or with an
+        error."""
+        try:
+            events = [
+                each
+                for each in received.frame.events_at(
+                    received.frame.event_indices_for(received.index)
+                )
+                if each.mark > cursor
+            ]
+        except ProtocolError as error:
+            settled(error)
+            return
+        self.outcomes.received += len(events)
+        origin = received.frame.origin
+        failures = self._failures[origin]
+
+        def failed(error: BrokerError, count: int) -> None:
+            self._failures[origin] += 1
+            self.outcomes.not_taken += count
+            settled(error)
+
+        def matched(job: IngestJob) -> None:
+            if self._failures[origin] != failures:
+                # An earlier range failed: logging this one would hide the missing range.
+                error = LogUnavailable("an earlier range of the origin was not logged")
+                failed(error, len(job.events))
+            elif retry_error := job.retry_error:
+                failed(retry_error, len(job.events))
+            else:
+                self._append(job, cursor, settled, failed)
+
+        def matching_failed(job: IngestJob) -> None:
+            error = LogUnavailable("events of another node could not be matched")
+            failed(error, len(job.events))
+
+        if not self._add_job(IngestJob(received, events, matched, matching_failed, can_split=True)):
+            failed(LogUnavailable("the queue for events of other nodes is full"), len(events))
+
+    def report_start(self, origin: str, mark: Mark) -> None:
+        """Report the start with an origin as a gap: clients may come from nodes with earlier
+        events."""
+        self._report_gap(origin, (0, 0), mark, "lost")
+
+    def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
+        """Validate a transit frame (K28). Placeholders with the error code replace invalid events.
+
+        If the queue is full, the frame is dropped, and its ranges are missing at the receivers.
+        """
+
+        def judged(job: IngestJob) -> None:
+            if job.retry_error:
+                return
+            checked(frame.replace_documents(self._replace_invalid(job)))
+
+        try:
+            events = frame.events_at(range(frame.event_count))
+        except ProtocolError as error:
+            self.log.warn("malformed frame of {origin}: {e}", origin=frame.origin, e=error)
+            return
+        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, judged))
+
+    def match_range(
+        self,
+        received: ReceivedRange,
+        matched: Callable[[IngestJob], None],
+        on_late: Callable[[], None],
+    ) -> None:
+        """Match a range that enters a unit.
+
+        `on_late` is called if matching takes long or is impossible; then the range is missing
+        inside.
+        """
+        try:
+            events = received.frame.events_at(received.frame.event_indices_for(received.index))
+        except ProtocolError as error:
+            self.log.warn("malformed frame of {origin}: {e}", origin=received.frame.origin, e=error)
+            on_late()
+            return
+
+        def done(job: IngestJob) -> None:
+            if job.retry_error:
+                # The event may be valid: nodes inside find a missing range, and request it later.
+                on_late()
+                return
+            job.placeholders = self._replace_invalid(job)
+            matched(job)
+
+        if not self._add_job(
+            IngestJob(received, events, done, lambda _: on_late(), on_late=on_late)
+        ):
+            on_late()
+
+    def wait_for_earlier(self, frame: Frame, on_late: Callable[[], None]) -> None:
+        """Call `on_late` once all earlier jobs of the origin are matched or late."""
+        queue = self._queues.get(frame.origin)
+        job = IngestJob(
+            ReceivedRange(frame.ranges[0], frame, 0), (), lambda _: on_late(), on_late=on_late
+        )
+        if queue is None or queue.is_paused or not self._add_job(job):
+            on_late()
+
+    def _add_job(self, job: IngestJob) -> bool:
+        size = job.size
+        if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
+            return False
+        self.waiting_bytes += size
+        origin = job.received_range.frame.origin
+        queue = self._queues.setdefault(origin, OriginQueue())
+        queue.jobs.append(job)
+        job.missing_types = queue.missing_types
+        if queue.is_paused:
+            job.on_late()
+        self._make_ready(origin, queue)
+        self._slices.work()
+        return True
+
+    def _make_ready(self, origin: str, queue: OriginQueue) -> None:
+        if queue.jobs and not queue.is_paused and not queue.is_queued:
+            queue.is_queued = True
+            self._ready.append(origin)
+
+    # ------------------------------------------------------------------ time slices
+
+    def _step(self) -> bool:
+        """Match a slice of the next origin; return whether there is more work."""
+        if self._ready:
+            origin = self._ready.popleft()
+            queue = self._queues[origin]
+            queue.is_queued = False
+            try:
+                matched = self._match_slice(queue)
+            except Exception:
+                # An event that crashes the matcher must not block other origins.
+                self.log.failure("events of {origin} could not be matched", origin=origin)
+                job = self._pop_job(queue)
+                job.on_failed(job)
+                matched = False
+            if matched:
+                self._finish_job(self._pop_job(queue))
+            elif queue.jobs and queue.jobs[0].can_split and queue.jobs[0].verdicts:
+                # A subscription added before the rest is matched gets the rest, and none of these.
+                rest = queue.jobs[0].split()
+                job = self._pop_job(queue)
+                queue.jobs.appendleft(rest)
+                self._finish_job(job)
+            self._make_ready(origin, queue)
+            if not queue.jobs:
+                del self._queues[origin]
+        return bool(self._ready)
+
+    def _finish_job(self, job: IngestJob) -> None:
+        try:
+            job.on_matched(job)
+        except Exception:
+            self.log.failure(
+                "ingest of matched events of {origin} failed",
+                origin=job.received_range.frame.origin,
+            )
+            job.on_failed(job)
+
+    def _pop_job(self, queue: OriginQueue) -> IngestJob:
+        job = queue.jobs.popleft()
+        self.waiting_bytes -= job.size
+        return job
+
+    def _match_slice(self, queue: OriginQueue) -> bool:
+        """Continue the first job of a queue; return whether it is complete."""
+        job = queue.jobs[0]
+        rest = job.events[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
+        if rest:
+            frame = job.received_range.frame
+            variants = self._variants(frame.origin, frame.origin_node)
+            undescribed = queue.skippable_types
+            seconds = min(self._slices.left, SECONDS_A_TURN)
+            documents = [each.document for each in rest]
+            verdicts = self._matcher.match(documents, undescribed, seconds, variants)
+            unknown = {
+                verdict.reference: verdict.system_id
+                for verdict in verdicts
+                if isinstance(verdict, TypeMissing) and verdict.reference not in queue.missing_types
+            }
+            if unknown:
+                self._pause_queue(queue)
+                self._missing_types.look_up_types(
+                    queue, frame, unknown, self._resume_callback(queue, frame)
+                )
+                return False
+            go_on = self._resume_callback(queue, frame)
+            if self._missing_types.wait_for_announcements(frame, rest, verdicts, go_on):
+                self._pause_queue(queue)
+                return False
+            for index in self._missing_types.find_undecided(verdicts, undescribed, variants):
+                job.undecided.add(len(job.verdicts) + index)
+            job.verdicts += verdicts
+        return len(job.verdicts) == len(job.events)
+
+    def _pause_queue(self, queue: OriginQueue) -> None:
+        queue.is_paused = True
+        for each in list(queue.jobs):
+            each.on_late()
+
+    def _resume_callback(self, queue: OriginQueue, frame: Frame) -> Callable[[], None]:
+        def go_on() -> None:
+            queue.is_paused = False
+            self._make_ready(frame.origin, queue)
+            self._slices.work_later()
+
+        return go_on
+
+    def _slice_failed(self, error: Exception) -> None:
+        self.log.failure("an event of another node failed", Failure(error))
+
+    # ------------------------------------------------------------------ log
+
+    def _append(
+        self,
+        job: IngestJob,
+        cursor: Mark,
+        settled: Callable[[BrokerError | None], None],
+        failed: Callable[[BrokerError, int], None],
+    ) -> None:
+        range_, frame = job.received_range.range, job.received_range.frame
+        unavailable_upto = range_.unavailable_upto
+        if unavailable_upto is not None and unavailable_upto <= cursor:
+            unavailable_upto = None
+        begins = not self._event_log.covers(frame.origin)
+        try:
+            self._event_log.check_available()
+        except LogUnavailable as error:
+            failed(error, len(job.events))
+            return
+        accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
+        for publisher in {(each.client_id, each.incarnation) for each in accepted}:
+            # Load all windows before the first record: recorded numbers must be logged.
+            self._event_log.deduplication.following(publisher)
+        gathered = build_entries(
+            job,
+            range_,
+            self._event_log.deduplication,
+            self._wall_clock(),
+            self._has_local_match,
+            lambda each, verdict: self._refusal_code(each, verdict, job),
+        )
+        self.outcomes.refused += gathered.refused
+        self.outcomes.unwanted += gathered.unwanted
+        self.outcomes.duplicate += gathered.duplicate
+        refused = gathered.refused.total()
+
+        def done(events: list[LoggedEvent] | BrokerError) -> None:
+            if isinstance(events, BrokerError):
+                failed(events, len(gathered.entries) - refused)
+                return
+            self.outcomes.logged += len(events) - refused
+            if unavailable_upto is not None:
+                reason = "lost" if job.received_range.is_lost else "retention"
+                self._report_gap(frame.origin, cursor, unavailable_upto, reason)
+            elif begins:
+                self.report_start(frame.origin, range_.after)
+            if events:
+                if gathered.streams:
+                    self._reconsider(events[0].serial, gathered.streams)
+                self._on_committed(events, gathered.matches)
+            settled(None)
+
+        if waiting := gathered.undecided:
+            self._undecided.note(frame.origin, waiting[0], waiting[-1], len(waiting))
+        self._event_log.append_relayed(
+            Relayed(
+                frame.origin,
+                unavailable_upto or range_.after,
+                range_.upto,
+                gathered.entries,
+                unavailable_upto,
+            ),
+            done,
+        )
+
+    def _replace_invalid(self, job: IngestJob) -> dict[int, bytes]:
+        """Return placeholders for invalid events, by index."""
+        found: dict[int, bytes] = {}
+        for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
+            if not isinstance(verdict, Accepted):
+                code = self._refusal_code(each, verdict, job)
+                self.outcomes.turned_away[code] += 1
+                found[index] = make_placeholder(code)
+        return found
+
+    def _refusal_code(self, each: FrameEvent, verdict: Verdict, job: IngestJob) -> str:
+        """Return the error code of a refused event, and quarantine the event."""
+        if isinstance(verdict, Refused):
+            error: BrokerError = verdict.error
+            code = placeholder_code(each.document)
+            if code is not None:
+                return code
+        else:
+            assert isinstance(verdict, TypeMissing)
+            error = job.missing_types[verdict.reference]
+        self._quarantine.keep(each.document, error, job.received_range.frame.origin_node.node)
+        return error.code

@@ -1,0 +1,25 @@
+"""Counts of relayed events."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+
+@attrs.define
+class RelayOutcomes:
+    """Counts of relayed events for this node; `received` is the sum of the other counts."""
+
+    received: int = 0
+    logged: int = 0
+    unwanted: int = 0
+    """From unfiltered ranges, without a local match."""
+    duplicate: int = 0
+    """Known EventIds: another origin logged the event too."""
+    not_taken: int = 0
+    """Rejected because the log was unavailable or the queue full; they come again."""
+    refused: Counter[str] = attrs.field(factory=Counter)
+    """By error code."""
+    turned_away: Counter[str] = attrs.field(factory=Counter)
+    """Invalid events in transit or entering a unit, by error code; not in `received`."""

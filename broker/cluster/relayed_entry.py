@@ -1,0 +1,101 @@
+"""Log entries for relayed events: accepted, undecided, or refused with their code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+import msgpack
+
+from broker.cluster.ingest_job import IngestJob
+from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.errors import BadName
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
+from broker.event.place import Mark
+from broker.event.placeholder import make_placeholder
+from broker.event.stream import check_client_id, check_stream_name
+from broker.log.deduplication import Deduplication, Freshness
+from broker.log.records import encode_header, header_from_fields
+from broker.matching.contract import Accepted, Verdict
+
+#: Mark, record, rank of the security level, document.
+Entry: TypeAlias = tuple[Mark, bytes, int, bytes]
+
+_LEVELS = {level.rank: level for level in SecurityLevel}
+
+
+@attrs.define
+class RelayedEntries:
+    """Entries of one range."""
+
+    entries: list[Entry] = attrs.field(factory=list)
+    matches: list[tuple[int, ...]] = attrs.field(factory=list)
+    """The matching subscriptions of each entry; none for undecided and refused events."""
+    refused: Counter[str] = attrs.field(factory=Counter)
+    unwanted: int = 0
+    duplicate: int = 0
+    undecided: list[Mark] = attrs.field(factory=list)
+    """Places of undecided events."""
+    streams: set[str] = attrs.field(factory=set)
+    """Streams of undecided and refused events; an empty name: unknown stream."""
+
+
+def build_entries(
+    job: IngestJob,
+    range_: Range,
+    deduplication: Deduplication,
+    now_ms: int,
+    has_local_match: Callable[[tuple[int, ...]], bool],
+    refusal_code: Callable[[FrameEvent, Verdict], str],
+) -> RelayedEntries:
+    """Build the entries of a matched job. `refusal_code` returns the code of a refused event."""
+    result = RelayedEntries()
+    entries, matches = result.entries, result.matches
+    for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
+        if not isinstance(verdict, Accepted):
+            code = refusal_code(each, verdict)
+            result.refused[code] += 1
+            header = claimed_header(each)
+            entries.append((each.mark, encode_header(header), each.level, make_placeholder(code)))
+            matches.append(())
+            result.streams.add(header.stream)
+            continue
+        is_undecided = index in job.undecided
+        if range_.is_unfiltered and not is_undecided and not has_local_match(verdict.subscriptions):
+            result.unwanted += 1
+            continue
+        header = verdict.header
+        event_id = header.event_id
+        key = (event_id.client_id, event_id.incarnation)
+        freshness = deduplication.record(key, event_id.sequence_number, now_ms)
+        if freshness is Freshness.DUPLICATE:
+            result.duplicate += 1
+            continue
+        rank = header.security_level.rank
+        entries.append((each.mark, encode_header(header), rank, each.document))
+        matches.append(() if is_undecided else verdict.subscriptions)
+        if is_undecided:
+            result.streams.add(header.stream)
+            result.undecided.append(each.mark)
+    return result
+
+
+def claimed_header(event: FrameEvent) -> Header:
+    """Return the header that the sender claims; a header without a stream if it is malformed."""
+    level = _LEVELS.get(event.level, SecurityLevel.HIGH)
+    try:
+        claimed = header_from_fields(msgpack.unpackb(event.record, use_list=False))
+        check_client_id(claimed.event_id.client_id)
+        stream = check_stream_name(claimed.stream)
+        names = (claimed.type_name, claimed.version)
+        numbers = claimed.event_id[1:]
+        if all(type(name) is str and len(name) <= 64 for name in names) and all(
+            type(number) is int and 0 <= number < 1 << 63 for number in numbers
+        ):
+            return claimed._replace(stream=stream, security_level=level)
+    except (ValueError, TypeError, KeyError, AttributeError, BadName, msgpack.UnpackException):
+        pass
+    return Header(EventId("refused", 0, 1, 0), "", "", "", level, Liveness.LIVE)

@@ -1,0 +1,191 @@
+"""Interest of other nodes, as queries of this node's matcher."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+import attrs
+
+from broker.cluster.address import Address, unit_text
+from broker.cluster.ingest_job import IngestJob
+from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.traffic.sender import OutgoingEvent
+from broker.matching.contract import Accepted, IMatcher
+from broker.matching.covering.stream_interest import StreamInterest
+from broker.matching.query.query import Query, parse_query
+
+#: Cached sets of matches; a full cache is cleared.
+_MOST_CACHED = 10_000
+#: Seconds that removed interest counts for events that matched it: longer than an event waits for
+#: its DTD or for the disk.
+REMOVED_KEPT = 60
+_NOBODY: frozenset[Address] = frozenset()
+
+
+@attrs.frozen
+class _Installed:
+    destination: Address
+    id: str
+    interest: StreamInterest
+    widened: bool = False
+
+
+class RemoteInterest:
+    """Maps matcher numbers to destinations, and back."""
+
+    def __init__(self, matcher: IMatcher) -> None:
+        self._matcher = matcher
+        self._installed: dict[int, _Installed] = {}
+        self._numbers: dict[tuple[Address, str], int] = {}
+        self._counts: Counter[Address] = Counter()
+        self._destination_cache: dict[tuple[int, ...], frozenset[Address]] = {}
+        self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
+        """Numbers of removed interest, by second: events in process may have matched them."""
+        self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
+        self.widened = 0
+        """Slow queries, replaced by all events of their streams."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def count_by_destination(self) -> Mapping[Address, int]:
+        return {each: count for each, count in self._counts.items() if count}
+
+    def queries(self) -> Iterator[tuple[str, Query]]:
+        """Yield each query with the address of its destination."""
+        for (destination, _), number in list(self._numbers.items()):
+            address = str(destination) if destination.node else unit_text(destination.unit)
+            yield address, self._installed[number].interest.query
+
+    def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
+        """Match for a destination from now on. Returns whether it had no interest before."""
+        first = not self._counts[destination]
+        self.remove(destination, id)
+        self._subscribe(_Installed(destination, id, interest))
+        return first
+
+    def remove(self, destination: Address, id: str) -> None:
+        number = self._numbers.pop((destination, id), None)
+        if number is not None:
+            self._removed[-1].append(number)
+            self._counts[destination] -= 1
+            self._matcher.unsubscribe(number)
+
+    def expire_removed(self) -> None:
+        """Drop interest that was removed long ago: to be called each second.
+
+        Events are matched before they are committed. An event that matched a removed query still
+        goes to its destination, even if a narrower query has replaced it.
+        """
+        if self._removed[0]:
+            for number in self._removed[0]:
+                del self._installed[number]
+            self._destination_cache.clear()
+        self._removed.append([])
+
+    def clear(self) -> None:
+        for destination, id in list(self._numbers):
+            self.remove(destination, id)
+
+    def install_for_absent(self, key: Hashable, interest: StreamInterest) -> None:
+        """Match for a local client that is absent: an event that enters the unit may be for it
+        alone."""
+        self.remove_for_absent(key)
+        number = self._matcher.subscribe(interest.pattern, interest.query, f"absent {key}")
+        self._absent[key] = number, interest
+
+    def remove_for_absent(self, key: Hashable) -> None:
+        """End `install_for_absent`: the client is back, or its interest is withdrawn."""
+        known = self._absent.pop(key, None)
+        if known is not None:
+            self._matcher.unsubscribe(known[0])
+
+    def widen_suspended(self, number: int) -> bool:
+        """Replace a query that the matcher has suspended by all events of its streams.
+
+        A destination must never get less than its interest. Returns False if the number is not one
+        of these.
+        """
+        installed = self._installed.get(number)
+        if installed is None:
+            return self._widen_absent(number)
+        if self._numbers.get((installed.destination, installed.id)) != number:
+            return True
+        self.widened += 1
+        destination, id, interest = installed.destination, installed.id, installed.interest
+        self.remove(destination, id)
+        everything = StreamInterest(interest.pattern, parse_query("true()"))
+        self._subscribe(_Installed(destination, id, everything, widened=True))
+        return True
+
+    def _widen_absent(self, number: int) -> bool:
+        for key, (known, interest) in self._absent.items():
+            if known == number:
+                self.widened += 1
+                self.install_for_absent(
+                    key, StreamInterest(interest.pattern, parse_query("true()"))
+                )
+                return True
+        return False
+
+    def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
+        """Return the destinations of an event with these matches."""
+        found = self._destination_cache.get(matches)
+        if found is None:
+            if len(self._destination_cache) >= _MOST_CACHED:
+                self._destination_cache.clear()
+            found = self._destination_cache[matches] = self._destinations_among(matches)
+        return found
+
+    def has_local_match(self, matches: tuple[int, ...]) -> bool:
+        """Return whether a match belongs to this node: a subscription, or an absent client."""
+        return any(number not in self._installed for number in matches)
+
+    def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
+        """Return the events of a range that enters a unit, with their destinations inside.
+
+        This node is one of them if it has a match. An undecided or refused event goes to every
+        destination with interest in its stream; a refused one as its placeholder.
+        """
+        departing = []
+        for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
+            if isinstance(verdict, Accepted) and index not in job.undecided:
+                targets = self.destinations(verdict.subscriptions)
+                if self.has_local_match(verdict.subscriptions):
+                    targets |= {own}
+                level = verdict.header.security_level.rank
+            else:
+                targets = self.possible_destinations(claimed_header(each).stream) | {own}
+                level = each.level
+                each = each._replace(document=job.placeholders.get(index, each.document))
+            departing.append(OutgoingEvent(each, level, targets))
+        return departing
+
+    def possible_destinations(self, stream: str) -> frozenset[Address]:
+        """Return the destinations with interest in a stream; without a name, in any stream."""
+        return frozenset(
+            installed.destination
+            for number, installed in self._installed.items()
+            if self._numbers.get((installed.destination, installed.id)) == number
+            and (not stream or installed.interest.pattern.matches(stream))
+        )
+
+    def _destinations_among(self, matches: Iterable[int]) -> frozenset[Address]:
+        targets = {
+            installed.destination
+            for number in matches
+            if (installed := self._installed.get(number)) is not None
+        }
+        return frozenset(targets) if targets else _NOBODY
+
+    def _subscribe(self, installed: _Installed) -> None:
+        # A separate time budget for each: the union of many clients' interest is not one greedy
+        # client.
+        account = f"{installed.destination} {installed.id}"
+        interest = installed.interest
+        number = self._matcher.subscribe(interest.pattern, interest.query, account)
+        self._installed[number] = installed
+        self._numbers[installed.destination, installed.id] = number
+        self._counts[installed.destination] += 1
+        self._destination_cache.clear()

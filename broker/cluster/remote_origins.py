@@ -1,0 +1,100 @@
+"""Origins of other nodes, for recovery from the archive or from third nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from broker.cluster.address import Address, unit_text
+from broker.cluster.network import Network
+from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.traffic.frame import Range
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+
+
+class RemoteOrigins:
+    """Implements `broker.recovery.silent_origin.SilentOriginFlows` and
+    `broker.recovery.remote_logs.KnownOrigins`."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    @property
+    def has_no_interest(self) -> bool:
+        """True without interest or without a cluster."""
+        return self._network.state is None or not self._network.driver.local_interest
+
+    def unreachable_positions(self) -> Mapping[str, Mark]:
+        """Return the logged marks of origins without a reachable node in the own cluster."""
+        state, log = self._network.state, self._network.event_log
+        if state is None:
+            return {}
+        return {
+            origin: mark
+            for origin, mark in log.coverage.marks.items()
+            if origin != log.origin and not state.is_origin_in_cluster(origin)
+        }
+
+    def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
+        """Return the start marks of unknown origins in which this node has interest."""
+        network = self._network
+        state, coverage = network.state, network.event_log.coverage
+        if state is None:
+            return {}
+        unknown = [o for o in origins if o not in coverage and not state.is_origin_in_cluster(o)]
+        marks = {origin: network.driver.wanted_after(origin) for origin in unknown}
+        return {origin: mark for origin, mark in marks.items() if mark is not None}
+
+    def position_of(self, origin: str) -> Mark | None:
+        """Return the mark up to which the log has all events of interest of an origin."""
+        coverage = self._network.event_log.coverage
+        if origin in coverage:
+            return coverage[origin]
+        return self._network.driver.wanted_after(origin)
+
+    def ingest_page(
+        self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
+    ) -> None:
+        """Ingest all events in (after, upto]."""
+        state = self._network.state
+        if state is not None:
+            own = state.address
+            range_ = Range(own, after, upto, is_unfiltered=True)
+            self._network.driver.send_frame(make_page_frame(origin, own, [range_], events))
+
+    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
+        """Report that no node has the events in (after, upto]."""
+        self._network.driver.give_up_range(origin, after, upto)
+
+    def list_origins(self) -> Collection[str]:
+        """Those of which something is in the log or the replicas here, and this node's own."""
+        log = self._network.event_log
+        return {log.origin, *log.coverage, *log.kept}
+
+    def furthest_place(self, origin: str) -> Mark | None:
+        """Return the furthest place of an origin in the log or the replica here; None: there is
+        none."""
+        log = self._network.event_log
+        found = [log.coverage[origin]] if origin in log.coverage else []
+        if origin in log.kept:
+            found.append(log.kept[origin].upto)
+        return max(found, default=None)
+
+    def is_log_reachable(self, origin: str) -> bool:
+        """Return whether the origin's log is here, or at a reachable node of the cluster."""
+        state, own = self._network.state, self._network.event_log.origin
+        return origin == own or (state is not None and state.is_origin_in_cluster(origin))
+
+    def sender_addresses(self, origin: str) -> Sequence[str]:
+        """Return the addresses of nodes that sent events of an origin since this node's start."""
+        traffic = self._network.traffic
+        return [] if traffic is None else [str(each) for each in traffic.receiver.nodes_of(origin)]
+
+    def reachable_nodes(self) -> Collection[str]:
+        """Return the reachable nodes of the cluster, and the clusters beside it."""
+        state = self._network.state
+        if state is None:
+            return ()
+        unit = state.address.unit
+        near = [str(Address(unit, name)) for name in state.map.reachable()]
+        return [*near, *map(unit_text, state.map.gateways_by_unit())]

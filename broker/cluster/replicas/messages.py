@@ -1,0 +1,64 @@
+"""Messages between a node and the neighbour with its replica, over their link.
+
+REPLICA_EVENTS is `0x65 | after | upto | chunk`. The marks are `epoch u32, offset u64`, big-endian.
+The chunk has the events of (after, upto] as in the log (`broker.log.chunks`), or is empty.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import attrs
+
+from broker.cluster.messages import Message, register
+from broker.errors import ProtocolError
+from broker.event.place import Mark
+from broker.log.chunks import Chunk, encode_chunk
+from broker.log.commit import Keeping
+from broker.log.records import LoggedEvent
+from broker.wire import fields
+
+REPLICA_EVENTS = 0x65
+_HEAD = struct.Struct(">BIQIQ")
+
+
+@register(0x63)
+@attrs.frozen
+class ReplicaRequest(Message):
+    """Store a replica of the sender's origin, and return its state."""
+
+    origin: str = attrs.field(converter=fields.text)
+
+
+@register(0x64)
+@attrs.frozen
+class ReplicaState(Message):
+    """The replica has all events in (after, upto]; twice (0, 0) if empty."""
+
+    origin: str = attrs.field(converter=fields.text)
+    after: Mark = attrs.field(converter=fields.mark)
+    upto: Mark = attrs.field(converter=fields.mark)
+
+
+def encode_replica_events(after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> bytes:
+    return _HEAD.pack(REPLICA_EVENTS, *after, *upto) + (encode_chunk(events) if events else b"")
+
+
+def decode_replica_events(data: bytes, origin: str) -> Keeping:
+    """Raises `ProtocolError` for a malformed message or another origin."""
+    try:
+        _, epoch, offset, last_epoch, last_offset = _HEAD.unpack_from(data)
+        stored = data[_HEAD.size :]
+        events = list(Chunk(0, stored).events(0)) if stored else []
+        if events and (events[0].origin != origin or encode_chunk(events) != stored):
+            raise ValueError("another origin, or not the exact encoding")
+        marks = [(epoch, offset), *(event.mark for event in events)]
+        rising = all(one < other for one, other in zip(marks, marks[1:], strict=False))
+        if not rising or marks[-1] > (last_epoch, last_offset):
+            raise ValueError("places do not ascend")
+        if any(not event.document or event.level > 2 for event in events):
+            raise ValueError("invalid event")
+        return Keeping(origin, (epoch, offset), (last_epoch, last_offset), events)
+    except (ValueError, LookupError, struct.error):
+        raise ProtocolError("malformed REPLICA_EVENTS message") from None

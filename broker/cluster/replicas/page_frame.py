@@ -1,0 +1,38 @@
+"""Frames with pages from a replica or the archive, in place of the origin node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import (
+    MAX_HOPS,
+    PLAIN,
+    Frame,
+    FrameEvent,
+    Range,
+    encode_level_runs,
+    encode_mark_runs,
+)
+from broker.log.records import LoggedEvent
+
+
+def make_page_frame(
+    origin: str, origin_node: Address, ranges: list[Range], events: Sequence[LoggedEvent]
+) -> Frame:
+    """Return a frame with `events` for the first range. `origin_node` serves the origin."""
+    carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]
+    return Frame(
+        origin=origin,
+        origin_node=origin_node,
+        level_runs=encode_level_runs([each.level for each in carried]),
+        hops=MAX_HOPS,
+        ranges=ranges,
+        mark_runs=encode_mark_runs([each.mark for each in carried]),
+        recipient_runs=[(len(carried), (0,))] if carried else [],
+        encoding=PLAIN,
+        record_lengths=[len(each.record) for each in carried],
+        document_lengths=[len(each.document) for each in carried],
+        records=b"".join([each.record for each in carried]),
+        body=b"".join([each.document for each in carried]),
+    )

@@ -1,0 +1,194 @@
+"""Both sides of replication, for a node's network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.cluster.messages import Message
+from broker.cluster.neighbours import Neighbour
+from broker.cluster.replicas.messages import ReplicaRequest, ReplicaState
+from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.replicas.replicator import Replicator
+from broker.cluster.replicas.store import ReplicaStore
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.messages import LogLost, PageRequest, ReplicaAck, RoutedMessage
+from broker.errors import ProtocolError
+from broker.event.place import Mark
+from broker.log.damage import Damage, DamageFound
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+
+#: Limits of one page of a replica.
+PAGE_EVENTS = 512
+PAGE_BYTES = 512 << 10
+
+
+class Replicas:
+    """The replica of this node, and the replicas stored for others."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        replicator: Replicator,
+        send_to_neighbour: Callable[[str, Message], object],
+        send_message: Callable[[RoutedMessage], object],
+        own_address: Callable[[], Address | None],
+        send_frame: Callable[[Frame], object],
+        has_other_log: Callable[[Address, str], bool],
+    ) -> None:
+        """`has_other_log` returns True if the node at an address has a log with another origin."""
+        self.replicator = replicator
+        self.store = ReplicaStore(
+            event_log,
+            send_to_neighbour,
+            lambda ack: send_to_neighbour(ack.target.node, ack),
+            own_address,
+        )
+        self._log = event_log
+        self._own_address = own_address
+        self._send_message = send_message
+        self._send_frame = send_frame
+        self._has_other_log = has_other_log
+        self._is_reading = False
+        self._links: dict[str, str] = {}
+        """By neighbour: the origin of its log."""
+
+    # ------------------------------------------------------------------ links
+
+    def update_links(self, neighbours: Iterable[Neighbour], own: Address) -> None:
+        """Choose a neighbour for the own replica: of the own cluster first, then trusted ones, by
+        name."""
+        up = [each for each in neighbours if each.up]
+        self._links = {each.name: each.node.origin for each in up}
+        for name, origin in self._links.items():
+            self.store.record_link(name, origin)
+        order = sorted(
+            up, key=lambda each: (each.node.address.unit != own.unit, not each.trusted, each.name)
+        )
+        self.replicator.choose_neighbour([each.name for each in order])
+
+    def remove_neighbour(self, name: str) -> None:
+        self.store.remove_neighbour(name)
+
+    def receive_message(self, neighbour: Neighbour, message: Message) -> bool:
+        """Handle a neighbour's message. Return False if it is not about replicas."""
+        match message:
+            case ReplicaRequest(origin):
+                if origin != neighbour.node.origin:
+                    raise ProtocolError("ReplicaRequest for the log of another node")
+                self.store.accept_request(neighbour.node.address, message)
+            case ReplicaState():
+                self.replicator.receive_state(neighbour.name, message)
+            case _:
+                return False
+        return True
+
+    def receive_ack(self, message: ReplicaAck) -> None:
+        if message.origin == self._log.origin:
+            self.replicator.receive_ack(message.source.node, message.upto)
+
+    def replicate_committed(self, events: list[LoggedEvent]) -> None:
+        self.replicator.replicate_committed(events)
+
+    # ------------------------------------------------------------------ unreachable origins
+
+    def announce_replicas(
+        self, is_reachable: Callable[[str], bool], destinations: Iterable[Address]
+    ) -> Iterator[Frame]:
+        """Yield an empty range at the end of each replica of an unreachable origin. Destinations
+        that lack events request them here."""
+        own = self._own_address()
+        targets = list(destinations)
+        if own is None or not targets:
+            return
+        for origin in self.unreachable_origins(is_reachable):
+            upto = self._log.kept[origin].upto
+            yield make_page_frame(origin, own, [Range(each, upto, upto) for each in targets], [])
+
+    def read_for_this_node(
+        self, is_reachable: Callable[[str], bool], needed_after: Callable[[str], Mark | None]
+    ) -> None:
+        """Deliver events of unreachable origins from the replicas to this node, if it needs
+        them."""
+        own = self._own_address()
+        for origin in self.unreachable_origins(is_reachable):
+            after = needed_after(origin)
+            if own is not None and after is not None and after < self._log.kept[origin].upto:
+                self.send_page(PageRequest(own, own, MAX_HOPS, origin, after, is_unfiltered=True))
+
+    def unreachable_origins(self, is_reachable: Callable[[str], bool]) -> list[str]:
+        """Return the replicated origins without a reachable node."""
+        own, addresses = self._own_address(), self.store.origin_nodes
+        found = []
+        for origin in self._log.kept:
+            address = addresses.get(origin)
+            # A route into another cluster does not prove that its node is up. A link does.
+            far = own is not None and address is not None and address.unit != own.unit
+            linked = address is not None and self._links.get(address.node) == origin
+            if not (linked if far else is_reachable(origin)):
+                found.append(origin)
+        return found
+
+    def has_replica_for(self, request: PageRequest) -> bool:
+        return request.origin in self._log.kept
+
+    def send_page(self, request: PageRequest) -> None:
+        """Send a page of a replica. Events before the replica are lost if the origin's disk is."""
+        span = self._log.kept[request.origin]
+        if request.after < span.after:
+            self._report_lost(request, span.after)
+            return
+        if self._is_reading or request.after >= span.upto:
+            return
+        self._is_reading = True
+        Deferred.fromCoroutine(self._read_page(request, span.upto)).addErrback(
+            lambda failure: self.log.failure("reading a replica failed", failure)
+        )
+
+    def _report_lost(self, request: PageRequest, upto: Mark) -> None:
+        origin_node, own = self.store.origin_nodes.get(request.origin), self._own_address()
+        replaced = request.origin in self.store.replaced_origins or (
+            origin_node is not None and self._has_other_log(origin_node, request.origin)
+        )
+        if own is not None and replaced:
+            self._send_message(LogLost(request.source, own, MAX_HOPS, request.origin, upto))
+
+    async def _read_page(self, request: PageRequest, upto: Mark) -> None:
+        try:
+            events = await self._log.read_kept(
+                request.origin, request.after, PAGE_EVENTS, PAGE_BYTES, wait=False
+            )
+        except DamageFound as found:
+            self._report_damage(request, found.damage)
+            return
+        finally:
+            self._is_reading = False
+        own, span = self._own_address(), self._log.kept.get(request.origin)
+        if own is None or span is None or request.after < span.after:
+            # Retention may have removed some events during the read: the reader repeats its
+            # request.
+            return
+        is_full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
+        # An origin's places are consecutive: an earlier end is the start of damage.
+        is_full = is_full or bool(events and events[-1].offset < upto[1])
+        end = events[-1].mark if is_full else upto
+        page = Range(request.source, request.after, end, has_more=end < upto, is_unfiltered=True)
+        self._send_frame(make_page_frame(request.origin, own, [page], events))
+
+    def _report_damage(self, request: PageRequest, damage: Damage) -> None:
+        """Report events as lost if their repair was given up. During a repair the reader repeats
+        its request."""
+        own, span = self._own_address(), self._log.kept.get(request.origin)
+        if own is None or span is None or not self._log.repairs.gave_up(damage):
+            return
+        upto = damage.upto
+        page = Range(
+            request.source, request.after, upto, upto, has_more=upto < span.upto, is_unfiltered=True
+        )
+        self._send_frame(make_page_frame(request.origin, own, [page], []))

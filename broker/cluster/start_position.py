@@ -1,0 +1,112 @@
+"""Start positions for origins that this node does not know yet (X6, X8).
+
+New interest needs no earlier events of any origin. But older interest may exist when an origin
+appears: a new node, or one that lost its disk, logs events before its first link. These events are
+of interest too, so such an origin is read from its first event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from itertools import islice
+
+import attrs
+
+from broker.event.origin import origin_start_ms
+from broker.event.place import Mark
+
+#: Ms by which the clocks of nodes may differ. A live origin counts as younger than a key unless it
+#: is older by more than this: some additional events are better than missing ones.
+MAX_CLOCK_SKEW = 600_000
+_NOWHERE: Mark = (0, 0)
+_END: Mark = (1 << 63, 1 << 63)
+
+
+@attrs.define
+class _ResumedOrigin:
+    """An unknown origin at which some keys resume."""
+
+    origin: str
+    lowest: Mark
+    """The lowest resume mark; removed keys still count."""
+    key_count: int = 0
+
+
+@attrs.frozen
+class _ResumedKey:
+    since: int
+    origins: tuple[_ResumedOrigin, ...]
+
+
+class StartPositions:
+    """Keys of interest, in order of time. Time per call does not depend on their number."""
+
+    def __init__(self, wall_clock: Callable[[], int]) -> None:
+        """`wall_clock` gives ms since 1970."""
+        self._wall_clock = wall_clock
+        self._added_at: dict[Hashable, int] = {}
+        """Ms since 1970 of each key without resume positions at unknown origins."""
+        self._resumed_keys: dict[Hashable, _ResumedKey] = {}
+        self._resumed_origins: dict[str, _ResumedOrigin] = {}
+
+    @property
+    def resume_marks(self) -> dict[str, Mark]:
+        """The lowest resume mark of each unknown origin."""
+        return {each.origin: each.lowest for each in self._resumed_origins.values()}
+
+    def add_key(self, key: Hashable, position: Mapping[str, Mark] | None = None) -> None:
+        """Add a key, if it is new. With a position, it resumes there."""
+        since = self._time_of(key)
+        if since is not None and not position:
+            return
+        self.remove_key(key)
+        if since is None:
+            since = self._wall_clock()
+        if position:
+            origins = tuple(self._resume_origin(origin, mark) for origin, mark in position.items())
+            self._resumed_keys[key] = _ResumedKey(since, origins)
+        else:
+            self._added_at[key] = since
+
+    def remove_key(self, key: Hashable) -> None:
+        self._added_at.pop(key, None)
+        resumed = self._resumed_keys.pop(key, None)
+        for each in () if resumed is None else resumed.origins:
+            each.key_count -= 1
+            if not each.key_count:
+                del self._resumed_origins[each.origin]
+
+    def start_of(self, origin: str, mark: Mark) -> Mark:
+        """Return the mark after which to read an origin; `mark` is the start without older
+        interest."""
+        # Offset 0: the origin has no earlier events.
+        return self._lowest_start(origin, mark, MAX_CLOCK_SKEW) if mark[1] else mark
+
+    def start_of_dead(self, origin: str) -> Mark | None:
+        """Return the mark after which a dead origin is of interest; None: it is not.
+
+        Unlike `start_of` it allows no clock skew: only interest that is older by its own clock
+        counts.
+        """
+        first = self._lowest_start(origin, _END, 0)
+        return None if first == _END else first
+
+    def _lowest_start(self, origin: str, mark: Mark, skew: int) -> Mark:
+        resumed = self._resumed_origins.get(origin)
+        oldest = list(islice(self._added_at.values(), 1))
+        if resumed is None or resumed.key_count < len(self._resumed_keys):
+            # Not all resumed keys name this origin: use the oldest key for the others.
+            oldest += [each.since for each in islice(self._resumed_keys.values(), 1)]
+        if any(since <= origin_start_ms(origin) + skew for since in oldest):
+            return _NOWHERE
+        return mark if resumed is None else min(mark, resumed.lowest)
+
+    def _time_of(self, key: Hashable) -> int | None:
+        resumed = self._resumed_keys.get(key)
+        return self._added_at.get(key) if resumed is None else resumed.since
+
+    def _resume_origin(self, origin: str, mark: Mark) -> _ResumedOrigin:
+        resumed = self._resumed_origins.setdefault(origin, _ResumedOrigin(origin, mark))
+        resumed.lowest = min(mark, resumed.lowest)
+        resumed.key_count += 1
+        return resumed

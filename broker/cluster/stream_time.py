@@ -1,0 +1,160 @@
+"""Stream times: the time up to which all events of an origin have arrived (X15).
+
+While a client of this node merges streams, the node asks each origin every second for its newest
+mark and its wall clock. Events after that mark are committed later than that time. The time is
+valid once this node has all events of interest up to the mark. So the routes of frames do not
+matter.
+
+Both messages need version 2 of the protocol; neighbours of version 1 do not forward them. Without
+an answer the stream time stays unknown, and a merge waits for its own limit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.messages import register
+from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import RoutedMessage
+from broker.event.place import Mark
+from broker.log.event_log import EventLog
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
+from broker.wire import fields
+from broker.wire.codec import WireTimes
+
+#: Origins that are asked; the times of further ones stay unknown.
+MOST_ORIGINS: Final = 1_024
+#: Answers of an origin that wait for earlier events.
+MOST_ANSWERS: Final = 4
+#: Characters of an origin.
+MOST_CHARACTERS: Final = 64
+#: Seconds from the first answer until the times are sent to clients, to include other answers.
+GATHER_DELAY: Final = 0.1
+
+
+def _origin(value: object) -> str:
+    if len(fields.text(value)) > MOST_CHARACTERS:
+        raise ValueError("an origin")
+    return str(value)
+
+
+@register(0x92)
+@attrs.frozen
+class TimeRequest(RoutedMessage):
+    """To the origin node: request its stream time."""
+
+    least_version: ClassVar[int] = 2
+
+    origin: str = attrs.field(converter=_origin)
+
+
+@register(0x93)
+@attrs.frozen
+class TimeReply(RoutedMessage):
+    """To the requesting node: events of the origin after `upto` are committed after `time`."""
+
+    least_version: ClassVar[int] = 2
+
+    origin: str = attrs.field(converter=_origin)
+    upto: Mark = attrs.field(converter=fields.mark)
+    time: int = attrs.field(converter=fields.count)
+    """Ms since 1970, by the clock of the origin."""
+
+
+@attrs.define
+class _OriginTime:
+    asked_node: Address | None = None
+    """The node of the last request."""
+    time: int = 0
+    """The newest valid time; 0: none."""
+    waiting: deque[tuple[Mark, int]] = attrs.field(factory=lambda: deque(maxlen=MOST_ANSWERS))
+
+    def advance_to(self, covered: Mark) -> None:
+        while self.waiting and self.waiting[0][0] <= covered:
+            _, self.time = self.waiting.popleft()
+
+
+class StreamTimes:
+    """Requests and answers stream times."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        clock: IClock,
+        wall_clock: Callable[[], int],
+        messenger: NodeMessenger | None,
+        changed: Callable[[WireTimes], None],
+    ) -> None:
+        """`messenger` is None for a node without a network. `changed` gets the times after
+        answers."""
+        self._log = log
+        self._wall_clock = wall_clock
+        self._messenger = messenger
+        self._clock = clock
+        self._origins: dict[str, _OriginTime] = {}
+        self._alarm = Alarm(clock, lambda: changed(self.times()))
+        if messenger is not None:
+            messenger.add_listener(TimeRequest, self._receive_request)
+            messenger.add_listener(TimeReply, self._receive_reply)
+
+    def request_times(self) -> None:
+        """Ask the nodes of all origins: to be called each second during a merge."""
+        messenger = self._messenger
+        own = None if messenger is None else messenger.own_address
+        if messenger is None or own is None:
+            return
+        others = [origin for origin in self._log.coverage.marks if origin != self._log.origin]
+        self._origins = {
+            origin: self._origins.get(origin, _OriginTime()) for origin in others[-MOST_ORIGINS:]
+        }
+        for origin, times in self._origins.items():
+            for times.asked_node in messenger.find_sources(origin)[:1]:
+                messenger.send(TimeRequest(times.asked_node, own, MAX_HOPS, origin))
+
+    def stop(self) -> None:
+        self._origins.clear()
+        self._alarm.set(None)
+
+    def times(self) -> WireTimes:
+        """Return the stream time in ms of each origin in the log; 0: unknown.
+
+        An origin with an empty name stands for all origins beyond `MOST_ORIGINS`.
+        """
+        coverage = self._log.coverage
+        found = [(self._log.origin, self._wall_clock())]
+        for origin in coverage:
+            if origin == self._log.origin:
+                continue
+            if len(found) > MOST_ORIGINS:
+                found.append(("", 0))
+                break
+            times = self._origins.get(origin, _OriginTime())
+            times.advance_to(coverage[origin])
+            found.append((origin, times.time))
+        return tuple(found)
+
+    def _receive_request(self, message: TimeRequest) -> None:
+        log, messenger = self._log, self._messenger
+        if (
+            messenger is not None
+            and messenger.own_address is not None
+            and message.origin == log.origin
+        ):
+            mark, now = log.coverage[log.origin], self._wall_clock()
+            messenger.send(
+                TimeReply(message.source, messenger.own_address, MAX_HOPS, log.origin, mark, now)
+            )
+
+    def _receive_reply(self, message: TimeReply) -> None:
+        times = self._origins.get(message.origin)
+        if times is not None and message.source == times.asked_node:
+            # A clock that is ahead would make its origin's events late.
+            times.waiting.append((message.upto, min(message.time, self._wall_clock())))
+            self._alarm.set(self._clock.seconds() + GATHER_DELAY)

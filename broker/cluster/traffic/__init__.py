@@ -1,0 +1,1 @@
+"""Event frames between nodes: sending, forwarding and receiving them."""

@@ -1,0 +1,397 @@
+"""Frames and routed messages that start at, arrive at or cross a node: a sans-I/O core.
+
+The driver does the slow work: matching events that enter a unit, and reading pages of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.network_state import NetworkState
+from broker.cluster.traffic.effects import (
+    CoverOrigin,
+    DeliverMessage,
+    EnterUnit,
+    ReadPage,
+    SendFrame,
+    SendMessage,
+    TrafficCounts,
+    TrafficEffect,
+    TrafficSnapshot,
+)
+from broker.cluster.traffic.forwarding import FrameRoutes, frames_by_hop, route_frame
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
+from broker.cluster.traffic.frame_merge import merge_frames
+from broker.cluster.traffic.ingress import Ingress
+from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.messages import LogLost, PageRequest, RoutedMessage
+from broker.cluster.traffic.page_readers import PageReaders
+from broker.cluster.traffic.received_range import ReceivedRange, ReceiverEffect, RequestPage
+from broker.cluster.traffic.receiver import Receiver
+from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
+from broker.event.place import Mark, NamedHistory
+
+#: Seconds without a frame of a requested unknown origin before it is reported lost. Its disk may
+#: return, or a node with a replica may announce it.
+LOST_REPORT_DELAY = 30.0
+
+
+class Traffic:
+    def __init__(
+        self,
+        state: NetworkState,
+        origin: str,
+        newest_own_mark: Callable[[], Mark],
+        log_coverage: Callable[[str], Mark | None],
+        *,
+        compress: bool = False,
+        patience: float = float("inf"),
+        start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
+        group_members: Callable[[int], Collection[str]] = lambda _: (),
+        own_history: Callable[[], NamedHistory | None] = lambda: None,
+        histories: KnownHistories | None = None,
+    ) -> None:
+        """`newest_own_mark` returns the newest own place, durable or not. `log_coverage`,
+        `patience`, `start_of` and `histories` are those of `Receiver`. `compress` applies to frames
+        that start here. `group_members` returns the neighbours that the multicast group reaches
+        with events of a rank. `own_history` returns the history that this node logs in."""
+        self._state = state
+        self._own = state.address
+        self._newest_own_mark = newest_own_mark
+        self._compress = compress
+        self._own_history = own_history
+        self._group_members = group_members
+        self._sender = OriginSender(origin, self._own, newest_own_mark())
+        self._ingress = Ingress(state.destinations_inside)
+        self._readers = PageReaders()
+        self._started_at: float | None = None
+        self._incarnations: dict[str, int] = {}
+        self._cuts: dict[str, Mark] = {}
+        self._newest_cuts: dict[str, Mark] = {}
+        self.receiver = Receiver(log_coverage, patience, start_of, histories)
+        self.counts = TrafficCounts()
+
+    @property
+    def denied(self) -> int:
+        """Events without a cleared route to an interested destination."""
+        entering = sum(each.denied for each in self._ingress)
+        return self._sender.denied + entering + self.counts.denied
+
+    def snapshot(self) -> TrafficSnapshot:
+        entering = [len(each.destinations) for each in self._ingress]
+        return TrafficSnapshot(
+            destinations=len(self._sender.destinations) + sum(entering),
+            unit_entries=len(self._ingress),
+            readers=len(self._readers),
+            incomplete_origins=self.receiver.incomplete_origins,
+        )
+
+    # ------------------------------------------------------------------ this node's own events
+
+    def send_own_events(
+        self,
+        after: Mark,
+        upto: Mark,
+        events: Sequence[OutgoingEvent],
+    ) -> list[TrafficEffect]:
+        """Send own durable events, all of (after, upto], to their destinations."""
+        frame = self._sender.event_frame(after, upto, events, self._is_cleared)
+        return [] if frame is None else self._send_frame(frame)
+
+    def send_progress(self, now: float) -> list[TrafficEffect]:
+        """Send positions to idle destinations. Call once a second."""
+        effects: list[TrafficEffect] = []
+        own = self._sender.progress_frame()
+        if own is not None:
+            effects += self._send_frame(own)
+        for each in self._ingress:
+            frame = each.progress_frame()
+            if frame is not None:
+                # This node may be one of the destinations.
+                effects += self._forward(frame, False, now)
+        return effects
+
+    def update_destinations(self, now: float) -> None:
+        """Update all destinations: the map changed, or nodes restarted."""
+        if self._started_at is None:
+            self._started_at = now
+        restarted = self._restarted_members()
+        self._sender.set_destinations(
+            self._state.destinations(), self._newest_own_mark(), restarted
+        )
+        self._ingress.update_destinations(restarted)
+        self.receiver.request_now(now)
+
+    def pause_receiving(self) -> None:
+        """Hold received ranges until `resume_receiving`: own interest is not active yet."""
+        self.receiver.pause()
+
+    def record_cuts(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
+        """Record the cuts of active interest: all its events behind them are sent here."""
+        if cuts == self._newest_cuts:
+            # Interest that became active together has equal cuts.
+            return []
+        self._newest_cuts = dict(cuts)
+        own = self._sender.origin
+        for origin, cut in cuts.items():
+            self._cuts[origin] = max(cut, self._cuts.get(origin, cut))
+        return [
+            CoverOrigin(origin, cut)
+            for origin, cut in cuts.items()
+            if origin != own and self.receiver.start_origin(origin, cut)
+        ]
+
+    def unreached_cuts(self) -> dict[str, Mark]:
+        """Return the cuts ahead of this node's position.
+
+        New interest that active interest covers becomes active behind them, in other origins at the
+        log's position.
+        """
+        for origin in list(self._cuts):
+            position = self.receiver.position_of(origin)
+            if position is not None and position >= self._cuts[origin]:
+                del self._cuts[origin]
+        return dict(self._cuts)
+
+    def resume_receiving(self, now: float) -> list[TrafficEffect]:
+        """Append held ranges: all interest from before the pause is active."""
+        return self._as_traffic_effects(self.receiver.resume(now))
+
+    def restart_destination(self, destination: Address) -> None:
+        """Restart a destination after its first interest arrived."""
+        self._sender.restart_destination(destination, self._newest_own_mark())
+
+    # ------------------------------------------------------------------ receiving
+
+    def receive_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
+        return self._forward(frame, self._ingress.is_holding(frame.origin), now)
+
+    def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
+        division = self._route(frame)
+        effects: list[TrafficEffect] = []
+        # Ignore ranges of the own origin.
+        for index in division.local if frame.origin != self._sender.origin else ():
+            received = ReceivedRange(frame.ranges[index], frame, index)
+            effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
+        onward: Mapping[str, Frame] = {}
+        if division.by_hop:
+            self.counts.transit += 1
+            onward = frames_by_hop(frame, division.by_hop, self._group_members(frame.highest_rank))
+        for index in division.entering:
+            received = ReceivedRange(frame.ranges[index], frame, index)
+            self._ingress.sender_for(received)
+            effects.append(self._hold_onward(EnterUnit(frame, received, onward)))
+            onward = {}
+        if onward and is_behind_entering:
+            effects.append(self._hold_onward(EnterUnit(frame, None, onward)))
+        else:
+            effects += [SendFrame(hop, part) for hop, part in onward.items()]
+        return effects
+
+    def _hold_onward(self, enter: EnterUnit) -> EnterUnit:
+        if enter.onward:
+            self._ingress.hold_onward(enter)
+        return enter
+
+    def receive_group_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
+        """Take this node's range from a multicast frame. Multicast frames are not forwarded."""
+        effects: list[TrafficEffect] = []
+        for index, span in enumerate(frame.ranges):
+            if span.destination == self._own and frame.origin != self._sender.origin:
+                received = ReceivedRange(span, frame, index)
+                effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
+        return effects
+
+    def send_into_unit(
+        self, enter: EnterUnit, events: Sequence[OutgoingEvent], now: float
+    ) -> list[TrafficEffect]:
+        """Send matched events to the destinations in the unit, merged with the held onward
+        frames."""
+        assert enter.received is not None
+        span = enter.received.range
+        inside = self._ingress.sender_for(enter.received).event_frame(
+            span.after, span.upto, events, self._is_cleared
+        )
+        effects = [] if inside is None else self._forward(inside, False, now)
+        onward = dict(enter.onward) if self._ingress.release_onward(enter) else {}
+        merged_effects: list[TrafficEffect] = []
+        for effect in effects:
+            if isinstance(effect, SendFrame) and effect.neighbour in onward:
+                merged = merge_frames(onward[effect.neighbour], effect.frame)
+                if merged is not None:
+                    del onward[effect.neighbour]
+                    effect = SendFrame(effect.neighbour, merged)
+            merged_effects.append(effect)
+        return [*(SendFrame(hop, part) for hop, part in onward.items()), *merged_effects]
+
+    def release_onward(self, enter: EnterUnit) -> list[TrafficEffect]:
+        """Send the onward frames without waiting for the match."""
+        if not self._ingress.release_onward(enter):
+            return []
+        return [SendFrame(hop, part) for hop, part in enter.onward.items()]
+
+    def receive_message(self, message: RoutedMessage, now: float) -> list[TrafficEffect]:
+        if message.target != self._own:
+            return self._send_message(message)
+        if isinstance(message, PageRequest):
+            if message.origin != self._sender.origin:
+                return self._answer_unknown_origin(message, now)
+            return self._accept_request(message, now)
+        if isinstance(message, LogLost):
+            return self._skip_lost(message.origin, message.upto, message.source, now)
+        return [DeliverMessage(message)]
+
+    def send_page(
+        self, resume: PageRequest, page: Range, frame_events: Sequence[FrameEvent], now: float
+    ) -> list[TrafficEffect]:
+        """Send a page that was read: all matching events of its range."""
+        reader = self._readers.get(resume.source)
+        destination = self._state.destination_of(resume.source)
+        if reader is None or destination not in self._sender.destinations:
+            return []
+        if self._readers.is_repeating(resume.source):
+            frame_events = self._on_common_route(frame_events, resume.source)
+        if page.upto < reader.sent_upto:
+            page = page._replace(has_more=True)
+        elif page.upto >= self._sender.sent_upto:
+            self._sender.finish_reading(resume.source)
+        else:
+            page = page._replace(has_more=self._sender.is_reading(resume.source))
+        levels = [each.level for each in frame_events]
+        runs = [(len(frame_events), (0,))] if frame_events else []
+        return self._send_frame(self._sender.make_frame([page], frame_events, levels, runs))
+
+    def _answer_unknown_origin(self, resume: PageRequest, now: float) -> list[TrafficEffect]:
+        """Report that this node does not have the origin: it lost its disk, or a replica."""
+        self.counts.unknown += 1
+        last_received = max(
+            self._started_at or now,
+            self.receiver.last_received_at(resume.origin) or now - LOST_REPORT_DELAY,
+        )
+        if now - last_received < LOST_REPORT_DELAY or self._state.map.node_of_origin(resume.origin):
+            return []
+        return self._send_message(LogLost(resume.source, self._own, MAX_HOPS, resume.origin, None))
+
+    def _skip_lost(
+        self, origin: str, upto: Mark | None, node: Address, now: float
+    ) -> list[TrafficEffect]:
+        empty_frame = self._empty_frame(origin, node, Range(self._own, (0, 0), (0, 0)))
+        return self._as_traffic_effects(
+            self.receiver.skip_lost_range(origin, upto, node, empty_frame, now)
+        )
+
+    def skip_lost_range(
+        self, origin: str, after: Mark, upto: Mark, now: float
+    ) -> list[TrafficEffect]:
+        span = Range(self._own, after, upto, unavailable_upto=upto)
+        received = ReceivedRange(span, self._empty_frame(origin, self._own, span), 0, is_lost=True)
+        return self._as_traffic_effects(self.receiver.receive_range(received, now))
+
+    def _empty_frame(self, origin: str, node: Address, span: Range) -> Frame:
+        return OriginSender(origin, node, (0, 0)).make_frame([span], [], [], [])
+
+    def _on_common_route(
+        self, frame_events: Sequence[FrameEvent], reader: Address
+    ) -> list[FrameEvent]:
+        """Return the events that share the route of the lowest level.
+
+        The reader repeats its request in vain. A route for a higher level can loop where a unit is
+        not connected for that level.
+        """
+        common = self._state.next_hop(reader, 0)
+        passing = [
+            each for each in frame_events if self._state.next_hop(reader, each.level) == common
+        ]
+        self.counts.denied += len(frame_events) - len(passing)
+        return passing
+
+    def _accept_request(self, message: PageRequest, now: float) -> list[TrafficEffect]:
+        source, upto = message.source, self._sender.sent_upto
+        is_known = self._state.destination_of(source) in self._sender.destinations
+        if not is_known or not self._readers.add_request(source, message.after, upto, now):
+            self.counts.unknown += 1
+            return []
+        self._sender.start_reading(source, message.after)
+        self.counts.served += 1
+        return [ReadPage(message)]
+
+    # ------------------------------------------------------------------ time
+
+    def confirm_durable(self, origin: str, now: float) -> list[TrafficEffect]:
+        return self._as_traffic_effects(self.receiver.confirm_durable(origin, now))
+
+    def next_timeout(self) -> float | None:
+        times = (self.receiver.next_timeout(), self._readers.next_timeout())
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timeout(self, now: float) -> list[TrafficEffect]:
+        """Request missing ranges or skip expired ones, and remove expired readers."""
+        for address in self._readers.remove_expired(now):
+            self._sender.finish_reading(address)
+        effects: list[TrafficEffect] = []
+        for origin, node in self.receiver.expired_requests(now):
+            effects += self._skip_lost(origin, None, node, now)
+        return effects + self._as_traffic_effects(self.receiver.handle_timeout(now))
+
+    # ------------------------------------------------------------------ inside
+
+    def _is_cleared(self, destination: Address, rank: int) -> bool:
+        if destination == self._own:
+            return True
+        return self._state.next_hop(destination, rank) is not None
+
+    def _restarted_members(self) -> frozenset[Address]:
+        """Nodes of the own cluster with a changed incarnation."""
+        unit = self._own.unit
+        members = self._state.map.members()
+        now = {name: node.incarnation for name, node in members.items()}
+        before, self._incarnations = self._incarnations, now
+        return frozenset(
+            Address(unit, name)
+            for name, incarnation in now.items()
+            if before.get(name, incarnation) != incarnation
+        )
+
+    def _route(self, frame: Frame) -> FrameRoutes:
+        division = route_frame(frame, self._own, self._state.next_hop)
+        self.counts.stuck += division.unroutable
+        self.counts.denied += division.denied
+        return division
+
+    def _send_frame(self, frame: Frame) -> list[TrafficEffect]:
+        self.counts.begun += 1
+        frame.history = self._own_history()
+        onward = frames_by_hop(
+            frame, self._route(frame).by_hop, self._group_members(frame.highest_rank)
+        )
+        if self._compress:
+            # Equal bodies are compressed once.
+            bodies: dict[int, Frame] = {}
+            for hop, part in onward.items():
+                compressed = bodies.setdefault(id(part.body), part.compressed())
+                onward[hop] = attrs.evolve(part, encoding=compressed.encoding, body=compressed.body)
+        return [SendFrame(hop, part) for hop, part in onward.items()]
+
+    def _as_traffic_effects(self, effects: Sequence[ReceiverEffect]) -> list[TrafficEffect]:
+        translated: list[TrafficEffect] = []
+        for effect in effects:
+            if isinstance(effect, RequestPage):
+                translated += self._send_message(
+                    PageRequest(
+                        *(effect.target, self._own, MAX_HOPS),
+                        *(effect.origin, effect.after, effect.is_unfiltered, effect.path),
+                    )
+                )
+            else:
+                translated.append(effect)
+        return translated
+
+    def _send_message(self, message: RoutedMessage) -> list[TrafficEffect]:
+        hop = self._state.next_hop(message.target, message.level) if message.hops else None
+        if hop is None:
+            self.counts.stuck += 1
+            return []
+        return [SendMessage(hop, attrs.evolve(message, hops=message.hops - 1))]

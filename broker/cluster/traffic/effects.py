@@ -1,0 +1,105 @@
+"""Effects that the core of a node's traffic returns, in order, and its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.messages import PageRequest, RoutedMessage
+from broker.cluster.traffic.received_range import AppendRange, ReceivedRange, StoreHistories
+from broker.event.place import Mark
+
+
+@attrs.frozen
+class SendFrame:
+    """To all members of the multicast group if the neighbour is `GROUP`."""
+
+    neighbour: str
+    frame: Frame
+
+
+@attrs.frozen
+class SendMessage:
+    neighbour: str
+    message: RoutedMessage
+
+
+@attrs.frozen(eq=False)
+class EnterUnit:
+    """Match these events against the interest inside a unit, in order, then call `send_into_unit`.
+
+    The onward frames wait for the match. Call `release_onward` where the match fails or is slow.
+    """
+
+    frame: Frame
+    received: ReceivedRange | None
+    """None: nothing enters. The onward frames only wait for earlier matches; then call
+    `release_onward`."""
+    onward: Mapping[str, Frame]
+    """By neighbour: the parts of the frame for other destinations."""
+
+
+@attrs.frozen
+class ReadPage:
+    """Read a page of this node's log for the request, then call `send_page`."""
+
+    request: PageRequest
+
+
+@attrs.frozen
+class DeliverMessage:
+    message: RoutedMessage
+
+
+@attrs.frozen
+class CoverOrigin:
+    """Log that this node needs no event of a new origin up to `upto`."""
+
+    origin: str
+    upto: Mark
+
+
+TrafficEffect: TypeAlias = (
+    SendFrame
+    | SendMessage
+    | AppendRange
+    | StoreHistories
+    | EnterUnit
+    | ReadPage
+    | DeliverMessage
+    | CoverOrigin
+)
+
+
+@attrs.define
+class TrafficCounts:
+    """Counters since the start."""
+
+    begun: int = 0
+    """Frames with own events."""
+    transit: int = 0
+    """Forwarded frames."""
+    stuck: int = 0
+    """Destinations and messages without a route."""
+    served: int = 0
+    """Requested log pages."""
+    unknown: int = 0
+    """Rejected page requests."""
+    denied: int = 0
+    """Events that no route to their destination is cleared for."""
+
+
+@attrs.frozen
+class TrafficSnapshot:
+    """Sizes of the stored state."""
+
+    destinations: int
+    """Counted once for each origin."""
+    unit_entries: int
+    """Pairs of an origin and a unit that it enters here."""
+    readers: int
+    incomplete_origins: int
+    """Origins with missing ranges."""

@@ -1,0 +1,77 @@
+"""Newest histories of each origin, as named by frames (`broker.log.histories`).
+
+Two processes on copies of one log can assign places in one epoch. They started within 250 ms, or
+with clocks that are behind. The history id tells them apart. By the branch places the origin node
+finds where a place left its own log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.event.place import Mark, NamedHistory
+from broker.wire import fields
+
+#: Stored histories of an origin, the newest ones.
+MAX_HISTORIES = 8
+
+
+def check_history(value: Any) -> NamedHistory:
+    """Raises `ValueError` or `TypeError`."""
+    epoch, id, branch = value
+    return (*fields.mark((epoch, id)), fields.mark(branch))
+
+
+def check_path(value: Any) -> tuple[NamedHistory, ...]:
+    """Return at most `MAX_HISTORIES` ascending histories. Raises `ValueError` or `TypeError`."""
+    path = tuple(map(check_history, value))
+    if len(path) > MAX_HISTORIES or sorted(set(path)) != list(path):
+        raise ValueError("histories do not ascend, or are too many")
+    return path
+
+
+def _no_histories(_: str) -> tuple[NamedHistory, ...]:
+    return ()
+
+
+class KnownHistories:
+    def __init__(self, stored: Callable[[str], tuple[NamedHistory, ...]] = _no_histories) -> None:
+        """`stored` returns the histories that earlier processes of this node stored."""
+        self._stored = stored
+        self._known: dict[str, tuple[NamedHistory, ...]] = {}
+
+    def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
+        """The newest last."""
+        if origin not in self._known:
+            self._known[origin] = self._stored(origin)
+        return self._known[origin]
+
+    def contradicts(self, origin: str, history: NamedHistory | None, at: Mark | None) -> bool:
+        """Return True if a frame is of another process than this node's places.
+
+        `at` is the node's position. Before it enters the epoch, the node may follow either process.
+        """
+        known = self.histories_of(origin)
+        if history is None or not known or at is None:
+            return False
+        epoch, id, _ = known[-1]
+        return history[0] == epoch == at[0] and history[1] != id
+
+    def record_history(self, origin: str, history: NamedHistory) -> bool:
+        """Return True if it is the newest from now on."""
+        known = self.histories_of(origin)
+        if known and (history[:2] == known[-1][:2] or history[0] < known[-1][0]):
+            return False
+        before = [each for each in known if each[0] < history[0]]
+        self._known[origin] = (*before, history)[-MAX_HISTORIES:]
+        return True
+
+    def path_to(self, origin: str, mark: Mark) -> tuple[NamedHistory, ...]:
+        """Return the histories up to a place, ending with its own; empty if unknown."""
+        found = tuple([each for each in self.histories_of(origin) if each[0] <= mark[0]])
+        return found if found and found[-1][0] == mark[0] else ()
+
+    def forget_origin(self, origin: str) -> None:
+        """Forget the histories of an origin: follow the next frame's process."""
+        self._known[origin] = ()

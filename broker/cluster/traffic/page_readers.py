@@ -1,0 +1,62 @@
+"""Nodes that read pages of the own log, and their repeated requests."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.event.place import Mark
+
+#: Seconds without a request after which a reader is removed.
+READER_TIMEOUT = 10.0
+#: Times that one page is sent. Then some link on the route may not be cleared, which this node can
+#: not see. Further pages hold only events of the common route.
+MAX_REPEATS = 6
+#: Concurrent readers. Others are ignored, and repeat their request.
+MAX_READERS = 1_024
+
+
+@attrs.define
+class PageReader:
+    expires_at: float
+    sent_upto: Mark
+    """Newest place sent at its last request; later frames go to it directly."""
+
+
+class PageReaders:
+    def __init__(self) -> None:
+        self._readers: dict[Address, PageReader] = {}
+        self._repeated: OrderedDict[Address, tuple[Mark, int]] = OrderedDict()
+        """Start of each reader's last request, and its repeats."""
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def get(self, address: Address) -> PageReader | None:
+        return self._readers.get(address)
+
+    def add_request(self, address: Address, after: Mark, upto: Mark, now: float) -> bool:
+        """Return False over the limit."""
+        if address not in self._readers and len(self._readers) >= MAX_READERS:
+            return False
+        before, times = self._repeated.pop(address, (after, 0))
+        self._repeated[address] = (after, times + 1 if before == after else 0)
+        if len(self._repeated) > MAX_READERS:
+            self._repeated.popitem(last=False)
+        self._readers[address] = PageReader(now + READER_TIMEOUT, upto)
+        return True
+
+    def is_repeating(self, address: Address) -> bool:
+        """Return True if the same page was sent `MAX_REPEATS` times."""
+        return self._repeated.get(address, ((0, 0), 0))[1] > MAX_REPEATS
+
+    def next_timeout(self) -> float | None:
+        return min((each.expires_at for each in self._readers.values()), default=None)
+
+    def remove_expired(self, now: float) -> list[Address]:
+        expired = [address for address, reader in self._readers.items() if reader.expires_at <= now]
+        for address in expired:
+            del self._readers[address]
+        return expired

@@ -1,0 +1,69 @@
+"""A received range, the receiver's effects on it, and its counters."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import Frame, Range
+from broker.event.place import Mark, NamedHistory
+
+
+@attrs.frozen(eq=False)
+class ReceivedRange:
+    range: Range
+    frame: Frame
+    index: int
+    """Of the range in the frame."""
+    is_lost: bool = False
+    """True if no node has the unavailable events."""
+
+
+@attrs.frozen
+class AppendRange:
+    """Log the events of the range behind `cursor`."""
+
+    received: ReceivedRange
+    cursor: Mark
+
+
+@attrs.frozen
+class RequestPage:
+    """Request the events behind `after` from `target`."""
+
+    target: Address
+    origin: str
+    after: Mark
+    is_unfiltered: bool = False
+    """Request all events, since other nodes may have dropped this node's interest."""
+    path: tuple[NamedHistory, ...] = ()
+    """Histories up to `after`, ending with its own; empty if unknown."""
+
+
+@attrs.frozen
+class StoreHistories:
+    """Store the newest histories of an origin, together with the events that follow."""
+
+    origin: str
+    histories: tuple[NamedHistory, ...]
+
+
+ReceiverEffect = AppendRange | RequestPage | StoreHistories
+
+
+@attrs.define
+class ReceiverCounts:
+    """Counters since the start."""
+
+    taken: int = 0
+    duplicate: int = 0
+    holes: int = 0
+    """Missing ranges."""
+    asked: int = 0
+    dropped: int = 0
+    """Ranges behind a missing range, over the limits."""
+    gone: int = 0
+    """Ranges with events that are in no log any more."""
+    failed: int = 0
+    given_up: int = 0
+    """Missing ranges skipped without an answer."""

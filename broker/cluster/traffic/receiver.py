@@ -1,0 +1,393 @@
+"""Receiving side: the node's position in each origin, and its missing ranges (DCP D30, D42-D45;
+N1).
+
+A range that starts at or before the position is appended. A range that starts later reveals a
+missing range. It is held for `REORDER_SECONDS`, since frames on different routes overtake each
+other. Then the node requests a page from the origin node, with backoff until an answer arrives.
+
+While this node's interest is not active everywhere, all ranges are held. A range claims to hold all
+matching events. That is only true for the interest that the sender had received.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.received_range import (
+    AppendRange,
+    ReceivedRange,
+    ReceiverCounts,
+    ReceiverEffect,
+    RequestPage,
+    StoreHistories,
+)
+from broker.event.place import Mark
+
+#: Seconds that a range waits for earlier ones.
+REORDER_SECONDS = 0.1
+#: First and longest pause between requests; each is twice the last.
+RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 30.0
+#: Seconds without a frame of an origin node after which missing ranges are requested unfiltered.
+#: This node may have been cut off until others dropped its interest (`tables.table.TableTimes`).
+UNFILTERED_AFTER = 15.0
+#: Ranges, and bytes, held for one origin. Dropped ones arrive again with the requested pages.
+MAX_HELD_RANGES = 64
+MAX_HELD_BYTES = 4 << 20
+#: Known origins, and separately start marks without events. Further new origins are ignored.
+MAX_ORIGINS = 16_384
+#: Nodes stored for one origin: its own and those with replicas.
+MAX_ORIGIN_NODES = 4
+#: Origins with missing ranges. Later ranges of further ones reveal their missing ranges again.
+MAX_INCOMPLETE_ORIGINS = 1_024
+
+
+@attrs.define
+class _MissingRange:
+    """Request state of one origin with a missing range."""
+
+    target: Address
+    request_at: float
+    since: float
+    """Time at which the range was found missing, or the position last advanced."""
+    is_unfiltered: bool = False
+    """True if other nodes may have dropped this node's interest."""
+    backoff: float = RETRY_SECONDS
+    is_page_pending: bool = False
+    """True if a page was received; the next is requested when it is durable."""
+    requests: Counter[Address] = attrs.field(factory=Counter)
+    """Requests to each node since the position last advanced."""
+    held: list[ReceivedRange] = attrs.field(factory=list)
+    held_bytes: int = 0
+
+
+class Receiver:
+    """Position and missing ranges of one node in every origin."""
+
+    def __init__(
+        self,
+        log_coverage: Callable[[str], Mark | None],
+        patience: float = float("inf"),
+        start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
+        histories: KnownHistories | None = None,
+    ) -> None:
+        """`log_coverage` returns the logged position in an origin, None for a new one. After
+        `patience` seconds without an answer a missing range expires. `start_of` returns the start
+        mark of a new origin. Its argument is the mark behind which all events of the present
+        interest are sent. The result is lower where an older subscription needs earlier events."""
+        self._log_coverage = log_coverage
+        self._patience = patience
+        self._start_of = start_of
+        self._histories = histories or KnownHistories()
+        self._cursors: dict[str, Mark] = {}
+        """Positions ahead of the log: their events are being committed."""
+        self._start_marks: dict[str, Mark] = {}
+        """Start marks of origins without logged events."""
+        self._missing: dict[str, _MissingRange] = {}
+        self._last_received: dict[str, dict[Address, float]] = {}
+        """By origin: when each of its nodes last sent a frame, oldest first."""
+        self._history_sent_at: dict[str, float] = {}
+        self._is_paused = False
+        self.counts = ReceiverCounts()
+
+    @property
+    def incomplete_origins(self) -> int:
+        return len(self._missing)
+
+    def position_of(self, origin: str) -> Mark | None:
+        """Return the position, including events being committed; None for a new origin."""
+        return (
+            self._cursors.get(origin) or self._log_coverage(origin) or self._start_marks.get(origin)
+        )
+
+    @property
+    def pending_upto(self) -> dict[str, Mark]:
+        """By origin: upper end of the ranges that are held or being committed."""
+        held = {
+            origin: max(each.range.upto for each in missing.held)
+            for origin, missing in self._missing.items()
+            if missing.held
+        }
+        return {**held, **{o: max(mark, held.get(o, mark)) for o, mark in self._cursors.items()}}
+
+    def pause(self) -> None:
+        """Hold all ranges: other nodes may not have this node's interest."""
+        self._is_paused = True
+
+    def resume(self, now: float) -> list[ReceiverEffect]:
+        """Append the held ranges and request missing ones: this node's interest is active."""
+        if not self._is_paused:
+            return []
+        self._is_paused = False
+        effects: list[ReceiverEffect] = []
+        for origin, missing in list(self._missing.items()):
+            missing.request_at, missing.since = now + REORDER_SECONDS, now
+            effects += self._release(origin, now)
+        return effects
+
+    @property
+    def start_marks(self) -> Mapping[str, Mark]:
+        """Of origins without logged events."""
+        return self._start_marks
+
+    def start_origin(self, origin: str, mark: Mark) -> bool:
+        """Set the start mark of an origin without events, for interest in events behind `mark`.
+
+        Return True if that became the start mark. Return False for a known origin, or where other
+        interest needs a lower mark.
+        """
+        position = self.position_of(origin)
+        if position is None and len(self._start_marks) >= MAX_ORIGINS:
+            return False
+        lowest = self._start_of(origin, mark)
+        if position is None or (self._start_marks.get(origin) == position and lowest < position):
+            self._start_marks[origin] = lowest
+        return position is None and lowest == mark
+
+    def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
+        origin, history = received.frame.origin, received.frame.history
+        if self._is_over_limit(origin):
+            self.counts.dropped += 1
+            return []
+        if self._is_contradicting(received):
+            # Another process assigned this node's places: the origin node must learn that.
+            return self._hold(received, now, is_counted=not self._is_paused)
+        if history is None or not self._histories.record_history(origin, history):
+            return self._accept_range(received, now)
+        return [
+            StoreHistories(origin, self._histories.histories_of(origin)),
+            *self._accept_range(received, now),
+        ]
+
+    def _is_contradicting(self, received: ReceivedRange) -> bool:
+        frame = received.frame
+        return self._histories.contradicts(
+            frame.origin, frame.history, self.position_of(frame.origin)
+        )
+
+    def _accept_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
+        origin, span = received.frame.origin, received.range
+        node = received.frame.origin_node
+        last_received = self._last_received.setdefault(origin, {})
+        was_silent = now - last_received.pop(node, now) > UNFILTERED_AFTER
+        if len(last_received) >= MAX_ORIGIN_NODES:
+            del last_received[next(iter(last_received))]
+        last_received[node] = now
+        if span.unavailable_upto is not None:
+            self.counts.gone += 1
+        if self._is_paused:
+            return self._hold(received, now, is_counted=False)
+        cursor = self.position_of(origin)
+        if cursor is None:
+            cursor = self._start_with(received)
+        elif span.upto <= cursor:
+            self.counts.duplicate += 1
+            if span.upto[0] < cursor[0]:
+                return self._send_history(origin, node, cursor, now)
+            missing = self._missing.get(origin)
+            if missing is None or span.upto < cursor or span.has_more:
+                return []
+            return self._release(origin, now)
+        if span.after > cursor and span.unavailable_upto is None:
+            return self._hold(received, now, was_silent=was_silent)
+        appended = self._append(received, cursor)
+        return [appended, *self._release(origin, now, has_advanced=True, has_more=span.has_more)]
+
+    def skip_lost_range(
+        self, origin: str, upto: Mark | None, node: Address, empty_frame: Frame, now: float
+    ) -> list[ReceiverEffect]:
+        """Advance over events that are in no log any more, up to `upto`, or without it to the next
+        held range.
+
+        `node` reported the loss. `empty_frame` has one range for this node and no events.
+        """
+        missing, cursor = self._missing.get(origin), self.position_of(origin)
+        if missing is None or cursor is None or self._is_paused:
+            return []
+        if node != missing.target and node not in missing.requests:
+            return []
+        first = min((each.range.after for each in missing.held), default=None)
+        end = first if upto is None else min(upto, first or upto)
+        if end is None or end <= cursor:
+            return []
+        span = empty_frame.ranges[0]._replace(after=cursor, upto=end, unavailable_upto=end)
+        return self.receive_range(ReceivedRange(span, empty_frame, 0, is_lost=True), now)
+
+    def last_received_at(self, origin: str) -> float | None:
+        return max(self._last_received.get(origin, {}).values(), default=None)
+
+    def nodes_of(self, origin: str) -> list[Address]:
+        """The latest sender first."""
+        return list(reversed(self._last_received.get(origin, {})))
+
+    def confirm_durable(self, origin: str, now: float) -> list[ReceiverEffect]:
+        """Request the next page if all appended events of the origin are durable."""
+        cursor = self._cursors.get(origin)
+        logged = self._log_coverage(origin)
+        if cursor is not None and logged is not None and logged >= cursor:
+            del self._cursors[origin]
+        if logged is not None:
+            self._start_marks.pop(origin, None)
+        missing = self._missing.get(origin)
+        if (
+            missing is None
+            or not missing.is_page_pending
+            or origin in self._cursors
+            or self._is_paused
+        ):
+            return []
+        missing.is_page_pending = False
+        missing.request_at = now + RETRY_SECONDS
+        return [self._request(origin, missing)]
+
+    def retry_after_failure(self, origin: str, node: Address, now: float) -> None:
+        """Restart from the log's position after a pause: an append failed."""
+        self.counts.failed += 1
+        self._cursors.pop(origin, None)
+        if origin not in self._missing:
+            self._missing[origin] = _MissingRange(node, now + RETRY_SECONDS, now)
+        self._missing[origin].is_page_pending = False
+
+    def handle_timeout(self, now: float) -> list[ReceiverEffect]:
+        effects: list[ReceiverEffect] = []
+        if self._is_paused:
+            return effects
+        for origin, missing in self._missing.items():
+            if missing.request_at <= now:
+                missing.request_at = now + missing.backoff
+                missing.backoff = min(2 * missing.backoff, MAX_RETRY_SECONDS)
+                effects.append(self._request(origin, missing))
+        return effects
+
+    def expired_requests(self, now: float) -> list[tuple[str, Address]]:
+        """Return (origin, requested node) of missing ranges without an answer for `patience`
+        seconds."""
+        if self._is_paused:
+            return []
+        found = [
+            (origin, missing.target)
+            for origin, missing in self._missing.items()
+            if missing.held and now >= missing.since + self._patience
+        ]
+        self.counts.given_up += len(found)
+        for origin, _ in found:
+            self._histories.forget_origin(origin)
+        return found
+
+    def next_timeout(self) -> float | None:
+        if self._is_paused:
+            return None
+        return min((missing.request_at for missing in self._missing.values()), default=None)
+
+    def request_now(self, now: float) -> None:
+        """Make all requests due: a route may exist now."""
+        for missing in self._missing.values():
+            missing.request_at = min(missing.request_at, now)
+            missing.backoff = RETRY_SECONDS
+
+    # ------------------------------------------------------------------ inside
+
+    def _send_history(
+        self, origin: str, node: Address, cursor: Mark, now: float
+    ) -> list[ReceiverEffect]:
+        """Send this node's position to an origin node that is in an earlier epoch.
+
+        It may run on an older copy of its log, started by a clock that is behind.
+        """
+        if now - self._history_sent_at.get(origin, float("-inf")) < MAX_RETRY_SECONDS / 6:
+            return []
+        self._history_sent_at[origin] = now
+        return [RequestPage(node, origin, cursor, path=self._histories.path_to(origin, cursor))]
+
+    def _is_over_limit(self, origin: str) -> bool:
+        return (
+            origin not in self._last_received
+            and len(self._last_received) >= MAX_ORIGINS
+            and self.position_of(origin) is None
+        )
+
+    def _start_with(self, received: ReceivedRange) -> Mark:
+        origin, span = received.frame.origin, received.range
+        mark = self._start_marks[origin] = self._start_of(origin, span.first_after or span.after)
+        return mark
+
+    def _append(self, received: ReceivedRange, cursor: Mark) -> AppendRange:
+        self._cursors[received.frame.origin] = received.range.upto
+        self.counts.taken += 1
+        return AppendRange(received, cursor)
+
+    def _hold(
+        self,
+        received: ReceivedRange,
+        now: float,
+        *,
+        is_counted: bool = True,
+        was_silent: bool = False,
+    ) -> list[ReceiverEffect]:
+        origin = received.frame.origin
+        missing = self._missing.get(origin)
+        if missing is None:
+            if len(self._missing) >= MAX_INCOMPLETE_ORIGINS:
+                self.counts.dropped += 1
+                return []
+            self.counts.holes += is_counted
+            missing = self._missing[origin] = _MissingRange(
+                received.frame.origin_node, now + REORDER_SECONDS, now, was_silent
+            )
+        missing.target = received.frame.origin_node
+        missing.is_unfiltered |= was_silent
+        size = len(received.frame.body) + len(received.frame.records)
+        if len(missing.held) >= MAX_HELD_RANGES or missing.held_bytes + size > MAX_HELD_BYTES:
+            self.counts.dropped += 1
+        else:
+            missing.held.append(received)
+            missing.held_bytes += size
+        return []
+
+    def _release(
+        self, origin: str, now: float, *, has_advanced: bool = False, has_more: bool = False
+    ) -> list[ReceiverEffect]:
+        """Append held ranges that fit the position now, and update the request state."""
+        missing = self._missing.get(origin)
+        if missing is None:
+            return []
+        effects: list[ReceiverEffect] = []
+        held, missing.held, missing.held_bytes = missing.held, [], 0
+        for received in sorted(held, key=lambda each: each.range.after):
+            span = received.range
+            cursor = self.position_of(origin)
+            if cursor is None:
+                cursor = self._start_with(received)
+            if (span.after > cursor and span.unavailable_upto is None) or self._is_contradicting(
+                received
+            ):
+                self._hold(received, now)
+            elif span.upto > cursor:
+                effects.append(self._append(received, cursor))
+        if missing.held or has_more:
+            missing.is_page_pending = has_more
+            if has_more or has_advanced or effects:
+                missing.since = now
+                missing.requests.clear()
+                missing.backoff = RETRY_SECONDS
+                missing.request_at = now + (RETRY_SECONDS if has_more else REORDER_SECONDS)
+        else:
+            del self._missing[origin]
+        return effects
+
+    def _request(self, origin: str, missing: _MissingRange) -> RequestPage:
+        self.counts.asked += 1
+        # The last sender may have less than others: a replica, while the origin node is back.
+        nodes = (missing.target, *self._last_received.get(origin, ()))
+        node = min(nodes, key=lambda each: missing.requests[each])
+        missing.requests[node] += 1
+        after = self.position_of(origin) or (0, 0)
+        return RequestPage(
+            node, origin, after, missing.is_unfiltered, self._histories.path_to(origin, after)
+        )

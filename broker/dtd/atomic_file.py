@@ -1,0 +1,51 @@
+"""Small files replaced as a whole: after a crash the old or the new content is there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
+    """Replace a file durably. On `OSError` the old file stays."""
+    part = path.with_name(path.name + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    if sync:
+        opened = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def write_checksummed(path: Path, data: bytes, *, sync: bool) -> None:
+    """Replace a file, with a hash in its first line to detect damage."""
+    write_atomically(path, _hash(data) + b"\n" + data, sync=sync)
+
+
+def read_checksummed(path: Path) -> bytes | None:
+    """Return the data of `write_checksummed`; None without a file, `ValueError` for damage."""
+    try:
+        content_hash, _, data = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(str(error)) from None
+    if content_hash != _hash(data):
+        raise ValueError("its content does not match its hash")
+    return data
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()

@@ -1,0 +1,154 @@
+"""Parse a document's bytes into an `Event`."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from lxml import etree
+
+from broker.errors import BadEnvelope, NotWellFormed
+from broker.event.encoding import is_utf8
+from broker.event.envelope import (
+    NAMESPACE,
+    Bundle,
+    Event,
+    EventLinkage,
+    EventType,
+    Liveness,
+    Order,
+    SecurityLevel,
+)
+from broker.event.event_id import EventId
+from broker.event.payload import find_payload_bytes
+
+_PUBLIC_ID = re.compile(r"-//xmlbroker//DTD ([A-Za-z][A-Za-z0-9_.-]{0,63}) ([0-9.]{1,64})//EN")
+_Q = f"{{{NAMESPACE}}}"
+
+
+def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
+    """Return (type name, version) of a public identifier; `BadEnvelope` for a foreign one."""
+    match = _PUBLIC_ID.fullmatch(public_id or "")
+    if match is None:
+        raise BadEnvelope(
+            "the DOCTYPE's public identifier does not name an event type "
+            f"as '-//xmlbroker//DTD TYPE VERSION//EN': {str(public_id)[:120]!r}"
+        )
+    return match.group(1), match.group(2)
+
+
+def read_event(document: bytes) -> Event:
+    """Return all parts of the event in the document.
+
+    The event is not validated: a node has done that. Raises `NotWellFormed` or `BadEnvelope`.
+    """
+    root = parse_document(document)
+    name, version = parse_public_identifier(root.getroottree().docinfo.public_id)
+    try:
+        return _build_event(root, name, version, document)
+    except ValueError as error:
+        raise BadEnvelope(f"the envelope can not be read: {error}") from None
+
+
+def read_latest_version(document: bytes) -> str | None:
+    """Return the LatestVersionNum of an event. Raises `NotWellFormed` or `BadEnvelope`."""
+    try:
+        kind = _first(_children(parse_document(document)), "EventType")
+    except ValueError as error:
+        raise BadEnvelope(f"the envelope can not be read: {error}") from None
+    return _optional(_children(kind), "LatestVersionNum")
+
+
+def parse_document(document: bytes) -> etree._Element:
+    """Return the root element of a document in UTF-8. Raises `NotWellFormed`."""
+    global _parser
+    if b"\0" in document:
+        raise NotWellFormed("the document has a NUL byte: only UTF-8 is accepted")
+    try:
+        root = etree.fromstring(document, _parser)
+    except etree.XMLSyntaxError as error:
+        # The parser would keep the error log, possibly very long, until the next document.
+        _parser = _make_parser()
+        line, column = error.position
+        raise NotWellFormed(str(error.msg), line=line, column=column) from None
+    encoding = root.getroottree().docinfo.encoding
+    if encoding is not None and not is_utf8(encoding):
+        raise NotWellFormed(f"the document is in {encoding[:40]!r}: only UTF-8 is accepted")
+    return root
+
+
+def _make_parser() -> etree.XMLParser:
+    return etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
+
+
+_parser = _make_parser()
+
+
+def _build_event(root: etree._Element, name: str, version: str, document: bytes) -> Event:
+    parts = _children(root)
+    kind = _first(parts, "EventType")
+    client_id, timestamp, sequence_number, incarnation = map(
+        _text, _first(parts, "EventId").iterchildren("*")
+    )
+    return Event(
+        stream=_text(_first(parts, "StreamId")),
+        event_id=EventId(client_id, int(timestamp), int(sequence_number), int(incarnation)),
+        event_type=EventType(
+            name=name,
+            version=version,
+            latest_version=_optional(_children(kind), "LatestVersionNum"),
+            security_level=SecurityLevel(kind.get("Securitylevel", "med")),
+            liveness=Liveness(kind.get("Liveness", "live")),
+        ),
+        linkage=parse_linkage(_first(parts, "EventLinkage")),
+        application_types=tuple(map(_text, parts.get("ApplicationType", ()))),
+        summary=_optional(parts, "Summary"),
+        payload=find_payload_bytes(document, root),
+        document=document,
+    )
+
+
+def parse_linkage(element: etree._Element) -> EventLinkage:
+    """Return the content of an EventLinkage element; ValueError for a broken one."""
+    parts = _children(element)
+    ids = map(_text, parts.get("BundleId", ()))
+    numbers = map(_text, parts.get("BundleNumber", ()))
+    linkage = _children(_first(parts, "BundleLinkage"))
+    return EventLinkage(
+        bundles=tuple(Bundle(i, int(n)) for i, n in zip(ids, numbers, strict=True)),
+        time_constraint=_optional(linkage, "TimeConstraint"),
+        merge_scheme=_optional(linkage, "MergeScheme"),
+        order=tuple(
+            Order(_text(e), e.tag == f"{_Q}BundleId")
+            for e in _first(parts, "BundleOrder").iterchildren("*")
+        ),
+    )
+
+
+_Children: TypeAlias = dict[str, list[etree._Element]]
+
+
+def _children(parent: etree._Element) -> _Children:
+    """Return the envelope's elements below this one, by local name."""
+    found: _Children = {}
+    for child in parent.iterchildren(f"{_Q}*"):
+        found.setdefault(str(child.tag)[len(_Q) :], []).append(child)
+    return found
+
+
+def _first(parts: _Children, name: str) -> etree._Element:
+    if name not in parts:
+        raise ValueError(f"Mspaces:{name} is missing")
+    return parts[name][0]
+
+
+def _optional(parts: _Children, name: str) -> str | None:
+    return _text(parts[name][0]) if name in parts else None
+
+
+def _text(element: etree._Element) -> str:
+    """Return the text without comments and processing instructions, as XPath does."""
+    text = element.text or ""
+    if len(element):
+        text += "".join(remark.tail or "" for remark in element)
+    return text

@@ -1,0 +1,79 @@
+"""Identity of a client, with its rights."""
+
+from __future__ import annotations
+
+import attrs
+from zope.interface import implementer
+
+from broker.errors import ClearanceTooLow, NotAllowed
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern, check_client_id
+from broker.identity.avatar import IIdentity
+from broker.identity.clearance import is_cleared
+from broker.identity.client_ids import matches_client_id
+from broker.identity.rights import Rights
+
+
+@implementer(IIdentity)
+@attrs.frozen
+class Identity:
+    """A client id with the account that authenticated it (Q8)."""
+
+    account: str
+    client_id: str
+    rights: Rights
+    clearance: SecurityLevel
+    administer: bool
+    client_ids: tuple[str, ...] = ()
+    """Patterns of the client ids that the account may use."""
+
+    def owns_client_id(self, client_id: str) -> bool:
+        """True if a client id is its own, or another one of its account."""
+        patterns = self.client_ids
+        return client_id == self.client_id or any(
+            matches_client_id(pattern, client_id) for pattern in patterns
+        )
+
+    def is_cleared(self, level: SecurityLevel) -> bool:
+        """See `IIdentity`."""
+        return is_cleared(self.clearance, level)
+
+    def check_publish(self, stream: str, level: SecurityLevel) -> None:
+        """See `IIdentity`."""
+        if not self.rights.may_publish(stream):
+            raise NotAllowed(f"account {self.account!r} may not publish to stream {stream!r}")
+        if not self.is_cleared(level):
+            raise ClearanceTooLow(
+                f"the event's security level is {level.value!r}, "
+                f"account {self.account!r} is cleared up to {self.clearance.value!r}"
+            )
+
+    def check_subscribe(self, pattern: StreamPattern) -> None:
+        """See `IIdentity`."""
+        if not self.rights.may_subscribe(pattern):
+            raise NotAllowed(
+                f"account {self.account!r} may not subscribe to streams {pattern.text!r}"
+            )
+
+    def check_register(self, type_name: str) -> None:
+        """See `IIdentity`."""
+        if not self.rights.may_register(type_name):
+            raise NotAllowed(
+                f"account {self.account!r} may not register the event type {type_name!r}"
+            )
+
+    def check_administer(self) -> None:
+        """See `IIdentity`."""
+        if not self.administer:
+            raise NotAllowed(f"account {self.account!r} may not administer this node")
+
+
+def anonymous_identity(client_id: str) -> Identity:
+    """Return an identity with all rights, for a node without accounts; `BadName` for a bad id."""
+    return Identity(
+        account="",
+        client_id=check_client_id(client_id),
+        rights=Rights.to_everything(),
+        clearance=SecurityLevel.HIGH,
+        administer=True,
+    )

@@ -1,0 +1,1 @@
+"""Subscription covering: the interest of a node as few queries (D12, F8)."""

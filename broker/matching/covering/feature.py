@@ -1,0 +1,131 @@
+"""Features of queries, to find candidates for covering by look-up.
+
+If a query implies another, it offers every feature that the other requires. So one required feature
+is enough to find candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import TypeAlias
+
+from broker.event.stream import StreamPattern
+from broker.matching.covering.atom_implication import atom_implies
+from broker.matching.covering.comparison_bounds import offered_comparisons, required_comparisons
+from broker.matching.covering.formula import (
+    SELF,
+    Atom,
+    Connective,
+    Exists,
+    Formula,
+    Not,
+    Opaque,
+    PathStep,
+)
+from broker.matching.query.number import parse_number
+
+Feature: TypeAlias = tuple[Hashable, ...]
+
+
+def required_features(formula: Formula) -> frozenset[Feature]:
+    """Return the features that every formula offers that implies this one."""
+    match formula:
+        case Connective(operator="or", operands=operands):
+            return frozenset.intersection(*map(required_features, operands))
+        case Connective(operands=operands):
+            return frozenset().union(*map(required_features, operands))
+        case Exists(steps=steps):
+            inner = (required_features(each) for step in steps for each in step.predicates)
+            return frozenset(_names(steps)).union(*inner)
+        case Atom(operator="=", constant=constant):
+            return frozenset({*_subject(formula), _equal(constant)})
+        case Atom():
+            return frozenset(_subject(formula))
+        case Opaque(text=text):
+            return frozenset({("opaque", text)})
+        case Not():
+            return frozenset({("not",)})
+    return frozenset()
+
+
+def offered_features(formula: Formula) -> frozenset[Feature]:
+    """Return all features of the formula, including those in alternatives."""
+    found: set[Feature] = set()
+    for part in _parts(formula):
+        match part:
+            case Exists(steps=steps):
+                found.update(_names(steps))
+            case Atom(operator=sign, constant=constant):
+                found.update(_subject(part))
+                if sign == "=":
+                    found.add(_equal(constant))
+                    if isinstance(constant, str) and not math.isnan(n := parse_number(constant)):
+                        found.add(_equal(n))
+            case Opaque(text=text):
+                found.add(("opaque", text))
+            case Not():
+                found.add(("not",))
+    return frozenset(found)
+
+
+def required_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
+    """Return the features that every pattern offers that this pattern covers."""
+    exact = () if {"*", ">"} & set(pattern.tokens) else (("stream", pattern.text),)
+    return frozenset((*exact, *_tokens(pattern)))
+
+
+def offered_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
+    """Return the features that patterns covering this one may require."""
+    return frozenset((("stream", pattern.text), *_tokens(pattern)))
+
+
+def required_atoms(formula: Formula) -> tuple[Atom, ...]:
+    return tuple({atom for _, atom in required_comparisons(formula)})
+
+
+def offered_atoms(formula: Formula) -> tuple[Atom, ...]:
+    return tuple({atom for _, atom in offered_comparisons(formula)})
+
+
+def atoms_may_follow(offered: tuple[Atom, ...], required: tuple[Atom, ...]) -> bool:
+    for atom in required:
+        for other in offered:
+            if atom_implies(other, atom):
+                break
+        else:
+            return False
+    return True
+
+
+def _parts(formula: Formula) -> Iterator[Formula]:
+    yield formula
+    match formula:
+        case Connective(operands=inner) | Atom(implied=inner) | Opaque(implied=inner):
+            pass
+        case Exists(steps=steps):
+            inner = tuple(each for step in steps for each in step.predicates)
+        case _:
+            return
+    for each in inner:
+        yield from _parts(each)
+
+
+def _names(steps: tuple[PathStep, ...]) -> Iterator[Feature]:
+    for step in steps:
+        if step.local is not None:
+            yield ("name", step.kind, step.namespace, step.local)
+
+
+def _equal(constant: str | float) -> Feature:
+    return ("=", "text" if isinstance(constant, str) else "number", constant)
+
+
+def _subject(atom: Atom) -> tuple[Feature, ...]:
+    return () if atom.subject == SELF else (("subject", atom.subject),)
+
+
+def _tokens(pattern: StreamPattern) -> Iterator[Feature]:
+    for place, token in enumerate(pattern.tokens):
+        if token not in ("*", ">"):
+            yield ("token", place, token)

@@ -1,0 +1,117 @@
+"""Normal form of queries, for the test of implication.
+
+Prefixes are resolved and positions in the text dropped. A comparison of a node-set with a constant
+becomes the existence of a node with such a value. Formulas are hashable, and equal ones are
+equivalent.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from broker.matching.paths.pattern import LabelKind
+from broker.matching.query.tree import PathStart
+
+#: The subject of an atom about the context node's string-value.
+SELF = "."
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class Constant:
+    """`true()` or `false()`."""
+
+    value: bool
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class Atom:
+    """A comparison of a value with a constant.
+
+    `subject` is `SELF`, or the canonical text of a string or (`numeric`) a number. `operator` is a
+    comparison, `starts-with` or `contains`. The constant is a number (never NaN) for order
+    comparisons. For `=` and `!=` its type decides how values are compared.
+    """
+
+    subject: str
+    numeric: bool
+    operator: str
+    constant: str | float
+    implied: tuple[Formula, ...] = attrs.field(default=(), eq=False, repr=False)
+    """Formulas that are true whenever this one is."""
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class Opaque:
+    """Any other expression, by its canonical text. It implies only itself and `implied`."""
+
+    text: str
+    implied: tuple[Formula, ...] = attrs.field(default=(), eq=False, repr=False)
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class Not:
+    operand: Formula
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class Connective:
+    """`and` or `or` of two or more different operands, in canonical order."""
+
+    operator: str
+    operands: tuple[Formula, ...]
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class PathStep:
+    """A step to a child, an attribute or (`descendant`) anything below, with its predicates.
+
+    `kind` is None for any node. `positional_text` is the canonical text of all predicates if one
+    depends on the position. Predicates that do not are in `predicates` in any case.
+    """
+
+    descendant: bool
+    kind: LabelKind | None
+    namespace: str | None
+    local: str | None
+    predicates: tuple[Formula, ...] = ()
+    positional_text: str = ""
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class Exists:
+    """A node exists at the end of the steps."""
+
+    origin: PathStart
+    steps: tuple[PathStep, ...]
+
+
+Formula: TypeAlias = Constant | Atom | Opaque | Not | Connective | Exists
+
+TRUE = Constant(True)
+FALSE = Constant(False)
+
+
+def combine(operator: str, operands: list[Formula]) -> Formula:
+    """Return the canonical `and` or `or` of any number of formulas."""
+    decisive = Constant(operator == "or")
+    flat: set[Formula] = set()
+    for each in operands:
+        flat.update(
+            each.operands if isinstance(each, Connective) and each.operator == operator else (each,)
+        )
+    if decisive in flat:
+        return decisive
+    flat.discard(Constant(not decisive.value))
+    if not flat:
+        return Constant(not decisive.value)
+    if len(flat) == 1:
+        return flat.pop()
+    return Connective(operator, tuple(sorted(flat, key=repr)))
+
+
+def conjuncts(formula: Formula) -> tuple[Formula, ...]:
+    if isinstance(formula, Connective) and formula.operator == "and":
+        return formula.operands
+    return () if formula == TRUE else (formula,)

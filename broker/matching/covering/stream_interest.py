@@ -1,0 +1,81 @@
+"""Interest in the events of some streams that match a query."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.event.stream import StreamPattern
+from broker.matching.covering.comparison_bounds import (
+    Bounds,
+    bounds_may_follow,
+    offered_bounds,
+    required_bounds,
+)
+from broker.matching.covering.feature import (
+    Feature,
+    atoms_may_follow,
+    offered_atoms,
+    offered_features,
+    offered_stream_features,
+    required_atoms,
+    required_features,
+    required_stream_features,
+)
+from broker.matching.covering.formula import Atom, Formula
+from broker.matching.covering.implication import implies
+from broker.matching.covering.normal_form import normalise_query
+from broker.matching.query.query import Query
+
+
+@attrs.frozen(slots=True, cache_hash=True)
+class StreamInterest:
+    """Interest in the events of matching streams that match the query."""
+
+    pattern: StreamPattern
+    query: Query
+
+    @property
+    def rank(self) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+        """Sort key. The smallest of equivalent interests is announced."""
+        return (self.pattern.text, self.query.text, self.query.namespaces)
+
+
+class CoverNode:
+    """A node of the cover forest. Its parent covers it; it covers its children."""
+
+    __slots__ = (
+        *("parent", "children", "form", "required_features", "required_atoms", "required_bounds"),
+        *("offered_features", "offered_atoms", "offered_bounds", "rank", "interest"),
+    )
+
+    def __init__(self, interest: StreamInterest) -> None:
+        pattern, form = interest.pattern, normalise_query(interest.query)
+        self.interest = interest
+        self.rank = interest.rank
+        self.form: Formula = form
+        self.required_features: frozenset[Feature] = required_features(
+            form
+        ) | required_stream_features(pattern)
+        self.offered_features: frozenset[Feature] = offered_features(
+            form
+        ) | offered_stream_features(pattern)
+        self.required_atoms: tuple[Atom, ...] = required_atoms(form)
+        self.offered_atoms: tuple[Atom, ...] = offered_atoms(form)
+        self.required_bounds: Bounds = required_bounds(form)
+        self.offered_bounds: Bounds = offered_bounds(form)
+        self.parent: CoverNode | None = None
+        self.children: dict[CoverNode, None] = {}
+
+    def covers(self, other: CoverNode) -> bool:
+        """True if this interest covers the other one. Cheap tests come first."""
+        return (
+            bounds_may_follow(other.offered_bounds, self.required_bounds)
+            and self.required_features <= other.offered_features
+            and atoms_may_follow(other.offered_atoms, self.required_atoms)
+            and self.interest.pattern.covers(other.interest.pattern)
+            and implies(other.form, self.form)
+        )
+
+    def add_child(self, other: CoverNode) -> None:
+        other.parent = self
+        self.children[other] = None

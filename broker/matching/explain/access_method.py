@@ -1,0 +1,75 @@
+"""Access methods of the index for the queries of a template (checklist F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.matching.index.grid_index import GridIndex
+from broker.matching.index.interval_index import IntervalIndex
+from broker.matching.index.parameter import Literal, Operator, Parameter
+from broker.matching.index.predicate_index import HashIndex, build_index
+from broker.matching.index.shared_index import IndexPool
+from broker.matching.partial.formula import Formula
+from broker.matching.partial.function_library import format_number
+from broker.matching.partial.template import TemplateInstance
+from broker.matching.switching.binding import Always, Indexed, bind
+from broker.matching.switching.family import Family
+from broker.matching.switching.term import Terms
+
+#: Characters shown of a literal or a value.
+MAX_SHOWN: Final = 120
+
+#: Hash of the literals that values must equal.
+HASH: Final = "hash"
+#: Hash of the prefixes of a value.
+PREFIX: Final = "prefix"
+#: Bisection of the bounds of ranges.
+RANGES: Final = "ranges"
+#: Hash of the cells of boxes.
+GRID: Final = "grid"
+#: Bitmaps of matching queries, by sorted bounds and by literals.
+BITMAPS: Final = "bitmaps"
+#: No look-up: all queries of the template have the same result.
+NOTHING: Final = "nothing"
+
+
+def access_method(parameters: Sequence[Parameter]) -> str:
+    if not parameters:
+        return NOTHING
+    chosen = build_index(parameters)
+    match chosen:
+        case HashIndex():
+            return PREFIX if chosen.has_prefix else HASH
+        case IntervalIndex():
+            return RANGES
+        case GridIndex():
+            return GRID
+        case _:
+            return BITMAPS
+
+
+def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
+    """Return the access method for the formula that partial evaluation left of the template."""
+    binding = bind(Family(instance.template, 0, IndexPool()), formula, Terms())
+    if binding is None or isinstance(binding, Always):
+        return NOTHING
+    if not isinstance(binding, Indexed):
+        return BITMAPS
+    forms = dict.fromkeys(term.form for term in binding.terms)
+    return " and ".join(sorted({access_method(form.signature.parameters) for form in forms}))
+
+
+def format_literal(literal: Literal) -> str:
+    """Format a literal for display: texts quoted and truncated."""
+    if isinstance(literal, bytes):
+        return f"'{truncate(literal.decode())}'"
+    return format_number(literal).decode()
+
+
+def format_operator(operator: Operator) -> str:
+    return operator.value.removeprefix("text ")
+
+
+def truncate(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

@@ -1,0 +1,160 @@
+"""Explains queries for an engine: how it answers them, and their result on an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from statistics import median
+from typing import Final
+
+import attrs
+
+from broker.dtd.reference import DtdReference
+from broker.errors import InvalidEvent, QueryTooExpensive
+from broker.matching.bounds import BoundedEvaluation, Bounds
+from broker.matching.contract import DtdNeeded, TypeMissing
+from broker.matching.evaluation import CompiledQuery
+from broker.matching.examination import Examiner
+from broker.matching.explain.event_finding import EventFindings
+from broker.matching.explain.explanation import EventExplanation, Explanation, Finding, Measured
+from broker.matching.explain.index_explainer import IndexExplainer
+from broker.matching.explain.probe import Probe
+from broker.matching.query.query import Query
+from broker.matching.query.tree import FunctionCall
+from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
+
+#: Maximum number of measurements. None starts after so many seconds in total.
+MEASUREMENTS: Final = 5
+MAX_SECONDS: Final = 0.02
+
+_NO_EVENT: Final = "not measured: no event was given"
+
+
+@attrs.define(eq=False)
+class _RunnableQuery:
+    """A query in the form that `BoundedEvaluation` requires."""
+
+    compiled: CompiledQuery
+
+    @property
+    def always(self) -> bool:
+        """See `Runnable`."""
+        return self.compiled.always
+
+    def worst(self, nodes: int) -> WorstCost:
+        """See `Runnable`."""
+        return WorstCaseCosts(self.compiled.query.expression).cost_on(nodes)
+
+
+class Explainer:
+    """Explains queries without learning, counting or suspending anything.
+
+    It needs its own `bounds`, so that its evaluations are not counted as evaluations of events.
+    `index` is None for an engine without one.
+    """
+
+    def __init__(
+        self,
+        engine: str,
+        examiner: Examiner,
+        bounds: Bounds,
+        clock: Callable[[], float],
+        index: IndexExplainer | None = None,
+    ) -> None:
+        self._engine = engine
+        self._examiner = examiner
+        self._bounds = bounds
+        self._clock = clock
+        self._index = index
+
+    def explain(
+        self,
+        query: Query,
+        document: bytes | None,
+        undescribed: Set[DtdReference] = frozenset(),
+        *,
+        shapes: bool = True,
+    ) -> Explanation:
+        """See `IMatcher.explain`."""
+        expression, index = query.expression, self._index
+        explanation = Explanation(
+            engine=self._engine,
+            query=query.text,
+            estimated_cost=query.estimated_cost,
+            everything=isinstance(expression, FunctionCall) and expression.name == "true",
+            withheld=index is not None and not shapes,
+            measured=Measured(note=_NO_EVENT),
+        )
+        if index is not None:
+            explanation = attrs.evolve(explanation, alternatives=index.explain_alternatives(query))
+            if shapes:
+                types, more = index.explain_shapes(query)
+                explanation = attrs.evolve(explanation, types=types, more_shapes=more)
+        if document is None:
+            return explanation
+        return self._explain_event(explanation, query, document, undescribed, shapes=shapes)
+
+    def _explain_event(
+        self,
+        explanation: Explanation,
+        query: Query,
+        document: bytes,
+        undescribed: Set[DtdReference],
+        *,
+        shapes: bool,
+    ) -> Explanation:
+        try:
+            subject = self._examiner.examine(document, undescribed)
+        except InvalidEvent as error:
+            answer = EventExplanation(refused=error.to_wire())
+            return attrs.evolve(explanation, measured=Measured(note="not measured"), event=answer)
+        if isinstance(subject, TypeMissing):
+            raise DtdNeeded(subject)
+        runnable = _RunnableQuery(CompiledQuery(query))
+        evaluation = BoundedEvaluation(self._bounds, subject, document)
+        # Shapes, and the time of a look-up, reveal something about other events.
+        known = None if self._index is None or not shapes else self._index.find_shape(document)
+        header = subject.header
+        answer = EventExplanation(
+            type=header.type_name,
+            version=header.version,
+            stream=header.stream,
+            security_level=header.security_level.value,
+            client_id=header.event_id.client_id,
+            timestamp=header.event_id.timestamp,
+            incarnation=header.event_id.incarnation,
+            sequence_number=header.event_id.sequence_number,
+            recognised=known is not None if shapes else None,
+        )
+        try:
+            matches = runnable.always or evaluation.matches(
+                runnable, runnable.worst(evaluation.size)
+            )
+        except QueryTooExpensive as reason:
+            return attrs.evolve(
+                explanation,
+                measured=Measured(note="not measured"),
+                event=attrs.evolve(answer, note=f"it is not evaluated on this event: {reason}"),
+            )
+        lookup = None
+        if self._index is not None and known is not None:
+            lookup = self._measure(self._index.prepare_lookup(query, *known))
+        measured = Measured(
+            evaluation=self._measure(evaluation.way(runnable)),
+            lookup=lookup,
+            parsing=self._measure(lambda: self._examiner.examine(document, undescribed)),
+        )
+        probe = Probe(query, subject, evaluation.extent(envelope=query.uses_envelope), self._clock)
+        answer = attrs.evolve(answer, matches=matches, finding=self._explain_query(query, probe))
+        return attrs.evolve(explanation, measured=measured, event=answer)
+
+    def _explain_query(self, query: Query, probe: Probe) -> Finding:
+        return EventFindings(query.text, probe).explain_expression(query.expression)
+
+    def _measure(self, action: Callable[[], object]) -> float:
+        """Return the median in seconds."""
+        taken: list[float] = []
+        while len(taken) < MEASUREMENTS and sum(taken) < MAX_SECONDS:
+            before = self._clock()
+            action()
+            taken.append(self._clock() - before)
+        return median(taken)

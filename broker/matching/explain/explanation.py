@@ -1,0 +1,176 @@
+"""Results of `explain` as plain content: `attrs.asdict` returns the JSON and msgpack content.
+
+Every list and text is bounded. Fields named `more` count omitted items.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import attrs
+
+from broker.errors import WireError
+
+
+class AnswerMethod(enum.StrEnum):
+    """Method of answering a query for documents of a shape."""
+
+    INDEX = "index"
+    """The index decides, from the values of slots."""
+    EVALUATION = "evaluation"
+    """lxml evaluates the query where a necessary condition holds, since the shape does not decide
+    (F6).
+    """
+    NEVER = "never"
+    """No document of the shape matches, with any values."""
+    ALWAYS = "always"
+    """Every document of the shape matches."""
+
+
+@attrs.frozen
+class Comparison:
+    """A comparison of a query with a literal, on the documents of some shapes."""
+
+    operator: str
+    literal: str
+    paths: tuple[str, ...]
+    """Paths of the compared values in all these shapes; of constants in the first shape only."""
+    more_paths: int
+    constant: bool
+    """True if it holds in every document of the shapes, since the values are constants."""
+
+
+@attrs.frozen
+class Alternative:
+    """One operand of an outermost `or`, or the whole query without one."""
+
+    text: str
+    literals: tuple[tuple[str, str], ...]
+    """Pairs of operator and literal. The queries of a template differ in them."""
+    access: str
+    """Access method of the index for this template: see `access_method.py`."""
+    sharing: int
+    """Distinct subscribed queries with this template, including this one if it is subscribed."""
+
+
+@attrs.frozen
+class AlternativeAnswer:
+    how: AnswerMethod
+    access: str
+    """As in `Alternative`, for the part that the shape leaves undecided. Empty for `NEVER` and
+    `ALWAYS`.
+    """
+    reasons: tuple[str, ...]
+    """Reasons why it is undecided or never matches."""
+    comparisons: tuple[Comparison, ...]
+    more_comparisons: int
+
+
+@attrs.frozen
+class ShapesExplanation:
+    """Answer of the query for some shapes of a type that answer it alike."""
+
+    type: str
+    version: str
+    shapes: int
+    how: AnswerMethod
+    alternatives: tuple[AlternativeAnswer, ...]
+    """In the order of `Explanation.alternatives`."""
+
+
+@attrs.frozen
+class Measured:
+    """Median times in seconds; None without a measurement.
+
+    `evaluation`: evaluating the query on the event, by lxml or, where lxml might take too long, by
+    partial evaluation. `lookup`: the index look-up for all queries that share its templates.
+    `parsing`: reading and validating the event, which a known shape avoids. `note`: reason for a
+    missing measurement.
+    """
+
+    evaluation: float | None = None
+    lookup: float | None = None
+    parsing: float | None = None
+    note: str = ""
+
+
+@attrs.frozen
+class FoundValue:
+    """A value in the event. `path` is empty for a computed value."""
+
+    path: str
+    value: str
+    holds: bool | None = None
+    """Result of the comparison for this value; None without a literal to compare."""
+
+
+@attrs.frozen
+class Finding:
+    """Result of a part of the query on the event."""
+
+    part: str
+    """The part as XPath."""
+    holds: bool | None
+    """Its boolean value; None if it was not examined."""
+    at: str = ""
+    """Path of the node at which it was evaluated; empty at the outermost level."""
+    operator: str = ""
+    literal: str = ""
+    values: tuple[FoundValue, ...] = ()
+    more: int = 0
+    note: str = ""
+    """The most important fact: the condition that failed, or the node that the event has not."""
+    parts: tuple[Finding, ...] = ()
+
+
+@attrs.frozen
+class EventExplanation:
+    """Result of a query on an event, with reasons."""
+
+    refused: WireError | None = None
+    """The error of an invalid event. Then all other fields have their defaults."""
+    type: str = ""
+    version: str = ""
+    stream: str = ""
+    security_level: str = ""
+    client_id: str = ""
+    timestamp: int = 0
+    incarnation: int = 0
+    sequence_number: int = 0
+    recognised: bool | None = None
+    """True if a known shape fits, so that the event would not be parsed. None if shapes are
+    withheld.
+    """
+    matches: bool | None = None
+    """None if the query is not evaluated on such an event; `note` has the reason."""
+    note: str = ""
+    finding: Finding | None = None
+
+
+@attrs.frozen
+class Explanation:
+    """Answer of an engine to a query, and the result on an event if one is given (N7)."""
+
+    engine: str
+    query: str
+    estimated_cost: int
+    """Nodes that lxml visits in a document of a thousand nodes (F13)."""
+    everything: bool
+    """True for the query `true()`, which is not matched at all."""
+    alternatives: tuple[Alternative, ...] = ()
+    types: tuple[ShapesExplanation, ...] = ()
+    more_shapes: int = 0
+    """Shapes that were not examined within the time limit."""
+    withheld: bool = False
+    """True if shapes are omitted, since they reveal events that the client may not read."""
+    measured: Measured = Measured()
+    event: EventExplanation | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        content: dict[str, Any] = attrs.asdict(self, value_serializer=_plain)
+        return content
+
+
+def _plain(_: object, __: object, value: Any) -> Any:
+    return str(value) if isinstance(value, AnswerMethod) else value

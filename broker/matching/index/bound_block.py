@@ -1,0 +1,170 @@
+"""Sorted bounds in small blocks, with one cumulative bitmap for each block (DESIGN 6).
+
+The bitmap of a value is the union of all blocks with a bound that it satisfies. Only the last of
+these blocks may hold other bounds.
+
+Blocks are split and merged like the leaves of a B-tree. Equal bounds share a block, which may
+therefore have any size. A block does not store its numbers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+
+from broker.matching.index.bitmap import iterate_numbers
+from broker.matching.index.cumulative_bitmap import CumulativeBitmaps
+from broker.matching.index.parameter import Operator
+
+#: Bounds in a block. Smaller blocks are more exact. With these sizes there are at most about 200
+#: bitmaps, and a change touches half of them on average.
+_SMALL, _LARGE = 4, 8
+_SMALL_PARTITION = 512
+
+
+class BoundBlocks(CumulativeBitmaps):
+    """The sorted bounds (never NaN) of numbers, for a threshold operator.
+
+    `bound_of` returns the bound of a number. A split calls it.
+    """
+
+    __slots__ = ("_blocks", "_bound_of", "_size")
+
+    def __init__(self, operator: Operator, bound_of: Callable[[int], float]) -> None:
+        super().__init__(operator)
+        self._bound_of = bound_of
+        self._size = 0
+        self._blocks: list[list[float]] = []
+
+    def get_block(self, at: int) -> list[float]:
+        return self._blocks[at]
+
+    def bitmap_below(self, at: int) -> int:
+        """Return the bitmap of the blocks before one."""
+        return self.unions[at] if self.is_rising else self.unions[0] ^ self.unions[at]
+
+    def bitmap_of(self, at: int) -> int:
+        return self.unions[at] ^ self.unions[at + 1]
+
+    def fill(self, pairs: Sequence[tuple[float, int]]) -> None:
+        """Load bounds and numbers, ascending by bound, into an empty index."""
+        self._size = len(pairs)
+        capacity = self._capacity()
+        bitmaps: list[int] = []
+        for bound, number in pairs:
+            block = self._blocks[-1] if self._blocks else []
+            if not block or (len(block) >= capacity * 3 // 4 and bound != block[-1]):
+                self._blocks.append([bound])
+                bitmaps.append(1 << number)
+            else:
+                block.append(bound)
+                bitmaps[-1] |= 1 << number
+        self.load([block[0 if self.is_rising else -1] for block in self._blocks], bitmaps)
+
+    def add(self, number: int, bound: float) -> None:
+        self._size += 1
+        bit = 1 << number
+        if not self._blocks:
+            self._insert_block(0, bound)
+            self._toggle_bit(0, bit)
+            return
+        at = self._find_block(bound)
+        block = self._blocks[at]
+        capacity = self._capacity()
+        if len(block) >= capacity and not block[0] <= bound <= block[-1]:
+            # The block is full and the bound lies outside: use the neighbour if it has room, else a
+            # new block. So bounds that arrive in order fill their blocks.
+            beyond = at + 1 if bound > block[-1] else at - 1
+            inside = 0 <= beyond < len(self._blocks)
+            if inside and len(self._blocks[beyond]) < capacity:
+                at = beyond
+            else:
+                at = max(at, beyond)
+                self._insert_block(at, bound)
+                self._toggle_bit(at, bit)
+                return
+        block = self._blocks[at]
+        insort(block, bound)
+        self._update_mark(at)
+        self._toggle_bit(at, bit)
+        if len(block) > capacity:
+            self._split_block(at)
+        else:
+            self._merge_block(at)
+
+    def remove(self, number: int, bound: float) -> None:
+        at = self._find_block(bound)
+        block = self._blocks[at]
+        del block[bisect_left(block, bound)]
+        self._size -= 1
+        self._toggle_bit(at, 1 << number)
+        if block:
+            self._update_mark(at)
+            self._merge_block(at)
+        else:
+            self._remove_block(at)
+
+    def _capacity(self) -> int:
+        return _SMALL if self._size <= _SMALL_PARTITION else _LARGE
+
+    def _find_block(self, bound: float) -> int:
+        """Return the block that contains the bound or is nearest to it."""
+        if self.is_rising:
+            return max(bisect_right(self.marks, bound) - 1, 0)
+        return min(bisect_left(self.marks, bound), len(self.marks) - 1)
+
+    def _update_mark(self, at: int) -> None:
+        self.marks[at] = self._blocks[at][0 if self.is_rising else -1]
+
+    def _toggle_bit(self, at: int, bit: int) -> None:
+        unions = self.unions
+        if self.is_rising:
+            unions[at + 1 :] = [union ^ bit for union in unions[at + 1 :]]
+        else:
+            unions[: at + 1] = [union ^ bit for union in unions[: at + 1]]
+
+    def _insert_block(self, at: int, bound: float) -> None:
+        self._blocks.insert(at, [bound])
+        self.marks.insert(at, bound)
+        self.unions.insert(at, self.unions[at])
+
+    def _remove_block(self, at: int) -> None:
+        """Remove an empty block: the unions on both sides are equal."""
+        del self._blocks[at], self.marks[at], self.unions[at]
+
+    def _merge_block(self, at: int) -> None:
+        """Merge a block with a neighbour if the result is well below the capacity."""
+        room = self._capacity() * 3 // 4
+        for left in (at, at - 1):
+            if left < 0 or left + 1 >= len(self._blocks):
+                continue
+            if len(self._blocks[left]) + len(self._blocks[left + 1]) <= room:
+                self._blocks[left] += self._blocks.pop(left + 1)
+                del self.marks[left + 1], self.unions[left + 1]
+                self._update_mark(left)
+                return
+
+    def _split_block(self, at: int) -> None:
+        block = self._blocks[at]
+        middle = block[len(block) // 2]
+        left = bisect_left(block, middle)
+        right = bisect_right(block, middle)
+        cut = left if left and len(block) - right < left else right
+        if cut == len(block):
+            cut = left
+        if not cut:
+            return
+        first = block[cut]
+        upper = 0
+        for number in iterate_numbers(self.bitmap_of(at)):
+            if self._bound_of(number) >= first:
+                upper |= 1 << number
+        self._blocks[at : at + 1] = [block[:cut], block[cut:]]
+        self.marks.insert(at + 1, 0.0)
+        self._update_mark(at)
+        self._update_mark(at + 1)
+        if self.is_rising:
+            between = self.unions[at + 1] ^ upper
+        else:
+            between = self.unions[at + 1] | upper
+        self.unions.insert(at + 1, between)

@@ -1,0 +1,88 @@
+"""Parameters of a query template: comparisons of a value with a literal (checklist F5)."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+
+#: UTF-8 text for a text parameter, a number for a number parameter. Values have the same types.
+Literal: TypeAlias = bytes | float
+
+
+class Operator(enum.Enum):
+    """Comparison of a parameter: `value OPERATOR literal`, as in XPath 1.0.
+
+    With NaN on either side only `NUMBER_NOT_EQUAL` is true.
+    """
+
+    EQUAL = "text ="
+    NOT_EQUAL = "text !="
+    STARTS_WITH = "starts-with"
+    CONTAINS = "contains"
+    NUMBER_EQUAL = "="
+    NUMBER_NOT_EQUAL = "!="
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+
+
+def _starts_with(value: bytes, literal: bytes) -> bool:
+    return value.startswith(literal)
+
+
+_TESTS: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.EQUAL: operator.eq,
+    Operator.NOT_EQUAL: operator.ne,
+    Operator.STARTS_WITH: _starts_with,
+    Operator.CONTAINS: operator.contains,
+    Operator.NUMBER_EQUAL: operator.eq,
+    Operator.NUMBER_NOT_EQUAL: operator.ne,
+    Operator.LESS: operator.lt,
+    Operator.LESS_EQUAL: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.GREATER_EQUAL: operator.ge,
+}
+_TEXT = frozenset({Operator.EQUAL, Operator.NOT_EQUAL, Operator.STARTS_WITH, Operator.CONTAINS})
+_THRESHOLDS = frozenset(
+    {Operator.LESS, Operator.LESS_EQUAL, Operator.GREATER, Operator.GREATER_EQUAL}
+)
+_EQUALITIES = frozenset({Operator.EQUAL, Operator.NUMBER_EQUAL})
+
+
+@attrs.frozen
+class Parameter:
+    """One comparison of a template. The members of the template differ in its literal.
+
+    Parameters with the same `subject` compare the same expression on the same node; None is
+    unknown. Two thresholds of one subject are a window.
+    """
+
+    operator: Operator
+    subject: int | None = None
+
+    @property
+    def is_numeric(self) -> bool:
+        """True if values and literals are floats, False if they are bytes."""
+        return self.operator not in _TEXT
+
+    @property
+    def is_threshold(self) -> bool:
+        return self.operator in _THRESHOLDS
+
+    @property
+    def is_equality(self) -> bool:
+        """True if a value matches at most one literal."""
+        return self.operator in _EQUALITIES
+
+    @property
+    def test(self) -> Callable[[Any, Any], bool]:
+        return _TESTS[self.operator]
+
+    def is_unsatisfiable(self, literal: Literal) -> bool:
+        """True if no value matches the literal: NaN, except for `NUMBER_NOT_EQUAL`."""
+        return literal != literal and self.operator is not Operator.NUMBER_NOT_EQUAL

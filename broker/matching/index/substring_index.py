@@ -1,0 +1,116 @@
+"""Substring index: find the stored texts in a value, each tested at most once (`contains`, F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker.matching.index.shrinking_dict import ShrinkingDict
+
+#: A text is filed under one of its grams of three bytes, and tested on values with that gram.
+_GRAM_BYTES = 3
+#: The rarest gram is chosen among the first ones of a text.
+_GRAMS_TRIED = 64
+#: Grams of a value are collected in pieces, since a large value would need a large set.
+_PIECE = 4096
+#: Nanoseconds, roughly, as measured: for a gram of a value, for a test, and for each byte of a
+#: test.
+_GRAM_COST = 70.0
+_TEST_COST, _TEST_COST_PER_BYTE = 45.0, 0.05
+#: Bytes of the memo of one parameter. The memo is cleared at this size.
+MEMO_BYTES = 64 * 1024
+#: Bytes of a memo entry besides its value: object headers and the dict slot.
+_ENTRY_BYTES = 180
+
+
+@attrs.define
+class _IndexedText:
+    gram: bytes
+    uses: int = 1
+
+
+class SubstringIndex:
+    """Distinct texts of a `contains` parameter, with use counts."""
+
+    __slots__ = ("_by_gram", "_memo", "_memo_size", "_short", "_texts")
+
+    def __init__(self) -> None:
+        self._texts = ShrinkingDict[bytes, _IndexedText]()
+        self._by_gram = ShrinkingDict[bytes, dict[bytes, None]]()
+        self._short: dict[bytes, None] = {}
+        self._memo: dict[bytes, tuple[bytes, ...]] = {}
+        self._memo_size = 0
+
+    def add(self, text: bytes) -> None:
+        known = self._texts.get(text)
+        if known is not None:
+            known.uses += 1
+            return
+        gram = self._rarest_gram(text)
+        self._texts[text] = _IndexedText(gram)
+        if gram:
+            self._by_gram.setdefault(gram, {})[text] = None
+        else:
+            self._short[text] = None
+        self._clear_memo()
+
+    def remove(self, text: bytes) -> None:
+        known = self._texts[text]
+        known.uses -= 1
+        if known.uses:
+            return
+        del self._texts[text]
+        if known.gram:
+            filed = self._by_gram[known.gram]
+            del filed[text]
+            if not filed:
+                del self._by_gram[known.gram]
+        else:
+            del self._short[text]
+        self._clear_memo()
+
+    def search_column(self, values: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+        return [self.find_contained(value) for value in values]
+
+    def find_contained(self, value: bytes) -> tuple[bytes, ...]:
+        known = self._memo.get(value)
+        if known is None:
+            known = tuple(self._search(value))
+            weight = len(value) + 8 * len(known) + _ENTRY_BYTES
+            if weight <= MEMO_BYTES:
+                if self._memo_size + weight > MEMO_BYTES:
+                    self._clear_memo()
+                self._memo[value] = known
+                self._memo_size += weight
+        return known
+
+    @property
+    def memo_size(self) -> int:
+        return self._memo_size
+
+    def _clear_memo(self) -> None:
+        self._memo.clear()
+        self._memo_size = 0
+
+    def _rarest_gram(self, text: bytes) -> bytes:
+        end = min(len(text) - _GRAM_BYTES + 1, _GRAMS_TRIED)
+        grams = (text[start : start + _GRAM_BYTES] for start in range(end))
+        return min(grams, key=lambda gram: len(self._by_gram.get(gram, ())), default=b"")
+
+    def _search(self, value: bytes) -> list[bytes]:
+        test_cost = len(self._texts) * (_TEST_COST + _TEST_COST_PER_BYTE * len(value))
+        if len(value) * _GRAM_COST > test_cost:
+            return [text for text in self._texts if text in value]
+        found = [text for text in self._short if text in value]
+        for gram in self._grams_in(value):
+            found += [text for text in self._by_gram[gram] if text in value]
+        return found
+
+    def _grams_in(self, value: bytes) -> set[bytes]:
+        present: set[bytes] = set()
+        for start in range(0, len(value), _PIECE):
+            piece = value[start : start + _PIECE + _GRAM_BYTES - 1]
+            grams = {piece[at : at + _GRAM_BYTES] for at in range(len(piece) - _GRAM_BYTES + 1)}
+            present |= self._by_gram.keys() & grams
+        return present

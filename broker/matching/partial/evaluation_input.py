@@ -1,0 +1,62 @@
+"""Input and result of the partial evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from broker.matching.partial.evaluation_cache import EvaluationCache
+from broker.matching.partial.formula import Formula
+from broker.matching.partial.node_set import ElementsByName
+from broker.matching.partial.source import Source
+from broker.matching.partial.undecidable import Undecidable
+from broker.matching.shape.tree import Node
+
+
+class EvaluationInput:
+    """Documents and variables of a shape or of a parsed event.
+
+    `payload` is the root of the payload's document, `envelope` that of the envelope's; they are the
+    same without a payload. `variables` are the sources of the envelope variables. `cache` has
+    results that templates share.
+    """
+
+    def __init__(
+        self,
+        payload: Node,
+        envelope: Node | Callable[[], Node | None],
+        variables: Mapping[str, Source],
+    ) -> None:
+        """`envelope` may be a function that builds the tree on first use; None if inexact."""
+        self.payload = payload
+        self.variables = variables
+        self.elements_by_name = ElementsByName()
+        self.cache = EvaluationCache()
+        self._envelope = envelope
+
+    @property
+    def envelope(self) -> Node:
+        """The root of the envelope's document; raises `Undecidable` if there is no exact tree."""
+        if not isinstance(self._envelope, Node):
+            made = self._envelope()
+            if made is None:
+                raise Undecidable("the envelope has no exact document tree")
+            self._envelope = made
+        return self._envelope
+
+    def clear_caches(self) -> None:
+        self.elements_by_name = ElementsByName()
+        self.cache.clear()
+
+
+@attrs.frozen
+class EvaluationResult:
+    """Residual formula of a template on a shape; `reasons` explain its unknown parts.
+
+    `visits` is the work done, in visited nodes.
+    """
+
+    formula: Formula
+    reasons: tuple[str, ...]
+    visits: int

@@ -1,0 +1,299 @@
+"""Node-sets on a shape: nodes with the conditions of their membership."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from typing import TypeAlias
+
+import attrs
+
+from broker.matching.partial import function_library
+from broker.matching.partial.axis import passes_node_test, walk_axis
+from broker.matching.partial.formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    all_of,
+    any_of,
+    is_decided,
+    negate,
+)
+from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
+from broker.matching.partial.omitted_node import may_select_omitted_nodes, omits_nodes
+from broker.matching.partial.source import Constant, Source, computed, source_of
+from broker.matching.partial.undecidable import Undecidable
+from broker.matching.partial.work_budget import WorkBudget
+from broker.matching.query import tree
+from broker.matching.query.tree import Axis, KindTest, NameTest, Step, ValueType
+from broker.matching.query.value_type import value_type
+from broker.matching.shape.tree import Node, NodeKind
+
+#: Members in document order; no condition is FALSE.
+NodeSet: TypeAlias = list[tuple[Node, Formula]]
+
+_ANY_NODE = KindTest("node")
+
+
+# Not frozen, for speed: one is created for each node and predicate.
+@attrs.define(eq=False)
+class Context:
+    """XPath context: the node, and the values of `position()` and `last()`.
+
+    `position` and `last` are None if they depend on values.
+    """
+
+    node: Node
+    position: int | None = None
+    last: int | None = None
+
+
+class ElementsByName:
+    """Elements by name in document order, collected once for each document."""
+
+    def __init__(self) -> None:
+        self._by_root: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
+
+    def find(self, root: Node, namespace: str | None, local: str) -> list[Node]:
+        """Return the elements with this name in the document below `root`."""
+        names = self._by_root.get(root)
+        if names is None:
+            names = self._by_root[root] = {}
+            for node in walk_axis(Axis.DESCENDANT, root):
+                if node.kind is NodeKind.ELEMENT:
+                    names.setdefault((node.namespace, node.local), []).append(node)
+        return names.get((namespace, local), [])
+
+
+#: Evaluates a predicate in a context.
+PredicateFunction: TypeAlias = Callable[[Context], Formula]
+
+
+class PathWalker:
+    """Follows location paths; `predicate_function` prepares a predicate for evaluation.
+
+    Raises `TooExpensive` beyond the work limit. Raises `Undecidable` if a path may select comments
+    or processing instructions, which trees lack.
+    """
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, str],
+        condition: Callable[[tree.Expression], PredicateFunction],
+        work: WorkBudget,
+        names: ElementsByName,
+    ) -> None:
+        self._steps_from: dict[tuple[int, Axis, Node], NodeSet] = {}
+        self._namespaces = namespaces
+        self._predicate_function = condition
+        self._work = work
+        self._elements_by_name = names
+
+    def follow_steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
+        if len(steps) == 1:
+            return self._follow_step(members, steps[0], None)
+        place = 0
+        while place < len(steps) and members:
+            step = steps[place]
+            if _is_any_descendant(step) and place + 1 < len(steps):
+                following = steps[place + 1]
+                if following.axis is Axis.CHILD and not any(
+                    map(is_positional, following.predicates)
+                ):
+                    # `//a` as one descendant step, without the nodes in between.
+                    step = attrs.evolve(following, axis=Axis.DESCENDANT)
+                    place += 1
+            place += 1
+            members = self._follow_step(members, step, steps[place] if place < len(steps) else None)
+        return members
+
+    def filter_members(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
+        """Filter members, which are in document order, by predicates."""
+        for predicate in predicates:
+            known = all(condition is TRUE for _, condition in members)
+            size = len(members)
+            holds = self._predicate_function(predicate)
+            passing = []
+            for place, (node, condition) in enumerate(members, 1):
+                passes = holds(Context(node, place, size) if known else Context(node))
+                both = passes if condition is TRUE else self._conjunction(condition, passes)
+                if both is not FALSE:
+                    passing.append((node, both))
+            members = passing
+        return members
+
+    def _conjunction(self, one: Formula, other: Formula) -> Formula:
+        # Most members are unconditional.
+        if one is TRUE:
+            return other
+        return one if other is TRUE else all_of(self._work.spend_on_join((one, other)))
+
+    def _follow_step(self, members: NodeSet, step: Step, following: Step | None) -> NodeSet:
+        # All members are in one document.
+        if members and may_select_omitted_nodes(step, following) and omits_nodes(members[0][0]):
+            raise Undecidable("comments and instructions of a document are not in its tree")
+        if len(members) == 1 and step.axis not in _REVERSE_AXES:
+            # From one start node, the result is in order and without duplicates.
+            origin, condition = members[0]
+            found = self._step_from(origin, step)
+            if condition is TRUE:
+                return found
+            return [(node, self._conjunction(condition, inner)) for node, inner in found]
+        reached: dict[Node, list[Formula]] = {}
+        for origin, condition in _outermost_members(members, step):
+            nodes: NodeSet = [(node, TRUE) for node in self._select_nodes(step, origin)]
+            for node, inner in self.filter_members(nodes, step.predicates):
+                reached.setdefault(node, []).append(self._conjunction(condition, inner))
+        return sort_members(
+            {
+                node: ways[0] if len(ways) == 1 else any_of(self._work.spend_on_join(ways))
+                for node, ways in reached.items()
+            }
+        )
+
+    def _step_from(self, origin: Node, step: Step) -> NodeSet:
+        """Follow a step from one node; cached, as many nodes share a parent."""
+        # Steps differ by position; for `//a` the axis differs too.
+        key = (step.position, step.axis, origin)
+        found = self._steps_from.get(key)
+        if found is None:
+            found = [(node, TRUE) for node in self._select_nodes(step, origin)]
+            if step.predicates:
+                found = self.filter_members(found, step.predicates)
+            self._steps_from[key] = found
+        else:
+            self._work.spend()
+        return found
+
+    def _select_nodes(self, step: Step, origin: Node) -> list[Node]:
+        """Return the nodes on the step's axis that pass its node test, in axis order.
+
+        Nodes behind the position that a numeric first predicate selects may be missing.
+        """
+        axis, test = step.axis, step.test
+        namespace = None
+        if isinstance(test, NameTest):
+            if test.prefix is not None:
+                namespace = self._namespaces[test.prefix]
+            local = test.local
+            if local is not None:
+                if axis is Axis.DESCENDANT and origin.parent is None:
+                    # Most descendant steps start at the root.
+                    found = self._elements_by_name.find(origin, namespace, local)
+                    self._work.spend(len(found))
+                    return found
+                nodes = _named_candidates(axis, origin)
+                if nodes is not None:
+                    self._work.spend(len(nodes))
+                    return [n for n in nodes if n.local == local and n.namespace == namespace]
+        found = []
+        position = _selected_position(step)
+        for node in walk_axis(axis, origin):
+            self._work.spend()
+            if passes_node_test(test, axis, node, namespace):
+                found.append(node)
+                if len(found) == position:
+                    break
+        return found
+
+
+def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
+    """Drop members whose descendants other members cover."""
+    if step.axis not in _DESCENDANT_AXES or any(map(is_positional, step.predicates)):
+        return members
+    found: NodeSet = []
+    last = -1
+    for node, condition in members:
+        if condition is not TRUE:
+            return members
+        if node.order > last:
+            found.append((node, condition))
+            last = node.last
+    return found
+
+
+def _selected_position(step: Step) -> float | None:
+    """Position of the only node that a numeric first predicate selects; else None."""
+    first = step.predicates[0] if step.predicates else None
+    return first.value if isinstance(first, tree.Number) else None
+
+
+def _named_candidates(axis: Axis, origin: Node) -> list[Node] | None:
+    """Candidates for a name on the attribute or child axis; None for other axes."""
+    if axis is Axis.ATTRIBUTE:
+        return origin.attributes
+    # Texts are among the children, but have no names.
+    return origin.children if axis is Axis.CHILD else None
+
+
+_DESCENDANT_AXES = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
+_REVERSE_AXES = frozenset(
+    {Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING}
+)
+
+
+def sort_members(found: Mapping[Node, Formula]) -> NodeSet:
+    return sorted(found.items(), key=_order)
+
+
+def _order(member: tuple[Node, Formula]) -> int:
+    return member[0].order
+
+
+def is_positional(predicate: tree.Expression) -> bool:
+    return value_type(predicate) is ValueType.NUMBER or _reads_position(predicate)
+
+
+def _reads_position(expression: tree.Expression) -> bool:
+    if isinstance(expression, tree.FunctionCall) and expression.name in ("position", "last"):
+        return True
+    return any(map(_reads_position, tree.subexpressions_of(expression)))
+
+
+def _is_any_descendant(step: Step) -> bool:
+    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
+
+
+def string_value(node: Node, work: WorkBudget) -> Source:
+    if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
+        return source_of(node.value)
+    texts: list[Source] = []
+    _collect_texts(node, texts, work)
+    texts = _merge_constants(texts)
+    if len(texts) == 1:
+        return texts[0]
+    return computed(function_library.concat, *texts)
+
+
+def _collect_texts(node: Node, texts: list[Source], work: WorkBudget) -> None:
+    work.spend(len(node.children))
+    for child in node.children:
+        if child.kind is NodeKind.TEXT:
+            texts.append(source_of(child.value))
+        else:
+            _collect_texts(child, texts, work)
+
+
+def _merge_constants(texts: list[Source]) -> list[Source]:
+    joined: list[Source] = []
+    for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
+        # In one call: pairwise joining would be quadratic.
+        parts = list(run)
+        joined += [computed(function_library.concat, *parts)] if are_constant else parts
+    return joined
+
+
+def first_member_cases(members: NodeSet, work: WorkBudget) -> list[tuple[Formula, Node | None]]:
+    cases: list[tuple[Formula, Node | None]] = []
+    none_before: Formula = TRUE
+    for node, condition in members:
+        if not is_decided(condition):
+            raise Undecidable("the first node depends on an undecided condition")
+        cases.append((all_of(work.spend_on_join((none_before, condition))), node))
+        if condition is TRUE:
+            return cases
+        if len(cases) >= MAX_CASES:
+            raise Undecidable(TOO_MANY_CASES)
+        none_before = all_of(work.spend_on_join((none_before, negate(condition))))
+    cases.append((none_before, None))
+    return cases

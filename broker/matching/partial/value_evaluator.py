@@ -1,0 +1,296 @@
+"""Partial evaluation of numbers, texts and node-sets; `evaluator.py` adds booleans."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+
+from broker.matching.partial import function_library
+from broker.matching.partial.axis import root_of
+from broker.matching.partial.evaluation_cache import CachedEvaluation, EvaluationCache
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    any_of,
+    negate,
+)
+from broker.matching.partial.guarded_value import (
+    GuardedValue,
+    apply_function,
+    unguarded,
+    unguarded_constant,
+)
+from broker.matching.partial.node_name import node_name
+from broker.matching.partial.node_set import (
+    Context,
+    NodeSet,
+    PathWalker,
+    first_member_cases,
+    sort_members,
+    string_value,
+)
+from broker.matching.partial.source import Constant
+from broker.matching.partial.undecidable import Undecidable
+from broker.matching.partial.work_budget import WorkBudget
+from broker.matching.query import tree
+from broker.matching.query.tree import PathStart, ValueType
+from broker.matching.query.value_type import value_type
+from broker.matching.query.variables import VARIABLE_TYPES
+from broker.matching.shape.tree import Node
+
+_TEXT_FUNCTIONS: Mapping[str, Callable[..., bytes]] = {
+    "concat": function_library.concat,
+    "substring-before": function_library.substring_before,
+    "substring-after": function_library.substring_after,
+    "translate": function_library.translate,
+}
+_NUMBER_FUNCTIONS = {
+    "floor": function_library.floor,
+    "ceiling": function_library.ceiling,
+    "round": function_library.round_half_up,
+}
+_ARITHMETIC = {
+    "+": function_library.add,
+    "-": function_library.subtract,
+    "*": function_library.multiply,
+    "div": function_library.divide,
+    "mod": function_library.modulo,
+}
+
+_EMPTY_TEXT = Constant(b"")
+NO_POSITION = "the position of a node depends on values"
+
+
+class ValueEvaluator(abc.ABC):
+    """Evaluates the values of one template; `work` counts the cost."""
+
+    _input: EvaluationInput
+    _walker: PathWalker
+    _cached: CachedEvaluation
+    work: WorkBudget
+
+    @property
+    def _cache(self) -> EvaluationCache:
+        return self._input.cache
+
+    @abc.abstractmethod
+    def _compute_boolean(self, expression: tree.Expression, context: Context) -> Formula:
+        """Return the boolean value; raises `Undecidable`."""
+
+    # ---------------------------------------------------------------- numbers
+
+    def evaluate_number(self, expression: tree.Expression, context: Context) -> GuardedValue:
+        match expression:
+            case tree.Number(value=value):
+                return unguarded_constant(value)
+            case tree.Negation(operand=operand, signs=signs):
+                value_cases = self.evaluate_number(operand, context)
+                return (
+                    apply_function(function_library.negate, value_cases)
+                    if signs % 2
+                    else value_cases
+                )
+            case tree.Binary(operator=operator, left=left, right=right) if operator in _ARITHMETIC:
+                return apply_function(
+                    _ARITHMETIC[operator],
+                    self.evaluate_number(left, context),
+                    self.evaluate_number(right, context),
+                )
+            case tree.Variable(name=name) if VARIABLE_TYPES[name] is ValueType.NUMBER:
+                return unguarded(self._input.variables[name])
+            case tree.FunctionCall() if value_type(expression) is ValueType.NUMBER:
+                return self._cached.evaluate_once(
+                    self._cache.numbers, self._compute_number_call, expression, context
+                )
+        if value_type(expression) is ValueType.BOOLEAN:
+            return self._boolean_cases(expression, context, 1.0, 0.0)
+        return apply_function(function_library.number, self.evaluate_text(expression, context))
+
+    def _compute_number_call(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
+        match call.name:
+            case "position":
+                return self._context_position(context)
+            case "last":
+                if context.last is None:
+                    raise Undecidable("last() depends on values")
+                return unguarded_constant(float(context.last))
+            case "count":
+                return unguarded_constant(float(len(self._unconditional_nodes(call, context))))
+            case "sum":
+                nodes = self._unconditional_nodes(call, context)
+                return apply_function(function_library.sum_numbers, *map(self.number_value, nodes))
+            case "number":
+                return (
+                    self.evaluate_number(call.arguments[0], context)
+                    if call.arguments
+                    else self.number_value(context.node)
+                )
+            case "string-length":
+                return apply_function(
+                    function_library.string_length, self._argument_or_context_text(call, context)
+                )
+        return apply_function(
+            _NUMBER_FUNCTIONS[call.name], self.evaluate_number(call.arguments[0], context)
+        )
+
+    def _context_position(self, context: Context) -> GuardedValue:
+        if context.position is None:
+            raise Undecidable(NO_POSITION)
+        return unguarded_constant(float(context.position))
+
+    def _unconditional_nodes(self, call: tree.FunctionCall, context: Context) -> list[Node]:
+        members = self.evaluate_nodes(call.arguments[0], context)
+        if any(condition is not TRUE for _, condition in members):
+            raise Undecidable(f"the argument of {call.name}() depends on values")
+        return [node for node, _ in members]
+
+    # ---------------------------------------------------------------- texts
+
+    def string_value(self, node: Node) -> GuardedValue:
+        known = self._cache.string_values.get(node)
+        if known is None:
+            done = self.work.spent
+            known = unguarded(string_value(node, self.work))
+            self._cache.charge(self.work.spent - done)
+            self._cache.string_values[node] = known
+        return known
+
+    def number_value(self, node: Node) -> GuardedValue:
+        known = self._cache.number_values.get(node)
+        if known is None:
+            known = apply_function(function_library.number, self.string_value(node))
+            self._cache.charge(0)
+            self._cache.number_values[node] = known
+        return known
+
+    def evaluate_text(self, expression: tree.Expression, context: Context) -> GuardedValue:
+        cases = self._cached.evaluate_once(
+            self._cache.texts, self._compute_text, expression, context
+        )
+        for _, source in cases:
+            if isinstance(source, Constant):
+                self.work.spend_on_text(source.value)
+        return cases
+
+    def _compute_text(self, expression: tree.Expression, context: Context) -> GuardedValue:
+        match expression:
+            case tree.Literal(value=value):
+                return unguarded_constant(value.encode())
+            case tree.Variable(name=name) if VARIABLE_TYPES[name] is ValueType.STRING:
+                return unguarded(self._input.variables[name])
+            case tree.FunctionCall() if value_type(expression) is ValueType.STRING:
+                return self._compute_text_call(expression, context)
+        match value_type(expression):
+            case ValueType.NODE_SET:
+                return [
+                    (when, _EMPTY_TEXT if node is None else self.string_value(node)[0][1])
+                    for when, node in first_member_cases(
+                        self.evaluate_nodes(expression, context), self.work
+                    )
+                ]
+            case ValueType.NUMBER:
+                return apply_function(
+                    function_library.format_number, self.evaluate_number(expression, context)
+                )
+            case _:
+                return self._boolean_cases(expression, context, b"true", b"false")
+
+    def _compute_text_call(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
+        match call.name:
+            case "string":
+                return self._argument_or_context_text(call, context)
+            case "normalize-space":
+                return apply_function(
+                    function_library.normalize_space, self._argument_or_context_text(call, context)
+                )
+            case "local-name" | "namespace-uri" | "name":
+                return self._compute_name_call(call, context)
+            case "substring":
+                text, *places = call.arguments
+                numbers = [self.evaluate_number(place, context) for place in places]
+                if len(numbers) == 1:
+                    return apply_function(
+                        function_library.substring_from,
+                        self.evaluate_text(text, context),
+                        numbers[0],
+                    )
+                match numbers:
+                    case [[(_, Constant(value=start))], [(_, Constant(value=count))]]:
+                        taking = function_library.fixed_substring(start, count)
+                        if taking is not None:
+                            return apply_function(taking, self.evaluate_text(text, context))
+                return apply_function(
+                    function_library.substring, self.evaluate_text(text, context), *numbers
+                )
+        texts = [self.evaluate_text(argument, context) for argument in call.arguments]
+        return apply_function(_TEXT_FUNCTIONS[call.name], *texts)
+
+    def _argument_or_context_text(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
+        if call.arguments:
+            return self.evaluate_text(call.arguments[0], context)
+        return self.string_value(context.node)
+
+    def _compute_name_call(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
+        if not call.arguments:
+            return unguarded_constant(node_name(call.name, context.node))
+        members = first_member_cases(self.evaluate_nodes(call.arguments[0], context), self.work)
+        return [(when, _constant_name(call.name, node)) for when, node in members]
+
+    def _boolean_cases(
+        self, expression: tree.Expression, context: Context, yes: bytes | float, no: bytes | float
+    ) -> GuardedValue:
+        formula = self._compute_boolean(expression, context)
+        return [(formula, Constant(yes)), (negate(formula), Constant(no))]
+
+    # ---------------------------------------------------------------- node-sets
+
+    def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
+        """Return the members in document order."""
+        if not self._cached.is_cacheable(expression):
+            return self._compute_nodes(expression, context)
+        members = self._cached.evaluate_once(
+            self._cache.node_sets, self._compute_nodes, expression, context
+        )
+        # The caller iterates over all of them.
+        self.work.spend(len(members))
+        return members
+
+    def _compute_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
+        match expression:
+            case tree.Path(start=start, steps=steps):
+                return self._walker.follow_steps(self._start_nodes(start, context), steps)
+            case tree.Filter(primary=primary, predicates=predicates):
+                return self._walker.filter_members(
+                    self.evaluate_nodes(primary, context), predicates
+                )
+            case tree.Chain(operands=operands):
+                found: dict[Node, Formula] = {}
+                for operand in operands:
+                    for node, condition in self.evaluate_nodes(operand, context):
+                        known = found.get(node, FALSE)
+                        found[node] = any_of((known, condition))
+                return self._union_members(found)
+        raise Undecidable("id() is not decided on a shape")
+
+    def _start_nodes(self, start: PathStart | tree.Expression, context: Context) -> NodeSet:
+        match start:
+            case PathStart.CONTEXT:
+                return [(context.node, TRUE)]
+            case PathStart.DOCUMENT:
+                return [(self._input.payload, TRUE)]
+            case PathStart.ENVELOPE:
+                return [(self._input.envelope, TRUE)]
+            case _:
+                return self.evaluate_nodes(start, context)
+
+    def _union_members(self, found: dict[Node, Formula]) -> NodeSet:
+        documents = set(map(root_of, found))
+        if len(documents) > 1:
+            raise Undecidable("payload and envelope in one node-set have no order")
+        return sort_members(found)
+
+
+def _constant_name(function: str, node: Node | None) -> Constant:
+    return _EMPTY_TEXT if node is None else Constant(node_name(function, node))

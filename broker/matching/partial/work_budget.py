@@ -1,0 +1,45 @@
+"""Work limit of a partial evaluation.
+
+Visited nodes are not the only cost: reading the text of a large element or joining a thousand
+conditions takes as long. All work counts, in units of about one visited node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.matching.partial.formula import Formula, operand_count
+
+#: Bytes of a constant text per unit.
+_BYTES_PER_UNIT = 32
+
+
+class TooExpensive(Exception):
+    """The evaluation exceeds its work limit; the text is for `explain`."""
+
+
+class WorkBudget:
+    """Counts the work of one evaluation; beyond `limit`, `TooExpensive` is raised."""
+
+    __slots__ = ("limit", "spent")
+
+    def __init__(self, limit: int) -> None:
+        self.spent = 0
+        self.limit = limit
+
+    def spend(self, amount: int = 1) -> None:
+        self.spent += amount
+        if self.spent > self.limit:
+            raise TooExpensive("evaluating it on a shape takes too many steps")
+
+    def spend_on_join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
+        """Count the cost of joining formulas, and return them."""
+        total = 0
+        for part in parts:
+            total += operand_count(part)
+        self.spend(total >> 1)
+        return parts
+
+    def spend_on_text(self, text: bytes) -> None:
+        """Count the cost of reading a constant text."""
+        self.spend(len(text) // _BYTES_PER_UNIT)

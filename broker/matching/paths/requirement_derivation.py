@@ -1,0 +1,133 @@
+"""Derivation of a query's requirements: a necessary condition, sometimes exact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from broker.matching.paths.abstract_node import AbstractNode
+from broker.matching.paths.emptiness import UNKNOWN, outermost_node_sets, truth_if_empty
+from broker.matching.paths.pattern import DocumentRole, LabelKind, PatternStep
+from broker.matching.paths.requirement import (
+    ALWAYS,
+    NEVER,
+    Requirements,
+    require_both,
+    require_either,
+)
+from broker.matching.paths.requirement import UNKNOWN as NOTHING_SURE
+from broker.matching.query.namespaces import PREDEFINED_PREFIXES
+from broker.matching.query.query import Query
+from broker.matching.query.tree import (
+    Chain,
+    Expression,
+    Filter,
+    FunctionCall,
+    Path,
+    PathStart,
+    ValueType,
+)
+from broker.matching.query.value_type import value_type
+
+#: Outside predicates the context is the payload's element, with any name.
+_OUTERMOST_CONTEXT = AbstractNode(DocumentRole.PAYLOAD, (PatternStep(False, LabelKind.ELEMENT),))
+
+
+def derive_requirements(query: Query) -> Requirements:
+    """Return the patterns that a matching document must have (F2).
+
+    Envelope variables, `not()`, positions and values require nothing.
+    """
+    return derive_from_expression(query.expression, dict(query.namespaces))
+
+
+def derive_from_expression(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
+    return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
+
+
+class _Derivation:
+    def __init__(self, namespaces: Mapping[str, str]) -> None:
+        self._namespaces = namespaces
+
+    def derive(self, expression: Expression, context: AbstractNode) -> Requirements:
+        if value_type(expression) is ValueType.NODE_SET:
+            return self._require_non_empty(expression, context)
+        match expression:
+            case Chain(operator=joint, operands=operands):
+                join = require_both if joint == "and" else require_either
+                return reduce(join, (self.derive(each, context) for each in operands))
+            case FunctionCall(name="boolean", arguments=(argument,)):
+                return self.derive(argument, context)
+        constant = truth_if_empty(expression)
+        if constant is not UNKNOWN:
+            return ALWAYS if constant else NEVER
+        result = NOTHING_SURE
+        for node_set in outermost_node_sets(expression):
+            if truth_if_empty(expression, node_set) is False:
+                result = require_both(result, self._require_non_empty(node_set, context))
+        return result
+
+    def _require_non_empty(self, node_set: Expression, context: AbstractNode) -> Requirements:
+        ends = self._end_nodes(node_set, context)
+        return reduce(require_either, (end.existence_requirements() for end in ends), NEVER)
+
+    def _end_nodes(self, node_set: Expression, context: AbstractNode) -> list[AbstractNode]:
+        match node_set:
+            case Chain(operands=operands):
+                return [end for each in operands for end in self._end_nodes(each, context)]
+            case Filter(primary=primary, predicates=predicates):
+                return [
+                    self._apply_predicates(end, predicates, context)
+                    for end in self._end_nodes(primary, context)
+                ]
+            case Path(start=start, steps=steps):
+                ends = self._start_nodes(start, context)
+                for step in steps:
+                    ends = [
+                        self._apply_predicates(end, step.predicates, context)
+                        for here in ends
+                        if (end := here.follow_step(step, self._namespaces)) is not None
+                    ]
+                return ends
+        # The result of id() depends on a DTD and on the searched document.
+        return [AbstractNode(context.document, exact=False, is_unknown=True)]
+
+    def _start_nodes(
+        self, start: PathStart | Expression, context: AbstractNode
+    ) -> list[AbstractNode]:
+        match start:
+            case PathStart.CONTEXT:
+                return [context.as_context()]
+            case PathStart.DOCUMENT:
+                return [AbstractNode(DocumentRole.PAYLOAD)]
+            case PathStart.ENVELOPE:
+                return [AbstractNode(DocumentRole.ENVELOPE)]
+        return self._end_nodes(start, context)
+
+    def _apply_predicates(
+        self, end: AbstractNode, predicates: tuple[Expression, ...], context: AbstractNode
+    ) -> AbstractNode:
+        if end.is_unknown:
+            return end
+        exact = (
+            len(predicates) == 1 and end.required == ALWAYS and _is_decided_by_labels(predicates[0])
+        )
+        for predicate in predicates:
+            if value_type(predicate) is ValueType.NUMBER:
+                needs = NOTHING_SURE
+            else:
+                needs = self.derive(predicate, end.as_context())
+            end = end.with_requirement(needs, exact=exact and needs.exact)
+        return end
+
+
+def _is_decided_by_labels(predicate: Expression) -> bool:
+    """Return True if the predicate only tests nodes below the context for existence."""
+    match predicate:
+        case Path(start=start):
+            return start is PathStart.CONTEXT
+        case Chain(operator="or" | "|", operands=operands):
+            return all(map(_is_decided_by_labels, operands))
+        case FunctionCall(name="boolean", arguments=(argument,)):
+            return _is_decided_by_labels(argument)
+    return False

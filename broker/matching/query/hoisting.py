@@ -1,0 +1,99 @@
+"""Loop-invariant calls in predicates, hoisted so that each is evaluated once.
+
+For `//Param[@value > count(//Param)]`, libxml2 counts all parameters once for each of them: the
+work grows with the square of the document. A variable in place of the call avoids that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from broker.matching.query import tree
+
+#: Results that depend on the context node, or are node-sets.
+_CONTEXT_DEPENDENT = frozenset({"position", "last", "lang", "id"})
+#: Results that depend on the context node if the call has no argument.
+_CONTEXT_DEPENDENT_WITHOUT_ARGUMENT = frozenset(
+    {
+        "string",
+        "number",
+        "string-length",
+        "normalize-space",
+        "name",
+        "local-name",
+        "namespace-uri",
+    }
+)
+
+
+@attrs.frozen
+class HoistedQuery:
+    """Query text with variables in place of `calls`: `$i0` for the first, and so on."""
+
+    text: str
+    calls: tuple[str, ...]
+
+
+def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuery:
+    """Replace the invariant calls of `text`, which was parsed as `expression`."""
+    parts: list[str] = []
+    calls: list[str] = []
+    done = 0
+    for call in _find_calls(expression, in_predicate=False):
+        end = _call_end(text, call.position)
+        parts += [text[done : call.position], f"$i{len(calls)}"]
+        calls.append(text[call.position : end])
+        done = end
+    return HoistedQuery("".join([*parts, text[done:]]) if calls else text, tuple(calls))
+
+
+def _find_calls(expression: tree.Expression, *, in_predicate: bool) -> Iterator[tree.FunctionCall]:
+    if in_predicate and isinstance(expression, tree.FunctionCall):
+        if _has_path(expression) and _is_invariant(expression):
+            yield expression
+            return
+    for part in tree.subexpressions_of(expression):
+        yield from _find_calls(part, in_predicate=in_predicate)
+    for predicate in tree.predicates_of(expression):
+        yield from _find_calls(predicate, in_predicate=True)
+
+
+def _is_invariant(expression: tree.Expression) -> bool:
+    match expression:
+        case tree.Variable():
+            return False
+        case tree.FunctionCall(name=name, arguments=arguments):
+            if name in _CONTEXT_DEPENDENT or (
+                name in _CONTEXT_DEPENDENT_WITHOUT_ARGUMENT and not arguments
+            ):
+                return False
+        case tree.Path(start=tree.PathStart() as start):
+            # Predicates of the path have context nodes of their own.
+            return start is tree.PathStart.DOCUMENT
+    return all(map(_is_invariant, tree.subexpressions_of(expression)))
+
+
+def _has_path(expression: tree.Expression) -> bool:
+    return isinstance(expression, tree.Path) or any(
+        map(_has_path, tree.subexpressions_of(expression))
+    )
+
+
+def _call_end(text: str, start: int) -> int:
+    """Return the offset behind the closing bracket of the call at `start`."""
+    depth, quote = 0, ""
+    for at in range(start, len(text)):
+        character = text[at]
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+            if not depth:
+                return at + 1
+    raise ValueError("the call has no end")

@@ -1,0 +1,141 @@
+"""XPath's core functions on sets of possible values.
+
+Functions that decide nothing return any value of their type. Their arguments are evaluated as well,
+since the query reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from broker.matching.query.function_signature import CORE_FUNCTIONS
+from broker.matching.query.tree import ValueType
+from broker.matching.schema.abstract_value import (
+    COUNT,
+    TRUE,
+    UNKNOWN_NUMBER,
+    UNKNOWN_STRING,
+    UNKNOWN_TRUTH,
+    NodeSet,
+    Numbers,
+    Strings,
+    Truth,
+    Value,
+    to_numbers,
+    to_strings,
+    to_truth,
+)
+from broker.matching.schema.cause import FailedPart
+from broker.matching.schema.limits import MAX_WORK
+from broker.matching.schema.schema_node import NodeKind, SchemaNode
+
+
+def evaluate_function(name: str, arguments: Sequence[Value], position: int) -> Value:
+    """Return the possible results of a function. A context node that it reads is an argument.
+
+    Not for `id`, `position` and `last`.
+    """
+    if name == "not":
+        return _not(to_truth(arguments[0]), position)
+    known = _KNOWN.get(name)
+    if known is not None:
+        return known(*arguments)
+    result = CORE_FUNCTIONS[name].result_type
+    if result is ValueType.BOOLEAN:
+        return UNKNOWN_TRUTH
+    return UNKNOWN_NUMBER if result is ValueType.NUMBER else UNKNOWN_STRING
+
+
+def _not(truth: Truth, position: int) -> Truth:
+    if truth.can_be_false:
+        return Truth(True, truth.can_be_true)
+    cause = FailedPart(position, lambda: "makes the negated part true of every event")
+    return Truth(False, truth.can_be_true, cause)
+
+
+def _false() -> Truth:
+    return Truth(False, True, None)
+
+
+def _count(node_set: Value) -> Numbers:
+    assert isinstance(node_set, NodeSet)
+    if not node_set.members:
+        return Numbers(0.0, 0.0, False, node_set.cause)
+    return Numbers(float(len(node_set.certain)), math.inf, False)
+
+
+def _sum(node_set: Value) -> Numbers:
+    assert isinstance(node_set, NodeSet)
+    return UNKNOWN_NUMBER if node_set.members else Numbers(0.0, 0.0, False, node_set.cause)
+
+
+def _string_length(value: Value) -> Numbers:
+    text = to_strings(value)
+    if text.values is None:
+        return COUNT
+    lengths = [float(len(each)) for each in text.values]
+    return Numbers(min(lengths, default=0.0), max(lengths, default=0.0), False, text.cause)
+
+
+def _on_pairs(test: Callable[[str, str], bool]) -> Callable[[Value, Value], Truth]:
+    def holds(one: Value, other: Value) -> Truth:
+        left, right = to_strings(one), to_strings(other)
+        if left.values is None or right.values is None:
+            return UNKNOWN_TRUTH
+        if len(left.values) * len(right.values) > MAX_WORK:
+            return UNKNOWN_TRUTH
+        found = {test(a, b) for a in left.values for b in right.values}
+        return Truth(True in found, False in found, left.cause or right.cause)
+
+    return holds
+
+
+def _names(of: Callable[[SchemaNode], frozenset[str] | None]) -> Callable[[Value], Strings]:
+    def name(node_set: Value) -> Strings:
+        assert isinstance(node_set, NodeSet)
+        found: set[str] = set() if node_set.certain else {""}
+        for node in node_set.members:
+            names = of(node)
+            if names is None:
+                return UNKNOWN_STRING
+            found |= names
+        return Strings(frozenset(found), None, node_set.cause)
+
+    return name
+
+
+def _local_name(node: SchemaNode) -> frozenset[str] | None:
+    return _named(node, node.local)
+
+
+def _name(node: SchemaNode) -> frozenset[str] | None:
+    return _named(node, node.qualified)
+
+
+def _named(node: SchemaNode, name: str) -> frozenset[str] | None:
+    # For a processing instruction it is the target, for a namespace the prefix.
+    return None if node.kind in (NodeKind.COMMENT, NodeKind.NAMESPACE) else frozenset({name})
+
+
+def _namespace_uri(node: SchemaNode) -> frozenset[str] | None:
+    if node.kind in (NodeKind.ELEMENT, NodeKind.ATTRIBUTE):
+        return node.namespaces
+    return None if node.kind is NodeKind.NAMESPACE else frozenset({""})
+
+
+_KNOWN: dict[str, Callable[..., Value]] = {
+    "true": lambda: TRUE,
+    "false": _false,
+    "boolean": to_truth,
+    "count": _count,
+    "sum": _sum,
+    "number": to_numbers,
+    "string": to_strings,
+    "string-length": _string_length,
+    "starts-with": _on_pairs(str.startswith),
+    "contains": _on_pairs(lambda text, part: part in text),
+    "local-name": _names(_local_name),
+    "name": _names(_name),
+    "namespace-uri": _names(_namespace_uri),
+}

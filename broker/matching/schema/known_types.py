@@ -1,0 +1,74 @@
+"""The event types known to a node, each version with its schema."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from broker.dtd.catalogue import Catalogue
+from broker.dtd.dtd import Dtd
+from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.interfaces import IDtd, IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BadDtd, ConfigurationError
+from broker.matching.schema.schema import Schema
+
+#: Cached schemas, least recently used first. An evicted schema is built again on demand.
+MAX_SCHEMAS = 64
+
+
+class KnownTypes:
+    """All event types that the node can look up locally: in its cache and in catalogue folders.
+
+    Looking at a type of a folder does not add it to the cache, where it would count as new.
+    """
+
+    def __init__(self, dtds: IDtdCache, shipped: Catalogue, folders: Sequence[Catalogue]) -> None:
+        """`shipped` has the modules that DTDs in `folders` may include."""
+        self._dtds = dtds
+        self._shipped = shipped
+        self._folders = {
+            reference: folder for folder in reversed(folders) for reference in folder.references()
+        }
+        self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
+
+    def references(self) -> tuple[DtdReference, ...]:
+        return tuple(sorted({*self._dtds.references(), *self._folders}))
+
+    def has_schema(self, reference: DtdReference) -> bool:
+        return reference in self._schemas
+
+    def get_schema(self, reference: DtdReference) -> Schema | None:
+        """Return the schema of a type; None if its DTD is not available at once or not usable."""
+        dtd = self._dtds.get(reference)
+        if reference in self._schemas:
+            known = self._schemas[reference]
+            if dtd is None or (known is not None and known.content_hash == dtd.content_hash):
+                self._schemas.move_to_end(reference)
+                return known
+        dtd = dtd or self.get_dtd(reference)
+        schema = self._schemas[reference] = None if dtd is None else Schema(dtd)
+        if len(self._schemas) > MAX_SCHEMAS:
+            self._schemas.popitem(last=False)
+        return schema
+
+    def previous_version(self, reference: DtdReference) -> DtdReference | None:
+        """Return the newest older version in the cache."""
+        older = [each for each in self._dtds.versions(reference.type) if each < reference]
+        return older[-1] if older else None
+
+    def get_dtd(self, reference: DtdReference) -> IDtd | None:
+        """Return the DTD of a type; None if it is not available at once or not usable."""
+        if reference not in self._folders:
+            found: list[IDtd] = []
+            looked_up = self._dtds.lookup(reference, FetchHint())
+            looked_up.addCallbacks(found.append, lambda _: None)
+            return found[0] if found else None
+        known = self._dtds.get(reference)
+        if known is not None:
+            return known
+        try:
+            text = self._folders[reference].read(reference.public_id, reference.system_id)
+            return None if text is None else Dtd.load(reference, text, self._shipped.read)
+        except (BadDtd, ConfigurationError):
+            return None

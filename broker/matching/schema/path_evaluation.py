@@ -1,0 +1,170 @@
+"""Location paths and predicates on schema nodes: XPath 1.0, section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from broker.matching.query.namespaces import PREDEFINED_PREFIXES
+from broker.matching.query.query import Query
+from broker.matching.query.tree import Axis, Expression, KindTest, Path, PathStart, Step, ValueType
+from broker.matching.query.value_type import value_type
+from broker.matching.schema.abstract_value import (
+    NodeSet,
+    Numbers,
+    Truth,
+    Value,
+    to_numbers,
+    to_truth,
+)
+from broker.matching.schema.axis import ResolvedTest, follow_axis, follow_certainly
+from broker.matching.schema.cause import Cause, EmptyStep, FailedPart, deeper_cause
+from broker.matching.schema.document_graph import DocumentGraph
+from broker.matching.schema.read_labels import ReadLabels
+from broker.matching.schema.schema import PayloadScope
+from broker.matching.schema.schema_node import SchemaNode
+
+_ANY_NODE = KindTest("node")
+
+
+class PathEvaluation:
+    """The paths of one query on the documents of one payload scope.
+
+    `evaluate` returns the possible values of an expression at a schema node. `spend` receives the
+    number of schema nodes visited.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        scope: PayloadScope,
+        reads: ReadLabels,
+        evaluate: Callable[[Expression, SchemaNode], Value],
+        spend: Callable[[int], None],
+    ) -> None:
+        self._scope = scope
+        self._labels = reads
+        self._evaluate = evaluate
+        self._spend = spend
+        self._uris = {**dict(query.namespaces), **PREDEFINED_PREFIXES}
+
+    def evaluate_path(self, path: Path, context: SchemaNode) -> NodeSet:
+        node_set = self._start(path.start, context)
+        steps = path.steps
+        at = 0
+        while at < len(steps):
+            step, axis = steps[at], steps[at].axis
+            following = steps[at + 1] if at + 1 < len(steps) else None
+            if _is_any_descendant(step) and following is not None and following.axis is Axis.CHILD:
+                # Treat `//a` as one step, which avoids the set of all nodes between.
+                step, axis = following, Axis.DESCENDANT
+                at += 1
+            at += 1
+            node_set = self._step(node_set, step, axis, last=at == len(steps))
+            if not node_set.members:
+                break
+        return node_set
+
+    def _start(self, start: PathStart | Expression, context: SchemaNode) -> NodeSet:
+        if not isinstance(start, PathStart):
+            node_set = self._evaluate(start, context)
+            assert isinstance(node_set, NodeSet)
+            return node_set
+        if start is PathStart.CONTEXT:
+            here = frozenset({context})
+        elif start is PathStart.DOCUMENT:
+            here = frozenset({self._scope.document.root})
+        else:
+            here = frozenset({self._scope.envelope.root})
+        return NodeSet(here, here)
+
+    def _step(self, node_set: NodeSet, step: Step, axis: Axis, *, last: bool) -> NodeSet:
+        test = ResolvedTest(step.test, axis, self._uri(step))
+        if axis is Axis.DESCENDANT and test.local is not None:
+            found = self._named_below(node_set.members, test)
+        else:
+            found = [
+                node
+                for node in follow_axis(axis, node_set.members, self._spend)
+                if test.accepts(node)
+            ]
+        if not found:
+            missing = EmptyStep(step, axis, node_set.members, self._document(node_set.members))
+            return NodeSet(frozenset(), cause=missing)
+        sure = {node for node in follow_certainly(axis, node_set.certain) if test.accepts_all(node)}
+        if test.local is not None:
+            self._labels.add_nodes(found)
+        kept = self.apply_predicates(NodeSet(frozenset(found), frozenset(sure)), step.predicates)
+        if test.local is None and last:
+            self._labels.add_nodes(kept.members)
+        return kept
+
+    def _named_below(self, starts: Collection[SchemaNode], test: ResolvedTest) -> list[SchemaNode]:
+        documents = {id(d): d for d in (self._scope.document, self._scope.envelope)}
+        named = [
+            node
+            for document in documents.values()
+            for node in document.by_local.get(test.local or "", ())
+            if test.accepts(node)
+        ]
+        if not named:
+            return []
+        if all(start is start.root for start in starts):
+            self._spend(len(named))
+            return [node for node in named if node.root in starts]
+        below = follow_axis(Axis.DESCENDANT, starts, self._spend)
+        return [node for node in named if node in below]
+
+    def _uri(self, step: Step) -> str | None:
+        test = step.test
+        if isinstance(test, KindTest):
+            return None
+        if test.prefix is not None:
+            return self._uris[test.prefix]
+        return None if test.local is None else ""
+
+    def _document(self, nodes: Collection[SchemaNode]) -> DocumentGraph:
+        scope = self._scope
+        inside = any(node.root is scope.document.root for node in nodes)
+        return scope.document if inside else scope.envelope
+
+    def apply_predicates(self, node_set: NodeSet, predicates: tuple[Expression, ...]) -> NodeSet:
+        for predicate in predicates:
+            by_position = value_type(predicate) is ValueType.NUMBER
+            kept, sure = set(), set()
+            cause: Cause | None = None
+            # Sorted, so that a query always has the same cause.
+            for node in sorted(node_set.members, key=lambda node: node.label):
+                value = self._evaluate(predicate, node)
+                truth = to_truth(value)
+                if by_position:
+                    truth = _at_position(to_numbers(value), predicate, len(node_set.members))
+                if truth.can_be_true:
+                    kept.add(node)
+                    if not truth.can_be_false and node in node_set.certain:
+                        sure.add(node)
+                else:
+                    cause = deeper_cause(cause, truth.cause)
+            if not kept:
+                if node_set.members:
+                    cause = cause or FailedPart(
+                        predicate.position, lambda: "makes this always false"
+                    )
+                else:
+                    cause = node_set.cause
+                return NodeSet(frozenset(), cause=cause)
+            node_set = NodeSet(frozenset(kept), frozenset(sure))
+        return node_set
+
+
+def _is_any_descendant(step: Step) -> bool:
+    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
+
+
+def _at_position(number: Numbers, predicate: Expression, nodes: int) -> Truth:
+    """Return the possible results of a predicate that is a number."""
+    point = number.point
+    if point is not None:
+        possible = point >= 1 and point.is_integer()
+        cause = FailedPart(predicate.position, lambda: "has nothing at such a position")
+        return Truth(possible, not (point == 1 and nodes == 1), None if possible else cause)
+    return Truth(number.low <= number.high and number.high >= 1, True)

@@ -1,0 +1,152 @@
+"""Warnings for subscribers about queries that can never match (X10)."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from broker.dtd.reference import DtdReference
+from broker.matching.query.query import Query
+from broker.matching.query.tree import FunctionCall
+from broker.matching.schema.cause import Unsatisfiable
+from broker.matching.schema.known_types import KnownTypes
+from broker.matching.schema.limits import MAX_WORK
+from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
+
+#: Cached results, least recently used first.
+MAX_CACHED = 1024
+#: Types with a warning for a returning subscriber.
+MAX_WARNINGS = 8
+#: Characters of a warning.
+MAX_WARNING_LENGTH = 1000
+#: Schema nodes visited for one query over all types. Beyond it there is no warning.
+MAX_TOTAL_WORK = 8 * MAX_WORK
+
+#: Matches possible names in a query, to guess the intended type.
+_NAME = re.compile(r"[^\W\d][\w.-]*")
+#: A query on a type or version may be meant for one that does not exist yet.
+_OF_TYPE = re.compile(r"\$(?:EventType|VersionNum)\b")
+_HINT = "; there is"
+
+
+class QueryAdvisor:
+    """Finds queries that no known type can satisfy.
+
+    `undescribed`: the node accepts events without a DTD, which may match anything.
+    """
+
+    def __init__(
+        self,
+        types: KnownTypes,
+        *,
+        undescribed: bool,
+        complete: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`complete` returns False while announced types are missing. Then no query is called
+        unmatchable.
+        """
+        self._complete = complete
+        self._types = types
+        self._undescribed = undescribed
+        self._cache: OrderedDict[Query, tuple[tuple[DtdReference, ...], Unsatisfiable | None]] = (
+            OrderedDict()
+        )
+        self._last_satisfied: DtdReference | None = None
+        """The type that satisfied the previous query. It is tried first."""
+
+    def find_warnings(self, query: Query, returning: bool) -> tuple[str, ...]:
+        """Return a warning if no event of any known type and version can match.
+
+        For a `returning` durable subscriber, also warn of each type whose newest version can not
+        match though an older one can. The type may have changed while the subscriber was away
+        (M16).
+        """
+        if isinstance(query.expression, FunctionCall) and query.expression.name == "true":
+            return ()
+        if not returning and self._probably_matches(query):
+            return ()
+        references = self._types.references()
+        known = self._cache.get(query)
+        if known is None or known[0] != references:
+            known = (references, self._find_unsatisfiable(query, references))
+            self._cache[query] = known
+            if len(self._cache) > MAX_CACHED:
+                self._cache.popitem(last=False)
+        unsatisfiable = known[1]
+        if unsatisfiable is not None and not self._complete():
+            return ()
+        if unsatisfiable is not None:
+            unmet = ", but one of an unknown type or version may"
+            hedge = unmet if unsatisfiable.is_root_mismatch or _OF_TYPE.search(query.text) else ""
+            warning = f"no event of the known types can match{hedge}: {unsatisfiable}"
+            if self._undescribed:
+                warning += ". Events without a DTD may match"
+            return (warning[:MAX_WARNING_LENGTH],)
+        if not returning:
+            return ()
+        return tuple(each[:MAX_WARNING_LENGTH] for each in self._warn_outgrown(query, references))
+
+    def _probably_matches(self, query: Query) -> bool:
+        """True if the type that satisfied the previous query may satisfy this one, as is common."""
+        return self._last_satisfied is not None and self._can_match(query, self._last_satisfied)
+
+    def _can_match(self, query: Query, reference: DtdReference) -> bool:
+        schema = self._types.get_schema(reference)
+        return schema is not None and check_satisfiability(query, schema) is None
+
+    def _find_unsatisfiable(
+        self, query: Query, references: tuple[DtdReference, ...]
+    ) -> Unsatisfiable | None:
+        """Return the cause for the closest type, if no known type can satisfy the query."""
+        names = frozenset(_NAME.findall(query.text))
+        found: list[tuple[tuple[int, int], Unsatisfiable]] = []
+        work = MAX_TOTAL_WORK
+        for reference in self._sort_likely_first(references, names):
+            schema = self._types.get_schema(reference)
+            if schema is None or work < 0:
+                return None
+            analysis = analyse_query(query, schema, reading=False)
+            work -= analysis.work
+            unsatisfiable = analysis.unsatisfiable
+            if unsatisfiable is None:
+                self._last_satisfied = reference
+                return None
+            found.append(((unsatisfiable.position, len(names & schema.names)), unsatisfiable))
+        if not found:
+            return None
+        closest = max(closeness for closeness, _ in found)
+        closest_causes = [each for closeness, each in found if closeness == closest]
+        return max(
+            closest_causes, key=lambda each: (_HINT in each.reason, each.reference.version_key)
+        )
+
+    def _sort_likely_first(
+        self, references: tuple[DtdReference, ...], names: frozenset[str]
+    ) -> list[DtdReference]:
+        newest = {reference.type: reference for reference in references}
+        return sorted(
+            references,
+            key=lambda each: (
+                each.type not in names,
+                not self._types.has_schema(each),
+                newest[each.type] != each,
+            ),
+        )
+
+    def _warn_outgrown(self, query: Query, references: tuple[DtdReference, ...]) -> Iterator[str]:
+        by_type: dict[str, list[DtdReference]] = {}
+        for reference in references:
+            by_type.setdefault(reference.type, []).append(reference)
+        warned = 0
+        for *older, newest in by_type.values():
+            # A schema takes up to 0.1 s of the reactor's time, so build it only when needed.
+            if not older or warned == MAX_WARNINGS:
+                continue
+            schema = self._types.get_schema(newest)
+            unsatisfiable = None if schema is None else check_satisfiability(query, schema)
+            if unsatisfiable is None:
+                continue
+            if any(self._can_match(query, reference) for reference in older):
+                warned += 1
+                yield f"the newest version can not match, though an older one can: {unsatisfiable}"

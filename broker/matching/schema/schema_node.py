@@ -1,0 +1,103 @@
+"""Schema nodes: classes of document nodes with equal label path.
+
+An element inside another one of the same name leads back to the outer one's schema node. So
+recursion is a cycle, and the graph is finite. If there are too many schema nodes, all elements of
+one name share one.
+
+Each node of a valid document has exactly one schema node. A schema node lists all possible parents.
+So a path without schema nodes exists in no valid document.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
+from broker.matching.schema.limits import MAX_VALUES
+from broker.matching.schema.namespace import Namespaces
+
+
+class NodeKind(enum.Enum):
+    """Kinds of nodes. Comments and processing instructions are one kind."""
+
+    ROOT = "root"
+    ELEMENT = "element"
+    ATTRIBUTE = "attribute"
+    TEXT = "text"
+    COMMENT = "remark"
+    NAMESPACE = "namespace"
+    ANY_CONTENT = "pool"
+    """No node: an intermediate between elements with content `ANY` and all elements."""
+
+
+class SchemaNode:
+    """One schema node. Compared by identity; `DocumentGraph` builds it and it does not change
+    later.
+
+    `root` is the document's root. `label` is the path: `/flight/leg`, `/flight/leg/@status`,
+    `/flight/id/text()`, or `//leg` if elements of one name share a node. `edge_labels` are the
+    labels of the edges that lead to it: several if it is recursive or shared. `values` are all
+    possible string-values, None if unknown.
+    """
+
+    __slots__ = (
+        "attributes",
+        "children",
+        "declaration",
+        "edge_labels",
+        "kind",
+        "label",
+        "local",
+        "namespaces",
+        "parents",
+        "qualified",
+        "required",
+        "root",
+        "values",
+    )
+
+    def __init__(
+        self,
+        kind: NodeKind,
+        label: str,
+        root: SchemaNode | None = None,
+        *,
+        qualified: str = "",
+        namespaces: Namespaces = None,
+        values: frozenset[str] | None = None,
+        declaration: DeclaredElement | DeclaredAttribute | None = None,
+    ) -> None:
+        self.kind = kind
+        self.label = label
+        self.root: SchemaNode = self if root is None else root
+        self.qualified = qualified
+        self.local = qualified.rpartition(":")[2]
+        self.namespaces = namespaces
+        self.values = values
+        self.declaration = declaration
+        self.edge_labels: list[str] = []
+        self.parents: list[SchemaNode] = []
+        self.children: list[SchemaNode] = []
+        """Targets of the child axis."""
+        self.attributes: list[SchemaNode] = []
+        self.required: list[SchemaNode] = []
+        """Children and attributes that are always present, including attributes with a default."""
+
+    def link(self, inner: SchemaNode, edge: str) -> None:
+        """Add a child or attribute, with the label of the edge, if it has one."""
+        inner.parents.append(self)
+        if edge:
+            inner.edge_labels.append(edge)
+        (self.attributes if inner.kind is NodeKind.ATTRIBUTE else self.children).append(inner)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} {self.label}>"
+
+
+def values_of(attribute: DeclaredAttribute) -> frozenset[str] | None:
+    """Return all values of an attribute in valid documents; None if they are not listed."""
+    if attribute.values:
+        return frozenset(attribute.values) if len(attribute.values) <= MAX_VALUES else None
+    if attribute.fixed and attribute.default is not None and "&" not in attribute.default:
+        return frozenset({attribute.default})
+    return None

@@ -1,1 +1,0 @@
-"""What a node asks of its upstream: the union of what its links want (D12, F8)."""

@@ -1,0 +1,165 @@
+"""Catch-up from the archive: fetches events that other origins archived but did not send (X6).
+
+A node may die with events that were archived and never sent. A node that holds a replica sends them
+from there. Otherwise, events that the archive has had for `patience` seconds are fetched here and
+handled like pages of the origin's log. The reason why they did not arrive does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+from twisted.logger import Logger
+
+from broker.archive.interval import contiguous_end
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.context import RecoveryContext
+from broker.recovery.periodic_job import PeriodicJob
+from broker.replay.request import PLACE, ReplayRequest
+
+#: Seconds between two comparisons with the archive.
+CHECK_INTERVAL = 20.0
+#: Seconds between two checks whether a page is in the log.
+_LOG_POLL_INTERVAL = 0.05
+#: Seconds until a page must be in the log. The disk may be full, for example.
+_LOG_TIMEOUT = 60.0
+#: The highest rank. Clearance is checked when the events are here.
+_ALL_LEVELS = 2
+
+
+class OriginFlows(Protocol):
+    """This node's progress in the events of other origins."""
+
+    @property
+    def has_no_interest(self) -> bool:
+        """True if no subscription needs events of other origins."""
+
+    def unreachable_positions(self) -> Mapping[str, Mark]:
+        """Positions of origins that may not send their events themselves, and may be needed here.
+
+        A position is the end of the needed events in the log.
+        """
+
+    def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
+        """Positions of new origins among these that never sent events, since they had no links."""
+
+    def position_of(self, origin: str) -> Mark | None:
+        """Return this node's position of an origin; None if the origin is unknown."""
+
+    def ingest_page(
+        self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
+    ) -> None:
+        """Ingest all events of an origin in (after, upto]."""
+
+
+@attrs.frozen
+class _Backlog:
+    first_seen: float
+    archived_upto: Mark
+
+
+class ArchiveCatchUp:
+    """Compares this node's positions with the archive, and fetches overdue events."""
+
+    log = Logger()
+
+    def __init__(
+        self, flows: OriginFlows, archive: ArchiveAccess, context: RecoveryContext
+    ) -> None:
+        self._flows = flows
+        self._archive = archive
+        self._context = context
+        self._job = PeriodicJob(context.clock, CHECK_INTERVAL, self._start)
+        self._backlogs: dict[str, _Backlog] = {}
+        self.events_found = 0
+
+    def run_if_due(self) -> None:
+        """Compare with the archive if it is time; call it each second."""
+        self._job.run_if_due()
+
+    def _start(self) -> Coroutine[Any, Any, None] | None:
+        if self._flows.has_no_interest:
+            self._backlogs.clear()
+            return None
+        return self._fetch_overdue(self._flows.unreachable_positions())
+
+    async def _fetch_overdue(self, positions: Mapping[str, Mark]) -> None:
+        coverage = await self._archive.get_coverage(positions)
+        new_positions = self._flows.positions_of_new(coverage.other_origins)
+        if new_positions:
+            positions = {**positions, **new_positions}
+            coverage = await self._archive.get_coverage(positions)
+        intervals = coverage.intervals
+        now = self._context.clock.seconds()
+        before = self._backlogs
+        # The coverage of origins that are not named is unknown.
+        self._backlogs = {
+            o: each for o, each in before.items() if o in positions.keys() - intervals.keys()
+        }
+        overdue: dict[str, Mark] = {}
+        for origin in intervals:
+            position = self._flows.position_of(origin) or positions[origin]
+            upto = contiguous_end(tuple(intervals[origin]), position)
+            if upto[1] <= position[1]:
+                continue
+            backlog = before.get(origin)
+            if backlog is None or backlog.archived_upto <= position:
+                # The earlier backlog has arrived, or this range was not yet archived at the last
+                # comparison.
+                backlog = _Backlog(now, upto)
+            self._backlogs[origin] = backlog
+            if now - backlog.first_seen >= self._context.patience:
+                overdue[origin] = upto
+        for origin, upto in overdue.items():
+            try:
+                await self._fetch_origin(origin, upto)
+            except BrokerError as error:
+                self.log.info(
+                    "overdue events of {origin} could not be read from the archive: {error}",
+                    origin=origin,
+                    error=error,
+                )
+
+    async def _fetch_origin(self, origin: str, upto: Mark) -> None:
+        after = self._flows.position_of(origin)
+        if after is None or after >= upto:
+            return
+        ranges = {origin: (after, upto)}
+        request = ReplayRequest(
+            *(">", "true()"), clearance=_ALL_LEVELS, ranges=ranges, others=False, order=PLACE
+        )
+        replay = self._archive.replays.start_replay(request)
+        try:
+            while events := await replay.next_events():
+                if replay.missing_ranges() or self._flows.position_of(origin) != after:
+                    # Others may repair the damaged files, or the origin sends again.
+                    return
+                end = events[-1].mark
+                self._flows.ingest_page(origin, after, end, events)
+                self.events_found += len(events)
+                if not await wait_until_logged(self._flows, self._context, origin, end):
+                    return
+                after = end
+            # The end may be missing if a manifest was deleted meanwhile.
+            reached = min(upto, replay.end_marks().get(origin, after))
+            if not replay.missing_ranges() and reached > after:
+                self._flows.ingest_page(origin, after, reached, ())
+        finally:
+            replay.cancel()
+
+
+async def wait_until_logged(
+    flows: OriginFlows, context: RecoveryContext, origin: str, end: Mark
+) -> bool:
+    """Wait until the log has an origin's events up to `end`. Returns whether it has them."""
+    until = context.clock.seconds() + _LOG_TIMEOUT
+    while (flows.position_of(origin) or (0, 0)) < end:
+        if context.clock.seconds() >= until:
+            return False
+        await context.sleep(_LOG_POLL_INTERVAL)
+    return True

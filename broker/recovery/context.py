@@ -1,0 +1,65 @@
+"""The parts of a node that its recoveries use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.cluster.address import Address
+from broker.delivery.recovery import Missed
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.log_page_reader import LogPageReader
+from broker.recovery.page_exchange import PageExchange
+from broker.recovery.planner import AvailableSources
+from broker.recovery.remote_logs import RemoteLogs
+from broker.transport.clock import IClock
+
+#: Seconds between two checks while a recovery waits.
+POLL_INTERVAL = 0.5
+
+
+@attrs.frozen
+class RecoveryContext:
+    own_origin: str
+    page_reader: LogPageReader
+    page_exchange: PageExchange | None
+    origin_nodes: Callable[[str], list[Address]]
+    """Returns the nodes that have all events of an origin, the best first, without this node."""
+    is_reachable: Callable[[str], bool]
+    archive: ArchiveAccess | None
+    clock: IClock
+    patience: float
+    """Seconds from its start that a recovery waits for unreachable nodes, and since its last event
+    for an unreadable archive."""
+    remote_logs: RemoteLogs | None = None
+    """Other nodes' events of origins with an unreachable log."""
+
+    def sleep(self, seconds: float) -> Deferred[None]:
+        later: Deferred[None] = Deferred()
+        self.clock.callLater(seconds, later.callback, None)
+        return later
+
+    def available_sources(self, missed: Missed, busy: int) -> AvailableSources:
+        """Return the sources available now; `busy` counts the other active recoveries."""
+        has_network = self.page_exchange is not None
+        log_origins = [
+            origin
+            for origin in missed.ranges
+            if self.page_reader.has_log_or_replica(origin)
+            or (has_network and self.origin_nodes(origin))
+        ]
+        previous_node = missed.former
+        can_reach = bool(previous_node) and has_network and self.is_reachable(previous_node)
+        # Own events are first looked for in this log, so the replayer is not started for them.
+        is_cold = self.archive is not None and not self.archive.is_warm()
+        only_own = missed.ranges.keys() == {self.own_origin}
+        return AvailableSources(
+            previous_node if can_reach else "",
+            log_origins,
+            self.archive is not None,
+            busy,
+            is_alone=not has_network,
+            is_unbounded=is_cold and only_own,
+        )

@@ -1,0 +1,369 @@
+"""Handover of durable subscriptions that follow their clients from node to node (P11, G11).
+
+The client's new node asks its previous node, and then each node that is named instead. The previous
+node ends the client's session, keeps the subscription until it is released, and sends its position.
+If a client seems to be in two places, the higher incarnation wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address, address_or_none
+from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.delivery.recovery import Former, Roamer
+from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
+from broker.event.place import Position
+from broker.recovery.archive_access import ArchivedDurable
+from broker.recovery.durable_search import DurableSearch
+from broker.recovery.messages import HandedOver, Release, Released, TakeOver
+from broker.subscriptions.durables import Durable, Durables
+from broker.transport.clock import IClock
+from broker.wire.messages import NO_ERROR
+
+#: Seconds until a node must answer.
+TIMEOUT = 3.0
+#: Seconds until the takeover gives up, and between two attempts.
+GIVE_UP_AFTER = 60.0
+RETRY_AFTER = 1.0
+#: Seconds until an old position of the archive or of this node is accepted.
+ACCEPT_OLD_AFTER = 5.0
+#: End of a warning that a position may be old.
+MAY_REPEAT = "Events may come again"
+#: Most nodes asked in a chain of moves.
+MAX_MOVES = 8
+
+
+#: Ends the session of a client (ClientId, incarnation, token) that has moved to another node.
+#: Raises `IncarnationRefused` if a later process is known here.
+SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
+
+
+class DurableHandover:
+    log = Logger()
+
+    def __init__(
+        self,
+        messenger: NodeMessenger,
+        durables: Durables,
+        supersede: SupersedeSession,
+        clock: IClock,
+        find_archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
+    ) -> None:
+        """`find_archived` finds a subscription in the archive by ClientId and name."""
+        self._messenger = messenger
+        self._durables = durables
+        self._supersede = supersede
+        self._find_archived = find_archived
+        self._search = DurableSearch(messenger, durables, clock)
+        self._clock = clock
+        self._pending: dict[int, Deferred[HandedOver | None]] = {}
+        self.handed_over = 0
+        self.taken_over = 0
+        messenger.add_listener(TakeOver, self._hand_over)
+        messenger.add_listener(HandedOver, self._receive_answer)
+        messenger.add_listener(Release, self._receive_release)
+        messenger.add_listener(Released, self._receive_released)
+
+    def track_silent_nodes(self) -> None:
+        self._search.track_silent_nodes()
+
+    # ------------------------------------------------------------------ taking over
+
+    async def take_over_durable(self, roamer: Roamer) -> Former | None:
+        """Get a subscription from the client's previous node.
+
+        Returns None if no node has it, or if the client has left this node. No node is asked while
+        the client is disconnected: it may be at the previous node, where its session would end.
+
+        A client that knows no position waits for nodes that do not answer: `ACCEPT_OLD_AFTER`
+        seconds if another node, the archive or this node knows one, else `GIVE_UP_AFTER` seconds.
+        Raises `IncarnationRefused` if a later process of the client is at another node, and
+        `NotConnected` if the node that the client names is unreachable.
+        """
+        address = address_or_none(roamer.former)
+        tried = self._clock.seconds()
+        holders: dict[Address, Position] = {}
+        while roamer.is_open():
+            if not roamer.is_connected():
+                await self._wait_to_retry()
+                continue
+            follows = address is not None and address != self._messenger.own_address
+            # Count before the search: a node that returns during it has not been asked.
+            expected, silent_count = (False, 0) if follows else self._search.count_silent()
+            uncertainty = "nodes that just became unreachable may have it" if expected else ""
+            try:
+                if address is not None and follows:
+                    return await self._follow_moves(roamer, address)
+                found, unanswered = await self._search_network(roamer)
+                # A node that answered earlier and is silent now has not got further.
+                holders |= found
+                if unanswered:
+                    uncertainty = (
+                        f"{', '.join(unanswered)} may have {roamer.name!r} and did not answer"
+                    )
+            except NotConnected as error:
+                uncertainty = str(error)
+            if not uncertainty or (holders and roamer.knows_position):
+                if holders:
+                    return self._furthest_position(roamer, holders)
+                return await self._find_in_archive(roamer) or self._as_new(roamer, silent_count)
+            if roamer.knows_position:
+                self.log.info(
+                    "{uncertainty}: the client's own position is used", uncertainty=uncertainty
+                )
+                return None
+            waited = self._clock.seconds() - tried
+            if waited >= ACCEPT_OLD_AFTER:
+                former = await self._find_old_position(roamer, holders, uncertainty)
+                if former is not None:
+                    return former
+            if waited >= GIVE_UP_AFTER:
+                if address is not None:
+                    raise NotConnected(uncertainty)
+                return self._as_new(roamer, silent_count, uncertainty)
+            await self._wait_to_retry()
+        return None
+
+    def _wait_to_retry(self) -> Deferred[None]:
+        later: Deferred[None] = Deferred()
+        self._clock.callLater(RETRY_AFTER, later.callback, None)
+        return later
+
+    def _as_new(self, roamer: Roamer, silent_count: int, reason: str = "") -> Former | None:
+        """Start a new subscription if no reachable node has it, and warn about nodes that may have
+        it."""
+        if roamer.stored_here:
+            return None
+        if not reason and silent_count and not roamer.knows_position:
+            members = ", ".join(map(str, self._messenger.list_absent_members()))
+            nodes = members or f"the nodes of {silent_count} other origins"
+            reason = f"{nodes} can not be reached, and may have its position"
+        if not reason:
+            return None
+        self.log.warn(
+            "{reason}: {name} starts as a new subscription", reason=reason, name=roamer.name
+        )
+        return Former(None, warning=f"{roamer.name!r} starts as a new subscription: {reason}")
+
+    async def _find_old_position(
+        self, roamer: Roamer, holders: Mapping[Address, Position], uncertainty: str
+    ) -> Former | None:
+        """Return the furthest known position, with a warning that unreachable nodes may have a
+        newer one."""
+        archived = await self._find_in_archive(roamer)
+        position = Position() if archived is None else archived.position or Position()
+        if archived is not None and archived.address:
+            # The archive names the last node, and that one has answered.
+            return self._furthest_position(
+                roamer, {**holders, Address.parse(archived.address): position}
+            )
+        if holders:
+            known = self._furthest_position(roamer, holders, position)
+            where = f"at the position of {known.address}"
+        elif archived is not None:
+            known, where = archived, "at the archive's position"
+        elif roamer.stored_here:
+            known, where = Former(None), "at this node's old position"
+        else:
+            return None
+        text = f"{roamer.name!r} continues {where}: {uncertainty}. {MAY_REPEAT}"
+        self.log.warn("{text}", text=text)
+        return attrs.evolve(known, warning=text)
+
+    async def _find_in_archive(self, roamer: Roamer) -> Former | None:
+        """Find it in the archive, or better at the node that archived it."""
+        found = await self._find_archived(roamer.client_id, roamer.name)
+        if found is None:
+            return None
+        durable = Durable.decode(found.stored)
+        moved = address_or_none(durable.moved_to)
+        for address in [moved] if moved else self._messenger.find_sources(found.origin):
+            if address == self._messenger.own_address:
+                continue
+            try:
+                former = await self._follow_moves(roamer, address)
+            except NotConnected:
+                continue
+            if former is not None:
+                return former
+        return Former(durable.position)
+
+    async def _follow_moves(self, roamer: Roamer, address: Address) -> Former | None:
+        furthest: Former | None = None
+        known: Position | None = None
+        asked: set[Address] = set()
+        while address not in asked and len(asked) < MAX_MOVES:
+            asked.add(address)
+            answer = await self._request_handover(roamer, address)
+            if answer is None:
+                raise NotConnected(f"{address}, where {roamer.name!r} was, can not be reached")
+            if answer.position is None:
+                return furthest
+            position = Position.from_wire(answer.position)
+            known = position if known is None else known.merged(position)
+            furthest = Former(known, str(address))
+            if not answer.moved_to or answer.moved_to == str(self._messenger.own_address):
+                break
+            address = Address.parse(answer.moved_to)
+        self.taken_over += furthest is not None
+        return furthest
+
+    async def _search_network(self, roamer: Roamer) -> tuple[dict[Address, Position], list[str]]:
+        """Return the positions at nodes of all clusters, and the nodes that did not answer.
+
+        A node has an old position if it was away when the client moved on, or was started from an
+        older copy. So the first position found need not be the newest.
+        """
+        if not self._search.knows_cluster:
+            raise NotConnected("this node has just started and does not know the other nodes yet")
+        if self._messenger.is_cut_off:
+            raise NotConnected("this node has no link to other nodes, which may have it")
+        members = self._messenger.list_members()
+        asked = [self._request_handover(roamer, address) for address in members]
+        unanswered: list[str] = []
+        holders: dict[Address, Position] = {}
+        for address, answered in zip(members, asked, strict=True):
+            answer = await answered
+            if answer is None:
+                unanswered.append(str(address))
+            elif answer.position is not None and not answer.moved_to:
+                holders[answer.source] = Position.from_wire(answer.position)
+        self.taken_over += bool(holders)
+        further, whole = await self._search.find_holders(roamer.client_id, roamer.name)
+        if not whole:
+            unanswered.append("nodes of other clusters")
+        for address in further:
+            if address == self._messenger.own_address:
+                # The client moved from there to this node.
+                continue
+            try:
+                former = await self._follow_moves(roamer, address)
+            except NotConnected:
+                unanswered.append(str(address))
+                continue
+            if former is not None and former.position is not None:
+                holders[Address.parse(former.address)] = former.position
+        return holders, unanswered
+
+    def _furthest_position(
+        self,
+        roamer: Roamer,
+        holders: Mapping[Address, Position],
+        archived: Position = Position(),
+    ) -> Former:
+        """Return the furthest position of several nodes, and release the others, which are old."""
+        furthest = reduce(Position.merged, holders.values(), archived)
+        reached = {
+            address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
+            for address, position in holders.items()
+        }
+        former = max(reached, key=lambda address: reached[address])
+        for address in holders.keys() - {former}:
+            self.release_durable(str(address), roamer.client_id, roamer.name)
+        return Former(furthest, str(former))
+
+    def _request_handover(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
+        answer: Deferred[HandedOver | None] = Deferred()
+        own = self._messenger.own_address
+        if own is None or not self._messenger.is_reachable(address):
+            answer.callback(None)
+            return answer
+        number = self._messenger.next_request_number()
+        self._pending[number] = answer
+        self._clock.callLater(TIMEOUT, self._complete, number, None)
+        self._messenger.send(
+            TakeOver(
+                *(address, own, MAX_HOPS, number),
+                *(roamer.client_id, roamer.name, roamer.incarnation, roamer.token),
+            )
+        )
+        return answer
+
+    def _receive_answer(self, message: HandedOver) -> None:
+        self._complete(message.request, message)
+
+    def _complete(self, number: int, message: HandedOver | None) -> None:
+        answer = self._pending.pop(number, None)
+        if answer is None:
+            return
+        if message is not None and message.error[0]:
+            answer.errback(from_wire(message.error))
+        else:
+            answer.callback(message)
+
+    # ------------------------------------------------------------------ handing over
+
+    def _hand_over(self, message: TakeOver) -> None:
+        client_id, name = message.client_id, message.name
+        durable = self._durables.get(client_id, name)
+        if durable is None:
+            self._send_answer(message)
+            return
+        if durable.moved_to and durable.moved_to != str(message.source):
+            self._send_answer(message, durable.position, durable.moved_to)
+            return
+        if durable.paused:
+            held = f"{name!r} is paused at {self._messenger.own_address}: resume it there first"
+            self._send_answer(message, error=SubscriptionHeld(held))
+            return
+        try:
+            self._supersede(client_id, message.incarnation, message.token)
+        except BrokerError as error:
+            self._send_answer(message, error=error)
+            return
+        # Read it again: ending the session may have stored the client's last acknowledgements.
+        durable = self._durables.get(client_id, name)
+        assert durable is not None
+        position = durable.position
+
+        def stored() -> None:
+            self.handed_over += 1
+            self._send_answer(message, position)
+
+        self._durables.move(client_id, name, str(message.source), stored)
+
+    def _send_answer(
+        self,
+        message: TakeOver,
+        position: Position | None = None,
+        moved_to: str = "",
+        error: BrokerError | None = None,
+    ) -> None:
+        own = self._messenger.own_address
+        if own is None:
+            return
+        self._messenger.send(
+            HandedOver(
+                *(message.source, own, MAX_HOPS, message.request),
+                error=NO_ERROR if error is None else error.to_wire(),
+                position=None if position is None else position.to_wire(),
+                moved_to=moved_to,
+            )
+        )
+
+    def release_durable(self, address: str, client_id: str, name: str) -> None:
+        """Tell a node to delete a subscription that it has handed over."""
+        own, target = self._messenger.own_address, address_or_none(address)
+        if own is not None and target is not None:
+            self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))
+
+    def _receive_release(self, message: Release) -> None:
+        durable = self._durables.get(message.client_id, message.name)
+        if durable is not None and durable.moved_to == str(message.source):
+            self._durables.forget(message.client_id, message.name)
+        own = self._messenger.own_address
+        if own is not None:
+            self._messenger.send(
+                Released(message.source, own, MAX_HOPS, message.client_id, message.name)
+            )
+
+    def _receive_released(self, message: Released) -> None:
+        self._durables.let_go(message.client_id, message.name, str(message.source))

@@ -1,0 +1,243 @@
+"""Search for a durable subscription when its client does not know the previous node (P11).
+
+The search descends the hierarchy of units. This node asks one gateway of each sibling unit of its
+own units. The gateway asks the nodes of its cluster, and one gateway of each sibling unit inside
+the unit that was asked. So every node is asked once, however the clusters are linked. Each level
+has less time than the one above, so that its answer arrives in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address, UnitPath, address_or_none, is_within
+from broker.cluster.known_peers import PEER_EXPIRY
+from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, FindDurables
+from broker.subscriptions.durables import Durables
+from broker.transport.clock import IClock
+
+#: Seconds that the first of several searches waits for others.
+BATCH_DELAY = 0.05
+#: Ms until a unit must answer, and the share of its time that a gateway gives to nodes it asks.
+ANSWER_MS = 6_000
+_TIME_SHARE = 0.6
+#: Seconds from the start in which a node learns of others.
+LEARNING_TIME = 3.0
+#: The same for a node that has seeds in its cluster, none of which has come.
+ALONE_LEARNING_TIME = 60.0
+#: Seconds in which a silent node may return before a subscription is taken as new.
+RETURN_TIME = 60.0
+#: Seconds between two updates of the silent nodes.
+CHECK_INTERVAL = 5.0
+#: Most open questions of this node. Beyond it, it answers for itself alone, as incomplete.
+MAX_PENDING = 10_000
+#: Most nodes that are named for one subscription. Some may have an old position.
+MAX_HOLDERS = 4
+#: By subscription the addresses of the nodes that have it.
+Holders: TypeAlias = dict[DurableKey, list[str]]
+
+
+class DurableSearch:
+    """Searches for clients of this node, and answers searches of other nodes."""
+
+    log = Logger()
+
+    def __init__(self, messenger: NodeMessenger, durables: Durables, clock: IClock) -> None:
+        self._messenger = messenger
+        self._durables = durables
+        self._clock = clock
+        self._waiting: dict[DurableKey, list[Deferred[tuple[list[Address], bool]]]] = {}
+        self._pending: dict[int, Deferred[DurablesFound | None]] = {}
+        self._rotation = 0
+        self._started_at = clock.seconds()
+        self._silent_since: dict[str, float] = {}
+        """By unreachable origin the time since when, or the start of this node."""
+        self._checked_at: float | None = None
+        messenger.add_listener(FindDurables, self._receive_question)
+        messenger.add_listener(DurablesFound, self._receive_answer)
+
+    @property
+    def knows_cluster(self) -> bool:
+        """True if this node has had time to learn of its cluster."""
+        began = self._clock.seconds() - self._started_at
+        return began >= (
+            ALONE_LEARNING_TIME if self._messenger.is_missing_members else LEARNING_TIME
+        )
+
+    def track_silent_nodes(self) -> None:
+        """Update the silent nodes if it is time; call it each second."""
+        now = self._clock.seconds()
+        if self._checked_at is None or now >= self._checked_at + CHECK_INTERVAL:
+            self._update_silent(now)
+
+    def count_silent(self) -> tuple[bool, int]:
+        """Return whether a silent node may still return, and how many fell silent within a day."""
+        now = self._clock.seconds()
+        if self._checked_at is None or now >= self._checked_at + BATCH_DELAY:
+            # Many clients may come at once.
+            self._update_silent(now)
+        expected = any(at > now - RETURN_TIME for at in self._silent_since.values())
+        fell = max(self._started_at, now - PEER_EXPIRY)
+        return expected, sum(at > fell for at in self._silent_since.values())
+
+    def _update_silent(self, now: float) -> None:
+        since = self._started_at if self._checked_at is None else now
+        self._checked_at = now
+        self._silent_since = {
+            origin: self._silent_since.get(origin, since)
+            for origin in self._messenger.list_unreachable_origins()
+        }
+
+    def find_holders(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
+        """Find the nodes outside this cluster that have a durable subscription, or have handed it
+        over.
+
+        The second result is whether all nodes have answered.
+        """
+        found: Deferred[tuple[list[Address], bool]] = Deferred()
+        if not self._messenger.gateways_by_unit():
+            found.callback(([], True))
+            return found
+        if not self._waiting:
+            self._clock.callLater(BATCH_DELAY, self._start_search)
+        self._waiting.setdefault((client_id, name), []).append(found)
+        return found
+
+    def _start_search(self) -> None:
+        batches = list(self._waiting.items())
+        self._waiting = {}
+        for start in range(0, len(batches), MAX_SEARCHED):
+            some = dict(batches[start : start + MAX_SEARCHED])
+            units = self._unit_gateways(())
+            searching = Deferred.fromCoroutine(self._search(list(some), units, ANSWER_MS))
+            searching.addCallback(self._deliver_result, some)
+
+    def _deliver_result(
+        self,
+        answer: tuple[Holders, bool],
+        waiting: dict[DurableKey, list[Deferred[tuple[list[Address], bool]]]],
+    ) -> None:
+        found, is_complete = answer
+        for keys, deferreds in waiting.items():
+            named = map(address_or_none, found.get(keys, ()))
+            addresses = [address for address in named if address is not None]
+            for each in deferreds:
+                each.callback((addresses, is_complete))
+
+    # ------------------------------------------------------------------ asking
+
+    async def _search(
+        self,
+        keys: Sequence[DurableKey],
+        targets: Sequence[tuple[Address | None, UnitPath | None]],
+        ms: int,
+    ) -> tuple[Holders, bool]:
+        """Return the holders by subscription, and whether all nodes have answered."""
+        asked = [self._send_question(address, unit, keys, ms) for address, unit in targets]
+        found: Holders = {}
+        is_complete = True
+        for each in asked:
+            answer = await each
+            if answer is None:
+                is_complete = False
+                continue
+            is_complete = is_complete and answer.whole
+            for index, address in answer.found:
+                if index < len(keys):
+                    _add_holder(found, keys[index], address)
+        return found, is_complete
+
+    def _send_question(
+        self, address: Address | None, unit: UnitPath | None, keys: Sequence[DurableKey], ms: int
+    ) -> Deferred[DurablesFound | None]:
+        answer: Deferred[DurablesFound | None] = Deferred()
+        own = self._messenger.own_address
+        if address is None or own is None or not self._messenger.is_reachable(address):
+            answer.callback(None)
+            return answer
+        number = self._messenger.next_request_number()
+        self._pending[number] = answer
+        self._clock.callLater(ms / 1000, self._complete, number, None)
+        self._messenger.send(FindDurables(address, own, MAX_HOPS, number, tuple(keys), unit, ms))
+        return answer
+
+    def _unit_gateways(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath | None]]:
+        """Return the sibling units of this node's own in `scope`, each with a gateway to ask.
+
+        The gateways take turns, since one may be silent.
+        """
+        self._rotation += 1
+        found: list[tuple[Address | None, UnitPath | None]] = []
+        for unit, gateways in sorted(self._messenger.gateways_by_unit().items()):
+            if is_within(unit, scope):
+                there = [each for each in gateways if self._messenger.is_reachable(each)]
+                found.append((there[self._rotation % len(there)] if there else None, unit))
+        return found
+
+    def _receive_answer(self, message: DurablesFound) -> None:
+        self._complete(message.request, message)
+
+    def _complete(self, number: int, message: DurablesFound | None) -> None:
+        answer = self._pending.pop(number, None)
+        if answer is not None:
+            answer.callback(message)
+
+    # ------------------------------------------------------------------ being asked
+
+    def _receive_question(self, message: FindDurables) -> None:
+        own = self._messenger.own_address
+        if own is None:
+            return
+        found: Holders = {}
+        for client_id, name in message.wanted:
+            # Count it even if it was handed over: the new node may have died before it stored it.
+            if self._durables.get(client_id, name) is not None:
+                _add_holder(found, (client_id, name), str(own))
+        scope = message.unit
+        if scope is None:
+            self._send_answer(own, message, found, is_complete=True)
+            return
+        if (
+            not (self.knows_cluster and is_within(own.unit, scope))
+            or len(self._pending) > MAX_PENDING
+        ):
+            self._send_answer(own, message, found, is_complete=False)
+            return
+        # Members disappear from the list before the wait for their return ends.
+        expected, _ = self.count_silent()
+        targets = [(address, None) for address in self._messenger.list_members()]
+        searching = Deferred.fromCoroutine(
+            self._search(
+                message.wanted,
+                [*targets, *self._unit_gateways(scope)],
+                round(_TIME_SHARE * message.within),
+            )
+        )
+
+        def finish(answer: tuple[Holders, bool]) -> None:
+            for keys, addresses in answer[0].items():
+                for address in addresses:
+                    _add_holder(found, keys, address)
+            self._send_answer(own, message, found, is_complete=answer[1] and not expected)
+
+        searching.addCallback(finish)
+
+    def _send_answer(
+        self, own: Address, asked: FindDurables, found: Holders, *, is_complete: bool
+    ) -> None:
+        pairs = tuple((n, at) for n, each in enumerate(asked.wanted) for at in found.get(each, ()))
+        self._messenger.send(
+            DurablesFound(asked.source, own, MAX_HOPS, asked.request, pairs, is_complete)
+        )
+
+
+def _add_holder(found: Holders, keys: DurableKey, address: str) -> None:
+    addresses = found.setdefault(keys, [])
+    if address not in addresses and len(addresses) < MAX_HOLDERS:
+        addresses.append(address)

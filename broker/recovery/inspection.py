@@ -1,0 +1,210 @@
+"""Answers to clients about recoveries: `recoveries` and `recover-explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.delivery.feed import Feed, Pace
+from broker.delivery.recovery import MarkRange, Missed
+from broker.delivery.seam import at_cut, at_retention, up_to, whole_past
+from broker.errors import BadPosition, BadQuery, UnknownSubscription
+from broker.event.place import Mark, Position
+from broker.event.stream import StreamPattern
+from broker.identity import Identity
+from broker.log.event_log import EventLog
+from broker.matching.query.query import Query
+from broker.recovery.archive_access import Coverage
+from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.plan_explanation import PlanContext, explain_plan
+from broker.recovery.planner import OWN_LOG, plan_steps
+from broker.subscriptions.beginning import check_position, set_back
+from broker.subscriptions.durables import Durable, Durables
+from broker.wire.messages import Ask
+
+_BEFORE_FIRST: Mark = (0, 0)
+
+
+class RecoveryInspection:
+    """Lists and explains the recoveries of one node."""
+
+    def __init__(
+        self,
+        recovery: NodeRecovery,
+        log: EventLog,
+        durables: Durables,
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+        feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
+    ) -> None:
+        """`feeds` returns the subscriptions of a client."""
+        self._recovery = recovery
+        self._log = log
+        self._durables = durables
+        self._parse_query = parse_query
+        self._feeds = feeds
+
+    def list_recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
+        """List a client's active recoveries, and its subscriptions that catch up from this node's
+        log."""
+        client_id = identity.client_id
+        catching_up = [
+            {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
+            for feed in self._feeds(client_id)
+            if feed.pace is Pace.UNCONFIRMED
+            or (feed.pace is Pace.CATCHING_UP and not feed.waiting_for_commit)
+        ]
+        return [*self._recovery.active_snapshots(client_id), *catching_up]
+
+    def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
+        """Explain where the events that a client missed would be looked for.
+
+        Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for bad arguments, and with
+        `UnknownSubscription` if the client has no such durable subscription here.
+        """
+        return Deferred.fromCoroutine(self._explain_recovery(identity, ask.arguments))
+
+    async def _explain_recovery(
+        self, identity: Identity, arguments: Mapping[str, str]
+    ) -> dict[str, Any]:
+        name = arguments.get("durable", "")
+        durable = self._get_durable(identity.client_id, name) if name else None
+        texts = {} if durable is None else {"query": durable.query, "streams": durable.pattern}
+        texts = {
+            **texts,
+            **{key: arguments[key] for key in ("query", "streams") if key in arguments},
+        }
+        namespaces = _parse_namespaces(arguments.get("namespaces", ""))
+        if durable is not None and "query" not in arguments:
+            namespaces = dict(durable.namespaces)
+        query = self._parse_query(texts.get("query", "true()"), namespaces)
+        pattern = StreamPattern.parse(texts.get("streams", ">"))
+        identity.check_subscribe(pattern)
+        bounds = _ReplayBounds.parse(arguments)
+        if durable is None:
+            requested, recovered = self._replay_ranges(bounds)
+        else:
+            bounds = attrs.evolve(bounds, since=durable.position)
+            requested, recovered = self._durable_ranges(durable)
+        missed = Missed(
+            *(pattern, query, identity.clearance.rank, recovered),
+            others=durable is None and bounds.until is None,
+            client_id=identity.client_id,
+            name=name,
+            former="" if durable is None else durable.former,
+        )
+        return {
+            "query": query.text,
+            "streams": pattern.text,
+            "namespaces": namespaces,
+            "durable": name,
+            "position": None if bounds.since is None else str(bounds.since),
+            "moved_to": "" if durable is None else durable.moved_to,
+            **await self._explain_ranges(requested, missed),
+        }
+
+    async def _explain_ranges(
+        self, requested: Mapping[str, MarkRange], missed: Missed
+    ) -> dict[str, Any]:
+        context = self._recovery.context
+        sources = context.available_sources(missed, len(self._recovery.active))
+        covered = Coverage()
+        if context.archive is not None and (missed.ranges or missed.others):
+            covered = await context.archive.get_coverage(
+                {o: r[0] for o, r in missed.ranges.items()}
+            )
+        plan_context = PlanContext(
+            own_origin=self._log.origin,
+            log_begins=self._log.since,
+            sources=sources,
+            origin_nodes=lambda origin: [str(each) for each in context.origin_nodes(origin)],
+            archived=covered.intervals,
+            is_archive_known=bool(covered.intervals) or not missed.ranges,
+        )
+        all_origins = missed.others and not (covered.is_known and not covered.other_origins)
+        steps = plan_steps(missed.ranges, sources, all_origins=all_origins)
+        if not (missed.ranges or missed.others):
+            steps = []
+        return explain_plan(
+            requested, missed.ranges, steps, plan_context, all_origins=missed.others
+        )
+
+    def _get_durable(self, client_id: str, name: str) -> Durable:
+        found = self._durables.get(client_id, name)
+        if found is None:
+            raise UnknownSubscription(
+                f"this node has no durable subscription {name[:80]!r} of client {client_id!r}"
+            )
+        return found
+
+    def _replay_ranges(
+        self, bounds: _ReplayBounds
+    ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
+        cut = self._log.position()
+        begun: Mapping[str, Mark] = {}
+        if bounds.since is None:
+            ranges = whole_past(cut).ranges
+        else:
+            check_position(self._log, bounds.since)
+            begun = set_back(self._log, bounds.since.marks)
+            ranges = at_cut(begun, cut, "", {}).ranges
+        if bounds.until is not None:
+            check_position(self._log, bounds.until)
+            ranges = up_to(ranges, bounds.until.marks, begun)
+        return ranges, ranges
+
+    def _durable_ranges(
+        self, durable: Durable
+    ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
+        """Return the ranges that the client missed, and the part that its log lacks, if it came
+        back now."""
+        log = self._log
+        position = set_back(log, durable.position.marks)
+        cut = log.position()
+        flows_from = durable.flows_from
+        if durable.moved_to or flows_from is None:
+            recovered = at_cut(position, cut, log.origin, log.since).ranges
+        else:
+            complete = {o: mark for o, mark in flows_from.marks.items() if o != log.origin}
+            recovered = at_retention(position, complete, log.since).ranges
+        requested: dict[str, MarkRange] = dict(recovered)
+        for origin, mark in cut.items():
+            begun = position.get(origin, _BEFORE_FIRST)
+            if begun[1] < mark[1]:
+                requested[origin] = (begun, mark)
+        return requested, recovered
+
+
+@attrs.frozen
+class _ReplayBounds:
+    since: Position | None
+    until: Position | None
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, str]) -> _ReplayBounds:
+        return cls(
+            *(
+                _parse_position(arguments[end]) if end in arguments else None
+                for end in ("since", "until")
+            )
+        )
+
+
+def _parse_position(text: str) -> Position:
+    try:
+        return Position.parse(text)
+    except (ValueError, TypeError):
+        raise BadPosition(f"{text[:80]!r} is not a position") from None
+
+
+def _parse_namespaces(text: str) -> dict[str, str]:
+    try:
+        bindings = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        bindings = None
+    if not isinstance(bindings, dict) or not all(isinstance(u, str) for u in bindings.values()):
+        raise BadQuery("the namespaces are not a JSON object of prefix and URI")
+    return bindings

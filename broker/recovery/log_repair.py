@@ -1,0 +1,198 @@
+"""Finds events for a damaged log: in replicas, other nodes' logs, and the archive.
+
+Nodes are asked for pages of their logs, as in a recovery. Events that a node logged for its own
+clients count too: `allow_partial` asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.archive.interval import difference
+from broker.cluster.address import Address
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.event.placeholder import placeholder_code
+from broker.event.stream import StreamPattern
+from broker.log.damage import Damage, Span
+from broker.log.event_log import EventLog
+from broker.log.kept import KEPT
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import Query
+from broker.recovery.context import RecoveryContext
+from broker.recovery.log_page_reader import LogPageRequest
+from broker.replay.request import PLACE, ReplayRequest
+
+#: Seconds between two rounds while a source is out of reach.
+RETRY_INTERVAL = 2.0
+#: Most nodes asked in one round, and most pages of each.
+MAX_NODES = 32
+MAX_PAGES = 8
+#: The highest rank. The events are compared with the damaged ones and delivered as before.
+_ALL_LEVELS = 2
+
+
+@attrs.define
+class _Search:
+    damage: Damage
+    offsets: frozenset[int]
+    """Damaged offsets; empty if they are unknown."""
+    found: dict[int, LoggedEvent] = attrs.field(factory=dict)
+    needs_events: bool = False
+    """True if a placeholder does not count: the places are own, or of a replica."""
+    origin_answered: bool = False
+
+    @property
+    def span(self) -> Span:
+        return self.damage.spans[0]
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.offsets) and self.offsets <= self.found.keys()
+
+    def add_events(self, events: Iterable[LoggedEvent]) -> None:
+        span = self.span
+        for event in events:
+            if placeholder_code(event.document) is not None and self.needs_events:
+                continue
+            if event.origin == span.origin and span.after[1] < event.offset <= span.upto[1]:
+                self.found.setdefault(event.offset, event)
+
+
+class LogRepair:
+    """Implements `broker.log.repairs.Find`."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        context: RecoveryContext,
+        nodes: Callable[[str], Sequence[Address]],
+        is_cut_off: Callable[[], bool],
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+    ) -> None:
+        """`nodes` returns nodes that may have an origin's events, the likeliest first. `is_cut_off`
+        returns whether none of them is reachable."""
+        self._log = event_log
+        self._context = context
+        self._nodes = nodes
+        self._is_cut_off = is_cut_off
+        self._pattern = StreamPattern.parse(">")
+        self._parse_query = parse_query
+
+    def find_events(self, damage: Damage) -> Deferred[Sequence[LoggedEvent]]:
+        return Deferred.fromCoroutine(self._find_events(damage))
+
+    async def _find_events(self, damage: Damage) -> Sequence[LoggedEvent]:
+        if not damage.origin:
+            return []
+        search = _Search(
+            damage,
+            frozenset(offset for _, offset in damage.marks),
+            needs_events=damage.table == KEPT or damage.origin == self._log.origin,
+        )
+        until = self._context.clock.seconds() + self._context.patience
+        while True:
+            await self._read_replica(search)
+            problem = await self._read_nodes(search) or self._awaits_node(search)
+            archive_problem = None
+            if not search.is_complete:
+                archive_problem = await self._read_archive(search)
+            if search.is_complete or not (problem or archive_problem):
+                break
+            if self._context.clock.seconds() >= until:
+                if archive_problem is not None:
+                    raise archive_problem
+                break
+            await self._context.sleep(RETRY_INTERVAL)
+        return list(search.found.values())
+
+    async def _read_replica(self, search: _Search) -> None:
+        """Read events of the log from this node's replica of the origin."""
+        span = search.span
+        if search.damage.table == KEPT or span.origin not in self._log.kept:
+            return
+        try:
+            search.add_events(
+                await self._log.read_kept(span.origin, span.after, 1_000, 8 << 20, wait=False)
+            )
+        except BrokerError:
+            return
+
+    async def _read_nodes(self, search: _Search) -> BrokerError | None:
+        """Read from other nodes. Returns the error of the last one that failed."""
+        fetching = self._context.page_exchange
+        if fetching is None:
+            return None
+        problem: BrokerError | None = None
+        nodes = list(dict.fromkeys(self._nodes(search.span.origin)))[:MAX_NODES]
+        for any_origin in (False, True):
+            for node in nodes:
+                if search.is_complete:
+                    return None
+                try:
+                    await self._read_node(search, node, any_origin)
+                except BrokerError as error:
+                    problem = error
+        return problem
+
+    def _awaits_node(self, search: _Search) -> bool:
+        """Return whether a node that may have more is unreachable now."""
+        if self._context.page_exchange is None:
+            return False
+        if search.span.origin == self._log.origin:
+            return self._is_cut_off()
+        return not search.origin_answered
+
+    async def _read_node(self, search: _Search, node: Address, any_origin: bool) -> None:
+        fetching = self._context.page_exchange
+        assert fetching is not None
+        span = search.span
+        after: Mark = span.after
+        serial = 0
+        for _ in range(MAX_PAGES):
+            page = await fetching.fetch_page(
+                node,
+                LogPageRequest(
+                    *(self._pattern, self._parse_query("true()", {}), _ALL_LEVELS),
+                    ranges={span.origin: (after, span.upto)},
+                    serial=serial,
+                    allow_partial=any_origin,
+                ),
+            )
+            search.add_events(page.events)
+            search.origin_answered |= page.origin == span.origin and not page.next_serial
+            serial, after = page.next_serial, max(after, page.reached.get(span.origin, after))
+            if not serial or after >= span.upto or search.is_complete:
+                return
+
+    async def _read_archive(self, search: _Search) -> BrokerError | None:
+        """Read from the archive. Returns its error."""
+        archive, span = self._context.archive, search.span
+        if archive is None:
+            return None
+        covered = (await archive.get_coverage({span.origin: span.after})).intervals
+        wanted = (span.after, span.upto)
+        if span.origin in covered and difference([wanted], covered[span.origin]) == (wanted,):
+            return None
+        request = ReplayRequest(
+            *(">", "true()"),
+            clearance=_ALL_LEVELS,
+            ranges={span.origin: (span.after, span.upto)},
+            others=False,
+            order=PLACE,
+        )
+        replay = archive.replays.start_replay(request)
+        try:
+            while events := await replay.next_events():
+                search.add_events(events)
+        except BrokerError as error:
+            return error
+        finally:
+            replay.cancel()
+        return None

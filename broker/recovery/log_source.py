@@ -1,0 +1,262 @@
+"""Logs as sources of one recovery: of the client's previous node, of the origins, and of this
+node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import islice
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.delivery.recovery import MarkRange, Missed
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+from broker.recovery.context import RecoveryContext
+from broker.recovery.log_merge import merge_logs
+from broker.recovery.log_page_reader import LogPageRequest, Page
+from broker.recovery.page_merge import EventPages, PageMerge
+from broker.recovery.planner import RemainingRanges
+from broker.recovery.remote_logs import LogSurvey
+
+#: Most events of a batch of merged events.
+BATCH_EVENTS = 256
+
+
+class LogSource:
+    """Reads pages of logs one at a time, and advances `remaining` behind them."""
+
+    log = Logger()
+
+    def __init__(
+        self, missed: Missed, context: RecoveryContext, remaining: RemainingRanges
+    ) -> None:
+        self._missed = missed
+        self._context = context
+        self._remaining = remaining
+        self._is_cancelled = False
+        self._answered_origins: set[str] = set()
+        """Origins that their own nodes have sent completely."""
+        self._available_from: dict[str, set[Mark]] = {}
+        """By origin without a complete log, the marks after which some log is complete."""
+        self.missing_ranges: list[tuple[str, Mark, Mark]] = []
+        """Ranges before these marks that no log has."""
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
+    async def read_previous_node(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        address = Address.parse(self._missed.former)
+        request = self._page_request(self._remaining.ranges)
+        request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
+        async for page in self._read_pages(address, request):
+            yield page.events
+
+    async def read_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        request = attrs.evolve(self._page_request(self._remaining.ranges), allow_partial=True)
+        async for page in self._read_pages(None, request):
+            yield page.events
+
+    async def read_origin_logs(
+        self, *, archive_follows: bool
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Read the logs of the remaining origins. All events are read first, so that publishers
+        that moved between origins stay in order. They are few.
+
+        With `archive_follows`, the archive is asked for the rest.
+        """
+        ranges = self._remaining.ranges
+        if len(ranges) == 1:
+            for origin, each in ranges.items():
+                async for page in self._read_log(origin, each):
+                    yield page.events
+            return
+        before = self._remaining.copy()
+        gathered: dict[str, list[LoggedEvent]] = {}
+        for origin, each in ranges.items():
+            events = gathered[origin] = []
+            async for page in self._read_log(origin, each):
+                events += page.events
+        if self._remaining.ranges and archive_follows:
+            # A publisher may have sent the missing events before it moved to another origin. The
+            # archive, which is next, has all of them in order.
+            self._remaining.restore(before)
+            return
+        merged = merge_logs(gathered)
+        while run := list(islice(merged, BATCH_EVENTS)):
+            yield run
+
+    async def read_all(self) -> list[LoggedEvent]:
+        """Read all remaining events of one origin that a complete log has."""
+        found: list[LoggedEvent] = []
+        for origin, each in self._remaining.ranges.items():
+            async for page in self._read_log(origin, each):
+                found += page.events
+        return found
+
+    async def read_lost_branch(
+        self, origin: str, after: Mark, upto: Mark
+    ) -> AsyncIterator[LoggedEvent]:
+        """Read this node's copies of events in (`after`, `upto`] that a restored origin has lost.
+
+        If the origin logs such an event again, this node drops it as a duplicate.
+        """
+        if not await self._context.page_reader.has_events(origin, after, upto):
+            return
+        request = attrs.evolve(self._page_request({origin: (after, upto)}), allow_partial=True)
+        while not self._is_cancelled:
+            page = await self._read_page(None, request)
+            for event in page.events:
+                yield event
+            if not page.next_serial or page.reached.get(origin, after) >= upto:
+                return
+            request = attrs.evolve(request, serial=page.next_serial)
+
+    async def read_log_ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Read the end of logs with a beginning that is missing everywhere."""
+        # A log with damage at several places has several beginnings.
+        while self._skip_to_available():
+            async for events in self.read_origin_logs(archive_follows=False):
+                yield events
+
+    def _skip_to_available(self) -> bool:
+        found = False
+        begins, self._available_from = self._available_from, {}
+        for origin, (after, upto) in self._remaining.ranges.items():
+            ahead = [m for m in begins.get(origin, ()) if m > after and m[1] > after[1]]
+            mark = min(ahead, default=after)
+            if ahead and (upto is None or upto[1] >= mark[1]):
+                self.missing_ranges.append((origin, after, mark))
+                self._remaining.advance({origin: mark})
+                found = True
+        return found
+
+    async def read_partial_logs(
+        self, survey: LogSurvey | None = None
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Read events that this node and others logged for their own subscriptions.
+
+        This is the last resort for ranges that no complete log has. An event that is here at
+        another place does not come again. `survey` is that of other nodes; None: survey them now.
+        """
+        ranges = {
+            origin: (after, upto)
+            for origin, (after, upto) in self._remaining.ranges.items()
+            if upto is not None and origin != self._context.own_origin
+        }
+        others = self._context.remote_logs
+        if survey is None and others is not None and ranges:
+            survey = await others.survey_origins(list(ranges))
+        for origin, (after, upto) in ranges.items():
+            request = self._page_request({origin: (after, upto)})
+            pages = [self._read_logged_here(request)]
+            if others is not None and survey is not None:
+                pages += others.read_pages(origin, after, upto, survey)
+            merged = PageMerge(pages)
+            try:
+                while run := await self._next_batch(merged, after):
+                    for event in run:
+                        if event.offset > after[1] + 1:
+                            self.missing_ranges.append(
+                                (origin, after, (event.epoch, event.offset - 1))
+                            )
+                        after = event.mark
+                    yield await self._context.page_reader.select_events(request, run)
+                    self._remaining.advance({origin: after})
+            finally:
+                await merged.close()
+
+    async def _read_logged_here(self, request: LogPageRequest) -> EventPages:
+        request = attrs.evolve(request, allow_partial=True, as_logged=True)
+        while True:
+            page = await self._read_page(None, request)
+            yield page.events
+            if not page.next_serial:
+                return
+            request = attrs.evolve(request, serial=page.next_serial)
+
+    async def _next_batch(self, merged: PageMerge, after: Mark) -> list[LoggedEvent]:
+        run: list[LoggedEvent] = []
+        while len(run) < BATCH_EVENTS and not self._is_cancelled:
+            event = await merged.next_event(run[-1].mark if run else after)
+            if event is None:
+                break
+            run.append(event)
+        return run
+
+    def mark_log_lost(self, origin: str) -> None:
+        """Do not wait for nodes with the log of an origin: there is none."""
+        self._answered_origins.add(origin)
+
+    def unreachable_origins(self) -> list[str]:
+        """Return origins with a known remainder whose own node was unreachable or did not
+        answer."""
+        return [
+            origin
+            for origin, (_, upto) in self._remaining.ranges.items()
+            if upto is not None
+            and origin != self._context.own_origin
+            and origin not in self._answered_origins
+        ]
+
+    async def _read_log(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
+        request = self._page_request({origin: wanted})
+        nodes: list[Address | None] = (
+            [None] if self._context.page_reader.has_log_or_replica(origin) else []
+        )
+        if origin != self._context.own_origin:
+            nodes += self._context.origin_nodes(origin)
+        for address in nodes:
+            remaining = self._remaining.ranges.get(origin)
+            if remaining is None:
+                return
+            page_origin = ""
+            try:
+                async for page in self._read_pages(
+                    address, attrs.evolve(request, ranges={origin: remaining})
+                ):
+                    page_origin = page.origin
+                    if origin in page.begins:
+                        self._available_from.setdefault(origin, set()).add(page.begins[origin])
+                    yield page
+            except BrokerError as error:
+                self.log.info(
+                    "reading {origin} from {node} failed: {error}",
+                    nodes=address,
+                    origin=origin,
+                    error=error,
+                )
+            else:
+                if page_origin == origin:
+                    self._answered_origins.add(origin)
+
+    async def _read_pages(
+        self, address: Address | None, request: LogPageRequest
+    ) -> AsyncIterator[Page]:
+        """Yield pages of a node's log, or of this one's, and advance the ranges behind each
+        page."""
+        while not self._is_cancelled:
+            page = await self._read_page(address, request)
+            yield page
+            self._remaining.advance(page.reached)
+            ranges = {o: each for o, each in self._remaining.ranges.items() if o in request.ranges}
+            if not page.next_serial or not ranges:
+                return
+            request = attrs.evolve(request, ranges=ranges, serial=page.next_serial)
+
+    def _read_page(self, address: Address | None, request: LogPageRequest) -> Deferred[Page]:
+        if address is None:
+            return Deferred.fromCoroutine(self._context.page_reader.read_page(request, wait=True))
+        assert self._context.page_exchange is not None
+        return self._context.page_exchange.fetch_page(address, request)
+
+    def _page_request(self, ranges: Mapping[str, MarkRange]) -> LogPageRequest:
+        missed = self._missed
+        return LogPageRequest(
+            *(missed.pattern, missed.query, missed.clearance, ranges),
+            from_ms=missed.from_ms,
+            until_ms=missed.until_ms,
+        )

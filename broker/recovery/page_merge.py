@@ -1,0 +1,49 @@
+"""Merges pages of several logs with events of one origin by their places."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import TypeAlias
+
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+
+#: Pages of one log, with events in order.
+EventPages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
+
+
+def has_places_between(mark: Mark, other: Mark) -> bool:
+    """Return whether events may lie between two places. An epoch may have begun without any."""
+    return mark < other and mark[1] < other[1]
+
+
+class PageMerge:
+    """Merges logs with one page of each in memory."""
+
+    def __init__(self, logs: Sequence[EventPages]) -> None:
+        self._logs: dict[EventPages, list[LoggedEvent]] = {each: [] for each in logs}
+
+    async def next_event(self, after: Mark) -> LoggedEvent | None:
+        """Return the first event after a place; None at the end."""
+        for pages in list(self._logs):
+            await self._advance(pages, after)
+        heads = [events[0] for events in self._logs.values()]
+        return min(heads, key=lambda each: each.mark, default=None)
+
+    async def _advance(self, pages: EventPages, after: Mark) -> None:
+        events = self._logs[pages]
+        while True:
+            # A restored origin uses offsets again, in a later epoch.
+            while events and events[0].mark <= after:
+                del events[0]
+            if events:
+                return
+            try:
+                events += await anext(pages)
+            except StopAsyncIteration:
+                del self._logs[pages]
+                return
+
+    async def close(self) -> None:
+        for pages in self._logs:
+            await pages.aclose()

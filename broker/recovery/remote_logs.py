@@ -1,0 +1,174 @@
+"""Events of an origin in other nodes' logs and replicas, while its own log is out of reach.
+
+A survey asks all nodes for their last place of the origin, and whether one of them has its log.
+Then pages are read from the nodes that have got further. Each node has logged only the events that
+its own subscriptions needed, so each may have others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import attrs
+import msgpack
+from twisted.logger import Logger
+
+from broker.cluster.address import Address, address_or_none
+from broker.cluster.network_question import NetworkQuestions
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.recovery.origin_reader import OriginReader
+from broker.recovery.page_merge import EventPages
+from broker.wire import fields
+
+#: Kind of the question.
+REACHED: Final = "reached"
+#: Most origins in one question, or in an answer to one that names none.
+MAX_ORIGINS: Final = 512
+#: Most nodes to read from: those that have got furthest.
+MAX_NODES: Final = 32
+_BEFORE_FIRST: Mark = (0, 0)
+
+
+class KnownOrigins(Protocol):
+    """This node's state of all origins."""
+
+    def list_origins(self) -> Collection[str]:
+        """Return this node's origin and those with events in its log or replicas."""
+
+    def furthest_place(self, origin: str) -> Mark | None:
+        """Return the last place of an origin in the log or the replica here."""
+
+    def is_log_reachable(self, origin: str) -> bool:
+        """Return whether the origin's log is here, or at a reachable node of the cluster."""
+
+    def sender_addresses(self, origin: str) -> Sequence[str]:
+        """Return the addresses of nodes that have sent an origin's events since this node began.
+
+        They are its own node, and nodes that answered in its place.
+        """
+
+
+@attrs.define
+class LogSurvey:
+    """Answers of other nodes about their progress in other origins' events."""
+
+    marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
+    """By origin and node, its last place."""
+    available_logs: set[str] = attrs.field(factory=set)
+    """Origins with a log at some node."""
+    senders: dict[str, set[str]] = attrs.field(factory=dict)
+    """By origin the addresses of nodes that have sent its events."""
+    answered: set[str] = attrs.field(factory=set)
+    unanswered: Collection[str] = ()
+    is_complete: bool = True
+    """True if all nodes have answered, and all pages read so far have come."""
+
+    def add_answer(self, node: Address, content: bytes) -> None:
+        """Add one node's answer. Raises `ValueError` or `TypeError`."""
+        for origin, mark, is_here, senders in msgpack.unpackb(content):
+            self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
+            self.senders.setdefault(origin, set()).update(map(fields.address, senders))
+            if fields.flag(is_here):
+                self.available_logs.add(origin)
+        self.answered.add(str(node))
+
+    def is_log_lost(self, origin: str) -> bool:
+        """Return whether certainly no node has the log of an origin."""
+        is_known = self.is_complete and self.has_asked_senders(origin)
+        return is_known and origin not in self.available_logs
+
+    def has_asked_senders(self, origin: str) -> bool:
+        """Return whether all known senders of an origin's events have answered."""
+        return self.senders.get(origin, set()) <= self.answered
+
+    def furthest_place(self, origin: str) -> Mark:
+        """Return the last place of all nodes."""
+        return max(self.marks.get(origin, {}).values(), default=_BEFORE_FIRST)
+
+
+class RemoteLogs:
+    log = Logger()
+
+    def __init__(
+        self,
+        known_origins: KnownOrigins,
+        questions: NetworkQuestions,
+        make_reader: Callable[[str], OriginReader],
+    ) -> None:
+        """`make_reader` returns the reader of an origin."""
+        self._known_origins = known_origins
+        self._questions = questions
+        self._origin_reader = make_reader
+        questions.register_answerer(REACHED, self._answer)
+
+    def _answer(self, content: bytes) -> tuple[bytes, int] | None:
+        known = self._known_origins
+        try:
+            asked = msgpack.unpackb(content)
+            origins = None if asked is None else fields.text_list(asked)
+        except (ValueError, TypeError):
+            return None
+        if origins is None:
+            # Origin names begin with a time, so the oldest logs that are not here are left out.
+            order = sorted(known.list_origins(), reverse=True)
+            origins = tuple(sorted(order, key=known.is_log_reachable, reverse=True))
+        rows: list[tuple[str, Mark, bool, Sequence[str]]] = []
+        for origin in origins[:MAX_ORIGINS]:
+            mark, is_here = known.furthest_place(origin), known.is_log_reachable(origin)
+            if mark is not None or is_here:
+                rows.append(
+                    (origin, mark or _BEFORE_FIRST, is_here, known.sender_addresses(origin))
+                )
+        return msgpack.packb(rows), 0
+
+    async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
+        """Ask all nodes for their progress with these origins; None: with all that they know."""
+        content = None if origins is None else list(origins[:MAX_ORIGINS])
+        gathered = await self._questions.ask_all_nodes(REACHED, msgpack.packb(content))
+        survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
+        survey.answered.add(self._questions.own_address)
+        survey.senders = {
+            origin: {*self._known_origins.sender_addresses(origin)} for origin in origins or ()
+        }
+        for text, answer in gathered.answers.items():
+            node = address_or_none(text)
+            try:
+                if node is None:
+                    raise ValueError("no address")
+                survey.add_answer(node, answer)
+            except (ValueError, TypeError) as error:
+                survey.is_complete = False
+                self.log.warn("malformed answer of {node}: {error}", node=text, error=error)
+        return survey
+
+    def read_pages(
+        self, origin: str, after: Mark, upto: Mark, survey: LogSurvey
+    ) -> list[EventPages]:
+        """Return readers of (`after`, `upto`] for logs and replicas of nodes further than `after`.
+
+        A node that can not be read makes the survey incomplete.
+        """
+        marks: Mapping[Address, Mark] = survey.marks.get(origin, {})
+        further = [node for node, mark in marks.items() if mark > after]
+        nodes = sorted(further, key=marks.__getitem__, reverse=True)
+        make_reader = self._origin_reader(origin)
+        return [
+            self._stop_at_error(read(node, after, upto), survey)
+            for node in nodes[:MAX_NODES]
+            for read in (make_reader.read_log, make_reader.read_replica)
+        ]
+
+    def read_archive(self, origin: str, after: Mark, upto: Mark, survey: LogSurvey) -> EventPages:
+        return self._stop_at_error(self._origin_reader(origin).read_archive(after, upto), survey)
+
+    async def _stop_at_error(self, pages: EventPages, survey: LogSurvey) -> EventPages:
+        try:
+            async for events in pages:
+                yield events
+        except BrokerError as error:
+            survey.is_complete = False
+            self.log.info("a log of an origin can not be read: {error}", error=error)
+        finally:
+            await pages.aclose()

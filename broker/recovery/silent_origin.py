@@ -1,0 +1,196 @@
+"""Recovery of events of a silent origin, from other nodes that have got further.
+
+An origin's node sends its events to each node that asks for them. When it dies, or loses its disk,
+other nodes may have different last places, and nothing levels them. So a node surveys all others
+about origins without new events for `recovery.patience`. It reads the difference from the logs and
+replicas of nodes that have got further, and from the archive. It merges the events by their places,
+and ingests them like pages of the origin's log.
+
+Those nodes have logged only events that their subscriptions needed. So a missing range between
+their events is a loss only if no node has the origin's log: all nodes have answered, among them
+that of the origin. Then subscriptions get a gap. Until then nothing behind a missing range is
+ingested, since the origin's node may return with the events. After a day its return is not awaited
+any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any, Final, Protocol
+
+import attrs
+from twisted.logger import Logger
+
+from broker.cluster.known_peers import PEER_EXPIRY
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.archive_catch_up import OriginFlows, wait_until_logged
+from broker.recovery.context import RecoveryContext
+from broker.recovery.page_merge import PageMerge, has_places_between
+from broker.recovery.periodic_job import PeriodicJob
+from broker.recovery.remote_logs import MAX_ORIGINS, LogSurvey, RemoteLogs
+from broker.transport.backoff import backoff_bound
+
+#: Seconds between two checks for silent origins.
+CHECK_INTERVAL: Final = 5.0
+#: Seconds until an origin is surveyed again, at first and at most.
+FIRST_RETRY: Final = 20.0
+MAX_RETRY: Final = 3600.0
+#: Most events of one page.
+BATCH_EVENTS: Final = 256
+
+
+class SilentOriginFlows(OriginFlows, Protocol):
+    """Adds the reachable nodes, and losses."""
+
+    def reachable_nodes(self) -> Collection[str]:
+        """Return the reachable nodes of the cluster, and the neighbouring clusters."""
+
+    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
+        """Report that no node has an origin's events in (after, upto]."""
+
+
+@attrs.frozen
+class _Retry:
+    attempts: int
+    again_at: float
+
+
+class SilentOriginRecovery:
+    log = Logger()
+
+    def __init__(
+        self,
+        flows: SilentOriginFlows,
+        remote_logs: RemoteLogs,
+        archive: ArchiveAccess | None,
+        context: RecoveryContext,
+    ) -> None:
+        self._flows = flows
+        self._remote_logs = remote_logs
+        self._archive = archive
+        self._context = context
+        self._job = PeriodicJob(context.clock, CHECK_INTERVAL, self._start)
+        self._positions: dict[str, tuple[Mark, float]] = {}
+        """By origin this node's last place, and the time since when."""
+        self._retries: dict[str, _Retry] = {}
+        self._unanswered: frozenset[str] = frozenset()
+        """Nodes and clusters that did not answer the last survey. They may have more, or the
+        log."""
+        self.events_found = 0
+        self.places_lost = 0
+
+    # ------------------------------------------------------------------ surveys
+
+    def run_if_due(self) -> None:
+        """Check for silent origins if it is time; call it each second."""
+        self._job.run_if_due()
+
+    def _start(self) -> Coroutine[Any, Any, None] | None:
+        if self._flows.has_no_interest:
+            self._positions.clear()
+            return None
+        due = self._due_origins()
+        return self._survey_origins(due) if due else None
+
+    def _due_origins(self) -> list[str]:
+        """Return the silent origins to survey now."""
+        now = self._context.clock.seconds()
+        has_new_node = not self._unanswered.isdisjoint(self._flows.reachable_nodes())
+        before = self._positions
+        self._positions = {
+            origin: before[origin] if before.get(origin, (None,))[0] == mark else (mark, now)
+            for origin, mark in self._flows.unreachable_positions().items()
+        }
+        patience = self._context.patience
+        silent = [origin for origin, (_, at) in self._positions.items() if now - at >= patience]
+        self._retries = {o: self._retries[o] for o in silent if o in self._retries}
+        due = [
+            origin
+            for origin in silent
+            if has_new_node or origin not in self._retries or now >= self._retries[origin].again_at
+        ]
+        for origin in due[:MAX_ORIGINS]:
+            times = self._retries[origin].attempts + 1 if origin in self._retries else 0
+            again_at = now + backoff_bound(times, FIRST_RETRY, MAX_RETRY)
+            self._retries[origin] = _Retry(times, again_at)
+        return due[:MAX_ORIGINS]
+
+    async def _survey_origins(self, origins: Sequence[str]) -> None:
+        survey = await self._remote_logs.survey_origins(origins)
+        self._unanswered = frozenset(survey.unanswered) - frozenset(self._flows.reachable_nodes())
+        for origin in origins:
+            if origin not in survey.available_logs:
+                await self._catch_up(origin, survey)
+
+    # ------------------------------------------------------------------ catching up
+
+    async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
+        """Ingest the events of an origin up to the last place of other nodes."""
+        after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
+        if after is None or upto <= after:
+            return
+        survey = attrs.evolve(survey)
+        if not survey.has_asked_senders(origin) and not self._is_given_up(origin):
+            survey.is_complete = False
+        pages = self._remote_logs.read_pages(origin, after, upto, survey)
+        if self._archive is not None:
+            coverage = await self._archive.get_coverage({origin: after})
+            if not coverage.is_known or origin in coverage.repairable:
+                survey.is_complete = False
+            if any(end > after for _, end in coverage.intervals.get(origin, ())):
+                pages.append(self._remote_logs.read_archive(origin, after, upto, survey))
+        merged = PageMerge(pages)
+        try:
+            await self._take_events(origin, after, upto, merged, survey)
+        finally:
+            await merged.close()
+
+    def _is_given_up(self, origin: str) -> bool:
+        """Return whether an origin was silent for so long that its node is not awaited."""
+        _, since = self._positions.get(origin, (None, float("inf")))
+        return self._context.clock.seconds() - since >= PEER_EXPIRY
+
+    async def _take_events(
+        self, origin: str, after: Mark, upto: Mark, merged: PageMerge, survey: LogSurvey
+    ) -> None:
+        run: list[LoggedEvent] = []
+        while True:
+            event = await merged.next_event(run[-1].mark if run else after)
+            ends = event is None or event.offset != (run[-1].mark if run else after)[1] + 1
+            if run and (ends or len(run) >= BATCH_EVENTS):
+                if not await self._ingest_page(origin, after, run):
+                    return
+                after, run = run[-1].mark, []
+            if ends:
+                # A missing range ends at the place before the next event.
+                end = upto if event is None else (event.mark[0], event.offset - 1)
+                if has_places_between(after, end):
+                    if not survey.is_complete or not await self._report_lost(origin, after, end):
+                        return
+                    after = end
+            if event is None:
+                return
+            run.append(event)
+
+    async def _ingest_page(self, origin: str, after: Mark, events: list[LoggedEvent]) -> bool:
+        if self._flows.position_of(origin) != after:
+            # The origin sends again.
+            return False
+        self._flows.ingest_page(origin, after, events[-1].mark, events)
+        self.events_found += len(events)
+        return await wait_until_logged(self._flows, self._context, origin, events[-1].mark)
+
+    async def _report_lost(self, origin: str, after: Mark, upto: Mark) -> bool:
+        if self._flows.position_of(origin) != after:
+            return False
+        self.places_lost += upto[1] - after[1]
+        self.log.warn(
+            "no node has the events of {origin} behind {after} and up to {upto}",
+            origin=origin,
+            after=f"{after[0]}:{after[1]}",
+            upto=f"{upto[0]}:{upto[1]}",
+        )
+        self._flows.report_lost(origin, after, upto)
+        return await wait_until_logged(self._flows, self._context, origin, upto)

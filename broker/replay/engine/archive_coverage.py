@@ -1,0 +1,93 @@
+"""Covered and missing places of the archive, for the report of a request."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from broker.archive.archive_state import ArchiveState
+from broker.archive.interval import Interval, Intervals, difference, intersection, union
+from broker.archive.manifest_entry import ArchivedFile
+from broker.event.place import Mark
+from broker.replay.engine.contract import MissingRange
+from broker.replay.request import ReplayRequest
+
+#: After all events of an origin.
+_EVERYWHERE: Mark = (2**32 - 1, 2**63 - 1)
+_NOWHERE: Mark = (0, 0)
+
+
+class ArchiveCoverage:
+    """Coverage by one state of the archive."""
+
+    def __init__(self, state: ArchiveState) -> None:
+        self._state = state
+        # Lost places count as covered here; `missing_ranges` reports them.
+        self._intervals: dict[str, Intervals] = {
+            origin: union((*intervals, *state.lost_ranges.get(origin, ())))
+            for origin, intervals in state.covered.items()
+        }
+
+    def covered_upto(self, request: ReplayRequest) -> Mapping[str, Mark]:
+        """Return the end of the archive within the request's ranges, by origin.
+
+        `missing_ranges` has the gaps before it.
+        """
+        found: dict[str, Mark] = {}
+        for origin in {*self._intervals, *request.ranges}:
+            wanted = request.range_of(origin)
+            if wanted is not None:
+                after, upto = wanted
+                last = max(after, self._last(origin))
+                found[origin] = last if upto is None else min(last, upto)
+        return found
+
+    def missing_ranges(
+        self, request: ReplayRequest, files: Iterable[ArchivedFile]
+    ) -> tuple[MissingRange, ...]:
+        """Return the places of a request that the archive lacks before its last one.
+
+        They were in the unreadable `files`, or no manifest covers them.
+        """
+        lost: dict[str, list[Interval]] = defaultdict(list)
+        for file in files:
+            for origin, intervals in self._state.lost_ranges_of(file).items():
+                lost[origin] += intervals
+        found: list[MissingRange] = []
+        for origin in sorted({*lost, *self._intervals}):
+            wanted = request.range_of(origin)
+            if wanted is None:
+                continue
+            after, upto = wanted
+            last = self._last(origin)
+            uncovered = difference(
+                [(after, last if upto is None else min(last, upto))],
+                self._intervals.get(origin, ()),
+            )
+            damaged = intersection([(after, _EVERYWHERE if upto is None else upto)], lost[origin])
+            missing = _split_at_mark(union((*uncovered, *damaged)), request.known.get(origin))
+            found += [(origin, *each) for each in missing if _has_places(each)]
+        return tuple(found)
+
+    def _last(self, origin: str) -> Mark:
+        ends = (end for _, end in self._intervals.get(origin, ()))
+        return max((*ends, self._state.lost_ends.get(origin, _NOWHERE)))
+
+
+def _split_at_mark(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
+    """Split the interval that contains `mark` in two.
+
+    If the origin was reset behind the mark, offsets decrease there, and the whole interval would
+    look empty.
+    """
+    for after, upto in intervals:
+        if mark is not None and after < mark < upto:
+            yield after, mark
+            after = mark
+        yield after, upto
+
+
+def _has_places(interval: Interval) -> bool:
+    # The next epoch continues with the next offset.
+    (_, after), (_, upto) = interval
+    return after < upto

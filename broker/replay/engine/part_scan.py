@@ -1,0 +1,198 @@
+"""Scan of one file for all requests that may need its events.
+
+Each event that a request needs is returned once, with the numbers of these requests. A summary of
+the file comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import attrs
+import msgpack
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from broker.archive.archive import Archive
+from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, WireError
+from broker.log.records import OVERHEAD
+from broker.replay.engine.contract import JobLimits
+from broker.replay.engine.plan import Part
+from broker.replay.engine.quota import JobQuota
+from broker.replay.engine.request_matcher import MatchedPairs, RequestMatcher
+from broker.replay.ordering import Integers
+
+#: Maximum pairs of row and request per batch. This limits a worker's memory.
+_MAX_PAIRS_PER_BATCH: Final = 4_000_000
+_MAX_BATCH_ROWS: Final = 8_192
+_MIN_BATCH_ROWS: Final = 64
+#: Approximate bytes of a header without its names.
+_HEADER_BYTES: Final = 80
+
+#: Columns that determine the order and the copies of events. `row` is the position in the part.
+KEY_SCHEMA: Final = pa.schema(
+    [
+        *(pa.field("part", pa.int32()), pa.field("row", pa.int32())),
+        *(pa.field("origin", pa.string()), pa.field("epoch", pa.int64())),
+        *(pa.field("offset", pa.int64()), pa.field("arrival", pa.int64())),
+        *(pa.field("client", pa.string()), pa.field("timestamp", pa.int64())),
+        *(pa.field("sequence", pa.int64()), pa.field("incarnation", pa.int64())),
+        *(pa.field("stack", pa.string()), pa.field("stack_order", pa.int64())),
+        pa.field("size", pa.int32()),
+        pa.field("requests", pa.list_(pa.int32())),
+    ]
+)
+#: Columns from which an event is rebuilt (`broker.archive.table`).
+EVENT_SCHEMA: Final = pa.schema(
+    [
+        *(pa.field("origin", pa.string()), pa.field("epoch", pa.int64())),
+        *(pa.field("offset", pa.int64()), pa.field("arrival", pa.int64())),
+        pa.field("level", pa.int8()),
+        *(pa.field("client", pa.string()), pa.field("timestamp", pa.int64())),
+        *(pa.field("sequence", pa.int64()), pa.field("incarnation", pa.int64())),
+        *(pa.field("stream", pa.string()), pa.field("type", pa.string())),
+        *(pa.field("version", pa.string()), pa.field("liveness", pa.int8())),
+        pa.field("document", pa.binary()),
+    ]
+)
+_COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order"]
+
+
+@attrs.frozen(eq=False)
+class FoundEvents:
+    """The requested events of a batch, as two tables with the same rows."""
+
+    keys: pa.RecordBatch
+    events: pa.RecordBatch
+
+
+@attrs.frozen
+class PartSummary:
+    """Everything about a part except its events."""
+
+    part: int
+    denied: tuple[tuple[int, int], ...] = ()
+    """(request, count)."""
+    failed: tuple[tuple[int, WireError], ...] = ()
+    corrupt: str = ""
+    """Reason why the file is unreadable, or empty."""
+    missing: bool = False
+    unreadable: int = 0
+    undescribed: tuple[str, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        packed: bytes = msgpack.packb(attrs.astuple(self, recurse=False))
+        return packed
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PartSummary:
+        return cls(*msgpack.unpackb(data, use_list=False))
+
+
+def scan_part(
+    archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
+) -> Iterator[FoundEvents | PartSummary]:
+    """Yield the requested events of a part, and a summary at the end."""
+    size = len(matcher.scope.start)
+    quota = JobQuota(size, limits)
+    denied = np.zeros(size, dtype=np.int64)
+    row = 0
+    corrupt, missing = "", False
+    unreadable = matcher.unreadable
+    wanted = part.requests
+    try:
+        for batch in _read_batches(archive, part, matcher):
+            matched = matcher.match(batch, wanted)
+            denied += matched.denied
+            found = _build_found(batch, matched, part.number, row)
+            sizes = found.keys.column("size").to_numpy()
+            counts = np.diff(found.keys.column("requests").offsets.to_numpy())
+            numbers = found.keys.column("requests").flatten().to_numpy()
+            if refused_requests := quota.add_events(numbers, np.repeat(sizes, counts)):
+                wanted = wanted[~np.isin(wanted, refused_requests)]
+            row += found.keys.num_rows
+            yield found
+    except ArchiveObjectMissing:
+        missing = True
+    except ArchiveCorrupt as error:
+        corrupt = error.text
+    yield PartSummary(
+        part.number,
+        tuple((int(n), int(denied[n])) for n in np.flatnonzero(denied)),
+        tuple({**matcher.failed, **quota.refused}.items()),
+        corrupt,
+        missing,
+        matcher.unreadable - unreadable,
+        tuple(sorted(map(str, matcher.dtds.undescribed))) + tuple(matcher.dtds.problems),
+    )
+
+
+def _read_batches(
+    archive: Archive, part: Part, matcher: RequestMatcher
+) -> Iterator[pa.RecordBatch]:
+    rows = _MAX_PAIRS_PER_BATCH // max(1, len(part.requests))
+    rows = min(_MAX_BATCH_ROWS, max(_MIN_BATCH_ROWS, rows))
+    with archive.open_file(part.file, checked=True) as opened:
+        groups = _select_row_groups(opened.metadata, part, matcher)
+        try:
+            yield from opened.iter_batches(rows, groups, columns=_COLUMNS, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveCorrupt(f"{part.file.path} cannot be read: {error}") from None
+
+
+def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMatcher) -> list[int]:
+    every = list(range(metadata.num_row_groups))
+    if len(every) == 1:
+        return every
+    wanted = np.zeros(len(matcher.scope.start), dtype=np.bool_)
+    wanted[part.requests] = True
+    return [
+        n
+        for n in every
+        if (wanted & matcher.scope.overlaps_bounds(_row_group_bounds(metadata, n))).any()
+    ]
+
+
+def _row_group_bounds(metadata: pq.FileMetaData, group: int) -> dict[str, tuple[Any, Any]]:
+    """Return the minimum and maximum of each column that has statistics."""
+    found = {}
+    for place in range(metadata.num_columns):
+        column = metadata.row_group(group).column(place)
+        statistics = column.statistics
+        if statistics is not None and statistics.has_min_max:
+            found[column.path_in_schema] = (statistics.min, statistics.max)
+    return found
+
+
+def _build_found(
+    batch: pa.RecordBatch, matched: MatchedPairs, part: int, first: int
+) -> FoundEvents:
+    rows, starts = np.unique(matched.rows, return_index=True)
+    if len(rows) < batch.num_rows:
+        batch = batch.take(pa.array(rows))
+    requests = pa.ListArray.from_arrays(
+        pa.array(np.append(starts, len(matched.rows)), pa.int32()),
+        pa.array(matched.requests, pa.int32()),
+    )
+    events = pa.RecordBatch.from_arrays(
+        [batch.column(field.name).cast(field.type) for field in EVENT_SCHEMA], schema=EVENT_SCHEMA
+    )
+    made = {
+        "part": pa.array(np.full(len(rows), part), pa.int32()),
+        "row": pa.array(np.arange(first, first + len(rows)), pa.int32()),
+        "size": pa.array(_estimate_sizes(events), pa.int32()),
+        "requests": requests,
+    }
+    keys = [
+        made[field.name] if field.name in made else batch.column(field.name).cast(field.type)
+        for field in KEY_SCHEMA
+    ]
+    return FoundEvents(pa.RecordBatch.from_arrays(keys, schema=KEY_SCHEMA), events)
+
+
+def _estimate_sizes(events: pa.RecordBatch) -> Integers:
+    lengths = pc.binary_length(events.column("document")).to_numpy()
+    return np.asarray(lengths + _HEADER_BYTES + OVERHEAD)

@@ -1,0 +1,17 @@
+"""Garbage collection in child processes that match and archive."""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+#: These processes allocate thousands of tuples and events per batch, without cycles. With the
+#: default thresholds, collections take a quarter of the time.
+_THRESHOLDS: Final = (50_000, 20, 100)
+
+
+def tune_garbage_collector() -> None:
+    """Make collections rare, and exempt all objects that exist now."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)

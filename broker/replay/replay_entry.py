@@ -1,0 +1,61 @@
+"""The record of one replay in the replay process, and the limits of all."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+
+from broker.replay.engine.contract import Report
+from broker.replay.request import ReplayRequest
+
+#: Requests within this time of each other share a job.
+GATHER_SECONDS: Final = 0.1
+#: A job starts after this time even if more requests arrive.
+MAX_GATHER_SECONDS: Final = 1.0
+#: Seconds for which a replay survives its connection.
+LEASE_SECONDS: Final = 600.0
+
+
+@attrs.frozen
+class ReplayerLimits:
+    """Limits of the process. Requests beyond them are rejected with `Overloaded`."""
+
+    replays: int = 50_000
+    """Replays in any state."""
+    requests: int = 10_000
+    """Requests per job; others wait for the next job."""
+    spool_bytes: int = 32 << 30
+    """Spooled bytes at which new requests are rejected. A shared event counts for each request."""
+    pages: int = 1_024
+
+
+class ReplayState(enum.Enum):
+    WAITING = enum.auto()
+    IN_JOB = enum.auto()
+    READY = enum.auto()
+    SENT = enum.auto()
+
+
+@attrs.define(eq=False)
+class ReplayEntry:
+    """A replay, from acceptance until it is forgotten."""
+
+    id: int
+    request: ReplayRequest
+    connection: int | None
+    """Number of its connection; None if that is lost."""
+    state: ReplayState = ReplayState.WAITING
+    job: int = 0
+    number: int = 0
+    report: Report = attrs.field(factory=Report)
+    next_event: int = 0
+    credit: int = 0
+    generation: int = 0
+    """Incremented when the page being read becomes obsolete."""
+    is_reading: bool = False
+
+    @property
+    def has_result(self) -> bool:
+        return self.state in (ReplayState.READY, ReplayState.SENT)

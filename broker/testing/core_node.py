@@ -1,0 +1,390 @@
+"""One node of a core network: drives its cores as `broker.cluster.network` does."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from random import Random
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.interest.effects import InterestActive, InterestAdded, InterestRemoved
+from broker.cluster.messages import Message
+from broker.cluster.network_state import MapChanged, NetworkState, NetworkStateEffect
+from broker.cluster.tables.effects import Send
+from broker.cluster.traffic.core import Traffic
+from broker.cluster.traffic.effects import (
+    CoverOrigin,
+    EnterUnit,
+    ReadPage,
+    SendFrame,
+    SendMessage,
+    TrafficEffect,
+)
+from broker.cluster.traffic.frame import Frame, FrameEvent, Range
+from broker.cluster.traffic.messages import PageRequest, RoutedMessage
+from broker.cluster.traffic.received_range import AppendRange
+from broker.cluster.traffic.sender import OutgoingEvent
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query, parse_query
+from broker.testing.core_node_log import CoreNodeLog, NumberedEvent
+
+STREAM = StreamPattern.parse("s")
+#: Events read for one page.
+PAGE = 32
+PROGRESS_EVERY = 1.0
+
+#: First and last of a range of numbers.
+Numbers: TypeAlias = tuple[int, int]
+_EVERYTHING: Numbers = (-(1 << 62), 1 << 62)
+_ONE = re.compile(r"/e\[k = (\d+)\]")
+_RANGE = re.compile(r"/e\[k\[\. <= (\d+)(?:\.0)?\]\[\. >= (\d+)(?:\.0)?\]\]")
+
+
+@cache
+def make_query(numbers: Numbers) -> Query:
+    """Return the query for events with these numbers."""
+    low, high = numbers
+    if low == high:
+        return parse_query(f"/e[k = {low}]")
+    return parse_query(f"/e[k[. <= {high}][. >= {low}]]")
+
+
+@cache
+def parse_numbers(text: str) -> Numbers:
+    """Return the numbers that a query selects; all numbers for an unknown form of query."""
+    if found := _ONE.fullmatch(text):
+        return (int(found[1]), int(found[1]))
+    if found := _RANGE.fullmatch(text):
+        return (int(found[2]), int(found[1]))
+    return _EVERYTHING
+
+
+class NodeEnvironment(Protocol):
+    """Environment of a core node."""
+
+    now: float
+    random: Random
+    commit_failure_rate: float
+    late_entry_rate: float
+
+    def call_at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+        """See `CoreNetwork.call_at`."""
+
+    def draw_commit_end(self) -> float:
+        """See `CoreNetwork.draw_commit_end`."""
+
+    def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
+        """See `CoreNetwork.send`."""
+
+
+@attrs.define
+class LocalInterest:
+    """Interest of a client of the node; it survives the node's restart."""
+
+    numbers: Numbers
+    cuts: dict[str, Mark] | None = None
+    """All matching events after these marks must arrive; None: not active yet."""
+
+
+class CoreNode:
+    """Node whose log and client interests survive `kill`; all else is lost."""
+
+    def __init__(self, nodes: NodeEnvironment, descriptor: NodeDescriptor) -> None:
+        self.environment = nodes
+        self.descriptor = descriptor
+        self.name = descriptor.name
+        self.log = CoreNodeLog(descriptor.origin)
+        self.interests: dict[int, LocalInterest] = {}
+        self.is_alive = False
+        self.knowledge: NetworkState
+        self.traffic: Traffic
+
+    @property
+    def remote_interest_count(self) -> int:
+        """Number of remote interests that events are matched against."""
+        return len(self._remote)
+
+    # ------------------------------------------------------------------ the process
+
+    def start(self) -> None:
+        """Start a new process."""
+        assert not self.is_alive
+        self.is_alive = True
+        self._wake_at = float("inf")
+        self._effects: deque[TrafficEffect | NetworkStateEffect] = deque()
+        self._is_performing = False
+        self._last_commit = 0.0
+        self._failed: dict[str, int] = {}
+        self._cuts: dict[str, Mark] = {}
+        self._remote: dict[tuple[Address, str], Numbers] = {}
+        self._found: dict[int, frozenset[Address]] = {}
+        log, now = self.log, self.environment.now
+        self._sent = log.newest_place
+        self.knowledge = NetworkState(self.descriptor, lambda: (log.origin, *log.newest_place))
+        self.traffic = Traffic(
+            self.knowledge, log.origin, lambda: log.newest_place, log.covered.get
+        )
+        self._pending_interests = set(self.interests)
+        if self._pending_interests:
+            self.traffic.pause_receiving()
+        self._perform(self.knowledge.publish_descriptor(self.descriptor, now))
+        for key, want in self.interests.items():
+            self._perform(
+                self.knowledge.announce_interest(key, STREAM, make_query(want.numbers), now)
+            )
+        self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
+
+    def kill(self) -> None:
+        """End the process."""
+        self.is_alive = False
+        self.log.crash()
+        incarnation = self.descriptor.incarnation + 1
+        self.descriptor = self.descriptor._replace(incarnation=incarnation)
+
+    # ------------------------------------------------------------------ what its clients do
+
+    def announce_interest(self, key: int, numbers: Numbers) -> None:
+        """Announce a client's interest in these numbers."""
+        self.interests[key] = LocalInterest(numbers)
+        if self.is_alive:
+            self._perform(
+                self.knowledge.announce_interest(
+                    key, STREAM, make_query(numbers), self.environment.now
+                )
+            )
+
+    def withdraw_interest(self, key: int) -> None:
+        """Withdraw a client's interest."""
+        del self.interests[key]
+        if self.is_alive:
+            self._pending_interests.discard(key)
+            self._perform(self.knowledge.withdraw_interest(key, self.environment.now))
+            self._open_when_active()
+
+    def publish(self, events: Iterable[tuple[int, int]]) -> None:
+        """Publish events of (number, rank of the security level) for a client."""
+        placed = self.log.assign_places(events)
+        whom = [self._destinations(each.number) for each in placed]
+        self._commit(self._finish_publish, placed, whom)
+
+    def _finish_publish(self, placed: list[NumberedEvent], whom: list[frozenset[Address]]) -> None:
+        self.log.commit_own(placed)
+        after, self._sent = self._sent, placed[-1].mark
+        departing = [
+            OutgoingEvent(carried(each), each.level, destinations)
+            for each, destinations in zip(placed, whom, strict=True)
+        ]
+        self._perform(self.traffic.send_own_events(after, self._sent, departing))
+
+    # ------------------------------------------------------------------ links
+
+    def link_up(self, far: NodeDescriptor, clearance: int) -> None:
+        self._perform(self.knowledge.link_up(far, "tcp", 1, clearance, self.environment.now))
+
+    def link_down(self, name: str) -> None:
+        self._perform(self.knowledge.link_down(name, self.environment.now))
+
+    def receive(self, neighbour: str, message: Message | Frame) -> None:
+        now = self.environment.now
+        if isinstance(message, Frame):
+            self._perform(self.traffic.receive_frame(message, now))
+        elif isinstance(message, RoutedMessage):
+            self._perform(self.traffic.receive_message(message, now))
+        else:
+            self._perform(self.knowledge.receive_message(neighbour, message, now))
+
+    # ------------------------------------------------------------------ time
+
+    def _progress(self, incarnation: int) -> None:
+        if self.is_alive and incarnation == self.descriptor.incarnation:
+            self._perform(self.traffic.send_progress(self.environment.now))
+            self.environment.call_at(
+                self.environment.now + PROGRESS_EVERY, self._progress, incarnation
+            )
+
+    def _wake(self, incarnation: int, at: float) -> None:
+        if self.is_alive and incarnation == self.descriptor.incarnation and at == self._wake_at:
+            self._wake_at = float("inf")
+            self._perform(self.knowledge.handle_timeout(self.environment.now))
+            self._perform(self.traffic.handle_timeout(self.environment.now))
+
+    def _commit(self, call: object, *args: object) -> None:
+        """Commits end in order, unless the process ends first."""
+        end = self._last_commit = max(self._last_commit, self.environment.draw_commit_end())
+        self.environment.call_at(end, self._end_commit, self.descriptor.incarnation, call, args)
+
+    def _end_commit(self, incarnation: int, call: object, args: tuple[object, ...]) -> None:
+        if self.is_alive and incarnation == self.descriptor.incarnation:
+            call(*args)  # type: ignore[operator]
+
+    # ------------------------------------------------------------------ effects
+
+    def _perform(self, effects: Iterable[TrafficEffect | NetworkStateEffect]) -> None:
+        self._effects.extend(effects)
+        if self._is_performing:
+            return
+        self._is_performing = True
+        while self._effects:
+            self._apply(self._effects.popleft())
+        self._is_performing = False
+        times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
+        wake = min((time for time in times if time is not None), default=float("inf"))
+        if wake < self._wake_at:
+            self._wake_at = wake
+            self.environment.call_at(wake, self._wake, self.descriptor.incarnation, wake)
+
+    def _apply(self, effect: TrafficEffect | NetworkStateEffect) -> None:
+        match effect:
+            case (
+                SendFrame(neighbour, message)
+                | Send(neighbour, message)
+                | SendMessage(neighbour, message)
+            ):
+                self.environment.send(self.name, neighbour, message)
+            case AppendRange():
+                self._log_arrived(effect)
+            case CoverOrigin(origin, upto):
+                self._commit(self._finish_log, origin, None, upto, upto, [], 0)
+            case EnterUnit():
+                self._commit(self._enter_unit, effect)
+                if self.environment.random.random() < self.environment.late_entry_rate:
+                    self._perform(self.traffic.release_onward(effect))
+            case ReadPage(resume):
+                self._commit(self._serve_page, resume)
+            case InterestAdded(destination, id, want):
+                whom = self.knowledge.to_frame_destination(destination)
+                self._remote[whom, id] = parse_numbers(want.query.text)
+                self._found.clear()
+            case InterestRemoved(destination, id):
+                self._remote.pop((self.knowledge.to_frame_destination(destination), id), None)
+                self._found.clear()
+            case InterestActive(key, cuts):
+                if cuts != self._cuts:
+                    # Share one dictionary: a thousand origins per interest would take much memory.
+                    self._cuts = dict(cuts)
+                self._activate_interest(key, self._cuts)  # type: ignore[arg-type]
+            case MapChanged():
+                self.traffic.update_destinations(self.environment.now)
+
+    def _activate_interest(self, key: int, cuts: dict[str, Mark]) -> None:
+        want = self.interests.get(key)
+        if want is None:
+            return
+        self._perform(self.traffic.record_cuts(cuts, self.environment.now))
+        if want.cuts is None:
+            want.cuts = cuts or self._cuts_of_cover(key)
+        self._pending_interests.discard(key)
+        self._open_when_active()
+
+    def _cuts_of_cover(self, key: int) -> dict[str, Mark]:
+        """Return the marks from which an interest without cuts is complete.
+
+        Such an interest is active where the interests that cover it are, from the log's present
+        end. Origins that were unknown when a covering interest became active are not promised.
+        """
+        low, high = self.interests[key].numbers
+        promised = [
+            want.cuts.keys()
+            for want in self.interests.values()
+            if want.cuts is not None and want.numbers[0] <= low and high <= want.numbers[1]
+        ]
+        known = {**self.log.covered, **self.traffic.unreached_cuts()}
+        origins = set.intersection(*map(set, promised)) if promised else set()
+        return {origin: known[origin] for origin in sorted(origins & known.keys())}
+
+    def _open_when_active(self) -> None:
+        if not self._pending_interests:
+            self._perform(self.traffic.resume_receiving(self.environment.now))
+
+    def _log_arrived(self, take: AppendRange) -> None:
+        frame, told = take.received.frame, take.received.range
+        events = [
+            NumberedEvent(frame.origin, each.mark, int(each.document), each.level)
+            for each in frame.events_at(frame.event_indices_for(take.received.index))
+            if each.mark > take.cursor
+            and (not told.is_unfiltered or self._is_wanted(int(each.document)))
+        ]
+        failures = self._failed.get(frame.origin, 0)
+        call = self._finish_log
+        self._commit(
+            call, frame.origin, frame.origin_node, take.cursor, told.upto, events, failures
+        )
+
+    def _finish_log(
+        self,
+        origin: str,
+        home: Address | None,
+        cursor: Mark,
+        upto: Mark,
+        events: list[NumberedEvent],
+        failures: int,
+    ) -> None:
+        now = self.environment.now
+        failed = (
+            home is not None
+            and self.environment.random.random() < self.environment.commit_failure_rate
+        )
+        # Ranges behind a failed commit fail with it.
+        if failed or (home is not None and failures != self._failed.get(origin, 0)):
+            self._failed[origin] = self._failed.get(origin, 0) + failed
+            self.traffic.receiver.retry_after_failure(origin, home, now)  # type: ignore[arg-type]
+            self._perform(())
+            return
+        took = self.log.commit_relayed(origin, cursor, upto, events)
+        assert took or home is None, (self.name, origin, cursor, upto, self.log.covered)
+        self._perform(self.traffic.confirm_durable(origin, now))
+
+    def _enter_unit(self, enter: EnterUnit) -> None:
+        if enter.received is None:
+            self._perform(self.traffic.release_onward(enter))
+            return
+        departing = []
+        for each in enter.frame.events_at(enter.frame.event_indices_for(enter.received.index)):
+            number = int(each.document)
+            whom = self._destinations(number)
+            if self._is_wanted(number):
+                whom = whom | {self.knowledge.address}
+            departing.append(OutgoingEvent(each, each.level, whom))
+        self._perform(self.traffic.send_into_unit(enter, departing, self.environment.now))
+
+    def _serve_page(self, resume: PageRequest) -> None:
+        knowledge = self.knowledge
+        events, upto = self.log.read_page(resume.after, PAGE)
+        reader = resume.source
+        whose = knowledge.destination_of(reader)
+        chosen = [
+            carried(each)
+            for each in events
+            if (resume.is_unfiltered or whose in self._destinations(each.number))
+            and knowledge.next_hop(reader, each.level) is not None
+        ]
+        page = Range(reader, resume.after, upto, is_unfiltered=resume.is_unfiltered)
+        self._perform(self.traffic.send_page(resume, page, chosen, self.environment.now))
+
+    # ------------------------------------------------------------------ matching
+
+    def _is_wanted(self, number: int) -> bool:
+        return any(low <= number <= high for low, high in self._own_numbers())
+
+    def _own_numbers(self) -> Sequence[Numbers]:
+        return [want.numbers for want in self.interests.values()]
+
+    def _destinations(self, number: int) -> frozenset[Address]:
+        found = self._found.get(number)
+        if found is None:
+            found = self._found[number] = frozenset(
+                whom for (whom, _), (low, high) in self._remote.items() if low <= number <= high
+            )
+        return found
+
+
+def carried(event: NumberedEvent) -> FrameEvent:
+    """Return an event in the form of frames."""
+    return FrameEvent(event.mark, b"r", str(event.number).encode(), event.level)

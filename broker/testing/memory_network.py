@@ -1,0 +1,126 @@
+"""Network in memory and virtual time: addresses, latency, refusals and cuts, from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError, ConnectionRefusedError
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import Clock
+
+from broker.testing.memory_channel import MemoryChannel, make_channel_pair
+from broker.transport.socket.contract import ISocketChannel
+
+
+class MemoryPort:
+    """A listening address. Its connections survive `stop_listening`."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def stop_listening(self) -> None:
+        """Accept no more connections, and free the address."""
+        self._stop()
+
+
+class MemoryNetwork:
+    """Connects addresses, which are any strings.
+
+    Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`. Packets of one
+    direction of a connection keep their order.
+    """
+
+    def __init__(
+        self, clock: Clock, seed: int = 0, *, latency: float = 0.001, jitter: float = 0.0
+    ) -> None:
+        self._clock = clock
+        self._random = Random(seed)
+        self._default_delay = (latency, jitter)
+        self._delays: dict[str, tuple[float, float]] = {}
+        self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
+        self._refused: set[str] = set()
+        # Listener ends of each address's connections; ordered, so that a seed always gives the same
+        # run.
+        self._connections: dict[str, dict[MemoryChannel, None]] = {}
+        self._count = 0
+        self.describe: Callable[[str], tuple[str, str] | None] = lambda _: None
+        """Returns descriptions of the two ends of a connection to an address: the listener's, then
+        the other's. None: described by the address."""
+
+    def listen(self, address: str, on_connect: Callable[[ISocketChannel], None]) -> MemoryPort:
+        """Call `on_connect` with the channel of each connection to `address`.
+
+        Raises `CannotListenError` if the address is in use.
+        """
+        if address in self._listening:
+            taken = OSError("address already in use")
+            raise CannotListenError("memory", address, taken)
+        self._listening[address] = on_connect
+
+        def stop() -> None:
+            if self._listening.get(address) is on_connect:
+                del self._listening[address]
+
+        return MemoryPort(stop)
+
+    def connect(self, address: str) -> Deferred[ISocketChannel]:
+        """Connect to `address` after one latency. Set the channel's receiver at once.
+
+        Fails with Twisted's `ConnectionRefusedError` without a listener, or after `refuse`. Can be
+        cancelled.
+        """
+        call: IDelayedCall | None = None
+
+        def cancel(_: Deferred[ISocketChannel]) -> None:
+            if call is not None and call.active():
+                call.cancel()
+
+        result: Deferred[ISocketChannel] = Deferred(cancel)
+        call = self._clock.callLater(self._draw_delay(address), self._connected, address, result)
+        return result
+
+    def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
+        """Change the latency and jitter of all packets to or from `address`."""
+        self._delays[address] = (latency, jitter)
+
+    def cut(self, address: str) -> None:
+        """Break all connections to `address`; packets in transit are lost."""
+        for channel in list(self._connections.get(address, ())):
+            channel.break_connection()
+
+    def refuse(self, address: str) -> None:
+        """Reject connections to `address` until `heal`. Existing connections stay."""
+        self._refused.add(address)
+
+    def heal(self, address: str) -> None:
+        """Undo `refuse`."""
+        self._refused.discard(address)
+
+    def connections(self, address: str) -> int:
+        """Return the number of connections to `address`."""
+        return len(self._connections.get(address, ()))
+
+    def _draw_delay(self, address: str) -> float:
+        latency, jitter = self._delays.get(address, self._default_delay)
+        return latency + self._random.uniform(0.0, jitter)
+
+    def _connected(self, address: str, result: Deferred[ISocketChannel]) -> None:
+        on_connect = self._listening.get(address)
+        if on_connect is None or address in self._refused:
+            text = f"nobody listens at {address}"
+            result.errback(ConnectionRefusedError(text))
+            return
+        self._count += 1
+        ours = self._connections.setdefault(address, {})
+        server, client = make_channel_pair(
+            self._clock,
+            partial(self._draw_delay, address),
+            self.describe(address) or (f"memory:{address}", f"memory:client-{self._count}"),
+            lambda channel: ours.pop(channel, None),
+        )
+        ours[server] = None
+        on_connect(server)
+        result.callback(client)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+
+import pytest
+
+from broker.cli.publishing.reader_thread import ReaderThread
+
+
+def numbers(count: int) -> Generator[int, None, None]:
+    yield from range(count)
+
+
+async def everything(hand_over: ReaderThread[int]) -> list[int]:
+    taken: list[int] = []
+    while portion := await hand_over.next_items():
+        taken += portion
+    return taken
+
+
+def test_items_come_in_order() -> None:
+    async def take() -> list[int]:
+        return await everything(ReaderThread(numbers(5000), most=7))
+
+    assert asyncio.run(take()) == list(range(5000))
+
+
+def test_the_thread_blocks_while_items_wait() -> None:
+    ahead: list[int] = []
+    full = threading.Event()
+
+    def watched() -> Generator[int, None, None]:
+        for number in range(100):
+            ahead.append(number)
+            if number == 10:
+                full.set()
+            yield number
+
+    async def take() -> list[int]:
+        hand_over = ReaderThread(watched(), most=10)
+        await asyncio.to_thread(full.wait, 10)
+        # Ten wait for the loop, one waits for a free slot.
+        assert len(ahead) == 11
+        return await everything(hand_over)
+
+    assert asyncio.run(take()) == list(range(100))
+
+
+def test_an_error_comes_after_the_last_item() -> None:
+    def broken() -> Generator[int, None, None]:
+        yield 1
+        raise OSError("the disk is gone")
+
+    async def take() -> None:
+        hand_over = ReaderThread(broken())
+        assert await hand_over.next_items() == [1]
+        with pytest.raises(OSError, match="the disk is gone"):
+            await hand_over.next_items()
+
+    asyncio.run(take())
+
+
+def test_a_cancelled_thread_closes_what_it_reads() -> None:
+    closed = threading.Event()
+
+    def endless() -> Generator[int, None, None]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    async def take() -> None:
+        hand_over = ReaderThread(endless(), most=3)
+        assert await hand_over.next_items()
+        hand_over.cancel()
+        assert await asyncio.to_thread(closed.wait, 10)
+
+    asyncio.run(take())

@@ -1,0 +1,300 @@
+"""Pages of the own log for other nodes, with retention, losses and clearances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.replicas.service import Replicas
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
+from broker.cluster.traffic.messages import PageRequest
+from broker.event.place import Mark
+from broker.log.commit import Keeping as ToKeep
+from broker.log.commit import Retention
+from broker.log.event_log import EventLog
+from broker.log.histories import Chain, Loss
+from broker.log.log_file import LogFile
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted
+from tests.cluster.traffic.frames import node
+from tests.log.test_event_log import HEADER_RECORD, Thread
+
+SHORT = Retention(max_bytes=1 << 20)
+
+
+def short_log(folder: Path) -> tuple[EventLog, Thread, Thread]:
+    """Return a log that retains little, with its threads."""
+    writer, reader = Thread(), Thread()
+    log = EventLog(
+        LogFile(folder, SHORT, sync=False),
+        clock=Clock(),
+        wall_clock=lambda: 1000,
+        write=writer,
+        read=reader,
+    )
+    return log, writer, reader
+
+
+def test_events_removed_while_a_page_is_read_are_reported_as_unavailable(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+
+    def append(count: int) -> None:
+        for _ in range(count):
+            log.append([(HEADER_RECORD, 1, bytes(50_000))], lambda _: None)
+            while writer.calls:
+                writer.step()
+
+    served: list[tuple[Range, list[FrameEvent]]] = []
+    pages = LogPageServer(
+        event_log=log,
+        matcher=cast(Any, None),
+        remote_interest=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        is_cleared=lambda address, rank: True,
+        on_page=lambda resume, page, carried: served.append((page, carried)),
+    )
+    append(10)
+    for after in ((1, 5), (1, 40), (1, 52)):
+        pages.serve_page(
+            PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, True)
+        )
+        append(25)
+        reader.step()
+        page, carried = served.pop()
+        begins = page.after if page.unavailable_upto is None else page.unavailable_upto
+        assert page.after == after and begins >= after
+        places = [each.mark[1] for each in carried]
+        assert places == list(range(begins[1] + 1, page.upto[1] + 1))
+
+
+def ask_all(name: str, log: EventLog, after: Mark) -> PageRequest:
+    """Request all own events after a place."""
+    return PageRequest(node("home"), node(name), MAX_HOPS, log.origin, after, True)
+
+
+def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageServer:
+    """Return a server for readers of all events, and a list of its pages."""
+    return LogPageServer(
+        event_log=log,
+        matcher=cast(Any, None),
+        remote_interest=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        is_cleared=lambda address, rank: True,
+        on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+    )
+
+
+def test_an_empty_page_covers_its_range(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    pages.serve_page(ask_all("reader", log, log.cut))
+    reader.step()
+    ((page, places),) = served
+    assert (page.after, page.upto, page.unavailable_upto, places) == (log.cut, log.cut, None, [])
+
+
+def test_the_last_page_extends_into_an_empty_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cluster.log_page_server.PAGE_EVENTS", 3)
+    log, writer, _ = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 6, lambda _: None)
+    writer.step()
+    before = log.cut
+    log.close()
+    while writer.calls:
+        writer.step()
+    log, _, reader = short_log(tmp_path)
+    assert log.cut > before and log.cut[1] == 6
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    after = (before[0], 0)
+    for _ in range(2):
+        pages.serve_page(ask_all("reader", log, after))
+        reader.step()
+        after = served[-1][0].upto
+    assert [places for _, places in served] == [[1, 2, 3], [4, 5, 6]]
+    assert [page.upto for page, _ in served] == [(before[0], 3), log.cut]
+
+
+def test_readers_are_served_in_the_order_of_their_requests(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    epoch = log.cut[0]
+    for name, offset in (("r1", 0), ("r2", 0), ("r3", 0), ("r1", 1), ("r2", 2)):
+        pages.serve_page(ask_all(name, log, (epoch, offset)))
+    while reader.calls:
+        reader.step()
+    # The last request of a reader replaces its earlier one.
+    assert [(page.destination.node, places) for page, places in served] == [
+        ("r1", [1, 2, 3]),
+        ("r2", [3]),
+        ("r3", [1, 2, 3]),
+        ("r1", [2, 3]),
+    ]
+
+
+class Matcher:
+    """Matches two documents per slice: `<w/>` is of interest, `<u/>` can not be matched."""
+
+    def match(self, documents: list[bytes], seconds: float) -> list[object]:
+        verdicts = {
+            b"<w/>": Accepted(cast(Any, None), (1,)),
+            b"<n/>": Accepted(cast(Any, None), ()),
+        }
+        return [verdicts.get(document) for document in documents[:2]]
+
+
+class FakeRemoteInterest:
+    """The reader has interest in matching events."""
+
+    def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
+        return [node("reader")] * len(subscriptions)
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_page_holds_events_of_interest_that_are_cleared(tmp_path: Path, all_of_it: bool) -> None:
+    log, writer, reader = short_log(tmp_path)
+    documents = [b"<w/>", b"<n/>", b"<u/>", b"<w/>", b"<w/>", b"<u/>", b"<n/>"]
+    levels = [0, 0, 1, 2, 1, 2, 2]
+    log.append(
+        [(HEADER_RECORD, level, each) for each, level in zip(documents, levels, strict=True)],
+        lambda _: None,
+    )
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    clock = Clock()
+    pages = LogPageServer(
+        event_log=log,
+        matcher=cast(Any, Matcher()),
+        remote_interest=cast(Any, FakeRemoteInterest()),
+        clock=clock,
+        destination_of=lambda address: address,
+        is_cleared=lambda address, rank: address == node("reader") and rank <= 1,
+        on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+    )
+    after = (log.cut[0], 0)
+    pages.serve_page(
+        PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, all_of_it)
+    )
+    reader.step()
+    clock.pump([0.0] * 5)
+    ((page, carried),) = served
+    assert (page.after, page.upto, page.unavailable_upto, page.is_unfiltered) == (
+        after,
+        log.cut,
+        None,
+        all_of_it,
+    )
+    assert carried == ([1, 2, 3, 5] if all_of_it else [1, 3, 5])
+    assert pages.denied == (3 if all_of_it else 2)
+
+
+def test_a_loss_after_retained_events_is_unavailable_too(tmp_path: Path) -> None:
+    """Retention has removed all events up to a loss of another branch."""
+    log, writer, reader = short_log(tmp_path)
+
+    def append() -> None:
+        log.append([(HEADER_RECORD, 1, bytes(50_000))], lambda _: None)
+        while writer.calls:
+            writer.step()
+
+    served: list[Range] = []
+    pages = LogPageServer(
+        event_log=log,
+        matcher=cast(Any, None),
+        remote_interest=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        is_cleared=lambda address, rank: True,
+        on_page=lambda resume, page, carried: served.append(page),
+    )
+    append()
+    epoch = log.bounds.epoch
+    log.lose((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
+    while log.since.get(log.origin) != (epoch, 1):
+        append()
+    pages.serve_page(
+        PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True)
+    )
+    reader.step()
+    assert [page.unavailable_upto for page in served] == [log.chain.losses[0].last]
+
+
+def test_each_reader_gets_a_remembered_loss_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.cluster.log_page_server.MOST_TOLD_LOSSES", 2)
+    empty, loss = Loss((4, 3), (4, 3), (1, 3), (1, 9)), Loss((5, 3), (5, 9), (1, 3), (1, 9))
+    pages = LogPageServer(
+        event_log=cast(Any, SimpleNamespace(chain=Chain([], [empty, loss]))),
+        matcher=cast(Any, None),
+        remote_interest=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        is_cleared=lambda address, rank: True,
+        on_page=lambda *_: None,
+    )
+    for name in ("r1", "r2", "r3"):
+        # It has the branch's first place, and gets the loss after it.
+        assert pages._next_loss(node(name), (1, 5)) == ((1, 3), (1, 9))
+        assert pages._next_loss(node(name), (5, 2)) is None
+        assert len(pages._told_losses) <= 2
+        if name == "r2":
+            assert pages._next_loss(node("r1"), (5, 2)) is None
+    # A reader beyond the loss gets it where it was recorded.
+    assert pages._next_loss(node("other"), (5, 2)) == ((5, 3), (5, 9))
+    assert pages._next_loss(node("other"), (5, 9)) is None
+    # A reader before the branch gets it later.
+    assert pages._next_loss(node("early"), (1, 2)) == ((1, 3), (1, 9))
+    assert node("early") not in {reader for reader, _ in pages._told_losses}
+
+
+def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+
+    def keep(first: int, last: int) -> None:
+        for n in range(first, last + 1):
+            event = LoggedEvent(1, n, 5, 1, HEADER_RECORD, bytes(50_000), "far", n)
+            log.keep(ToKeep("far", (1, n - 1), (1, n), [event]), lambda _: None)
+            while writer.calls:
+                writer.step()
+
+    answered: list[Frame] = []
+    keeping = Replicas(
+        log,
+        replicator=cast(Any, None),
+        send_to_neighbour=lambda name, message: None,
+        send_message=lambda message: None,
+        own_address=lambda: node("keeper"),
+        send_frame=answered.append,
+        has_other_log=lambda whose, origin: False,
+    )
+    keep(1, 3)
+    keeping.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
+    keep(4, 30)
+    reader.step()
+    assert answered == []
+    after = log.kept["far"].after
+    assert after > (1, 0)
+    keeping.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", after))
+    reader.step()
+    (frame,) = answered
+    assert (frame.ranges[0].after, frame.ranges[0].upto, frame.event_count) == (
+        after,
+        (1, 30),
+        30 - after[1],
+    )

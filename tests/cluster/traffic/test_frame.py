@@ -1,0 +1,139 @@
+"""Encoding of frames, restriction to some destinations, and rejected bytes."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import attrs
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cluster.traffic import frame as frames
+from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, Range, decode_frame
+from broker.errors import ProtocolError
+from tests.cluster.traffic.frames import frame, node, unit
+
+MARKS = st.tuples(st.integers(1, 3), st.integers(0, 50))
+
+
+@st.composite
+def made_up(draw: st.DrawFn) -> Frame:
+    targets = draw(
+        st.lists(
+            st.sampled_from([node("n1"), node("n2", "b"), unit("b"), unit("b", "c")]),
+            min_size=1,
+            unique=True,
+        )
+    )
+    ranges = []
+    for target in targets:
+        since, after, gone, upto = sorted(draw(st.tuples(MARKS, MARKS, MARKS, MARKS)))
+        more, everything = draw(st.tuples(st.booleans(), st.booleans()))
+        begins = draw(st.sampled_from([None, since]))
+        lost = draw(st.sampled_from([None, gone]))
+        ranges.append(Range(target, after, upto, lost, more, begins, everything))
+    marks = sorted(draw(st.sets(MARKS, max_size=12)))
+    events = [(mark, draw(st.binary(max_size=40)), draw(st.integers(0, 2))) for mark in marks]
+    wanted = st.sets(st.integers(0, len(targets) - 1), min_size=1)
+    recipients = [tuple(sorted(draw(wanted))) for _ in events]
+    runs = [(len(list(group)), each) for each, group in itertools.groupby(recipients)]
+    made = frame(ranges, events, runs)
+    made.history = draw(st.sampled_from([None, (3, 1 << 62, (2, 9))]))
+    return made
+
+
+def content(each: Frame) -> dict[str, object]:
+    """Return all fields, independent of the body's encoding."""
+    fields = attrs.asdict(each.uncompressed(), recurse=False)
+    return {name: list(f) if isinstance(f, tuple | list) else f for name, f in fields.items()}
+
+
+@given(made_up(), st.booleans())
+def test_a_frame_survives_encoding(each: Frame, compress: bool) -> None:
+    sent = each.compressed() if compress else each
+    assert content(decode_frame(sent.encode())) == content(each)
+
+
+@given(made_up())
+def test_a_link_of_version_1_gets_no_history(each: Frame) -> None:
+    fields = {**content(each), "history": None}
+    assert content(decode_frame(each.encode(1))) == fields
+
+
+@given(made_up(), st.data())
+def test_altered_bytes_decode_to_a_valid_frame_or_a_protocol_error(
+    each: Frame, data: st.DataObject
+) -> None:
+    altered = bytearray(each.encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        altered[data.draw(st.integers(0, len(altered) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(altered[: data.draw(st.integers(0, len(altered)))])
+    for damaged in (bytes(altered), cut):
+        try:
+            got = decode_frame(damaged)
+            carried = [got.events_at(got.event_indices_for(i)) for i in range(len(got.ranges))]
+            again = decode_frame(got.encode())
+        except ProtocolError:
+            continue
+        assert content(again) == content(got)
+        assert [
+            again.events_at(again.event_indices_for(i)) for i in range(len(got.ranges))
+        ] == carried
+
+
+@given(st.binary(max_size=80))
+def test_random_bytes_are_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_frame(b"\x60" + data)
+
+
+@given(made_up(), st.data())
+def test_a_restricted_frame_has_exactly_the_matching_and_cleared_events(
+    each: Frame, data: st.DataObject
+) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(each.ranges) - 1), min_size=1, unique=True))
+    caps = {index: data.draw(st.integers(0, 2)) for index in chosen}
+    narrow = decode_frame(each.restricted_to(caps).encode())
+    assert list(narrow.ranges) == [each.ranges[i] for i in chosen]
+    seen = set()
+    for new, old in enumerate(chosen):
+        allowed = [e for e in each.events_at(each.event_indices_for(old)) if e.level <= caps[old]]
+        got = narrow.events_at(narrow.event_indices_for(new))
+        assert got == allowed
+        seen |= {e.mark for e in got}
+    assert set(narrow.marks()) == seen
+
+
+def bomb(stated: int, embedded: bool) -> Frame:
+    """Return a frame with a body of 32 MB in some kB; its header states `stated` bytes."""
+    compressor = zstandard.ZstdCompressor(write_content_size=embedded)
+    body = compressor.compress(bytes(32 << 20))
+    each = frame([Range(node("n1"), (1, 0), (1, 1))], [((1, 1), b"", 0)], [(1, (0,))])
+    return attrs.evolve(each, encoding=ZSTD, document_lengths=[stated], body=body)
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_body_longer_than_its_header_states_takes_no_memory(embedded: bool) -> None:
+    each = decode_frame(bomb(100, embedded).encode())
+    tracemalloc.start()
+    with pytest.raises(ProtocolError):
+        each.documents()
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_a_header_over_the_body_limit_is_rejected() -> None:
+    with pytest.raises(ProtocolError):
+        decode_frame(bomb(MAX_BODY_BYTES + 1, True).encode())
+
+
+def test_long_bodies_are_compressed_and_short_ones_are_not() -> None:
+    span = Range(node("n1"), (1, 0), (1, 1))
+    short = frame([span], [((1, 1), b"x" * 100, 0)], [(1, (0,))])
+    long = frame([span], [((1, 1), b"x" * frames.MIN_COMPRESSED_BYTES, 0)], [(1, (0,))])
+    assert short.compressed() is short
+    assert long.compressed().encoding == ZSTD and len(long.compressed().body) < 100
+    assert long.compressed().uncompressed().body == long.body

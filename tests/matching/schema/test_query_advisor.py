@@ -1,0 +1,187 @@
+"""Warnings about queries that can never match (X10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.dtd.cache import CacheLimits, DtdCache
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.dtd import Dtd
+from broker.dtd.reference import DtdReference
+from broker.matching.query.query import parse_query
+from broker.matching.schema import known_types, query_advisor
+from broker.matching.schema.known_types import KnownTypes
+from broker.matching.schema.query_advisor import QueryAdvisor
+
+SHIP = """
+<!ELEMENT flight (mast+)>
+<!ELEMENT mast (#PCDATA)>
+<!ATTLIST mast height CDATA #IMPLIED>
+"""
+
+
+@pytest.fixture
+def dtds() -> DtdCache:
+    return DtdCache(Catalogue.load(shipped_folder()), (), CacheLimits(), Clock())
+
+
+@pytest.fixture
+def types(dtds: DtdCache) -> KnownTypes:
+    return KnownTypes(dtds, Catalogue.load(shipped_folder()), ())
+
+
+def warnings(types: KnownTypes, query: str, *, returning: bool = False) -> tuple[str, ...]:
+    advisor = QueryAdvisor(types, undescribed=False)
+    return advisor.find_warnings(parse_query(query), returning)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "true()",
+        "/flight/flightleg[altitude > 300]",
+        "//timestamp",
+        "//Param[@name = 'SC_Lat' and @value > 600]",
+        "/asdi[@type = 'TZ']/track/speed > 400",
+        "/Mspaces:Event/Mspaces:EventLinkage/Mspaces:BundleId = 'storm'",
+        "$Securitylevel = 'high'",
+        "//Mspaces:Summary",
+        "not(//nosuch)",
+    ],
+)
+def test_a_query_that_a_type_can_match_gets_no_warning(types: KnownTypes, query: str) -> None:
+    assert warnings(types, query) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "warning"),
+    [
+        (
+            "/flight/flightleg[@statsu]",
+            "the DTD flight 1.1 has no attribute 'statsu' on flightleg (column 19); "
+            "there is 'status'",
+        ),
+        ("//Param/@nam", "the DTD VOEvent 2.0 has no attribute 'nam' on Param (column 9)"),
+        ("/asdi[@type = 'XX']", "the DTD asdi 1.0 says that attribute 'type' of asdi is"),
+        ("$Securitylevel = 'secret'", "says that $Securitylevel is 'high', 'low' or 'med'"),
+        ("1 = 2", "makes this comparison always false (column 3)"),
+    ],
+)
+def test_an_unmatchable_query_gets_a_warning_for_the_closest_type(
+    types: KnownTypes, query: str, warning: str
+) -> None:
+    (told,) = warnings(types, query)
+    assert told.startswith("no event of the known types can match: the DTD ")
+    assert warning in told
+
+
+@pytest.mark.parametrize(
+    ("query", "warning"),
+    [
+        ("/flihgt", "the DTD flight 1.1 has no root element 'flihgt' (column 2)"),
+        ("//nosuch > 3", "has no element 'nosuch' (column 3)"),
+        ("$EventType = 'weather'", "says that $EventType is"),
+        ("/flight and $VersionNum = '7.5'", "says that $VersionNum is"),
+    ],
+)
+def test_the_warning_for_an_unknown_type_is_limited(
+    types: KnownTypes, query: str, warning: str
+) -> None:
+    (told,) = warnings(types, query)
+    unmet = "but one of an unknown type or version may"
+    assert told.startswith(f"no event of the known types can match, {unmet}: the DTD ")
+    assert warning in told
+
+
+def test_a_type_added_later_is_considered(
+    dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd]
+) -> None:
+    advisor = QueryAdvisor(types, undescribed=False)
+    query = parse_query("//mast/@height > 3")
+    for _ in range(2):
+        assert advisor.find_warnings(query, False) != ()
+    dtds.add(DtdReference("ship", "1.0"), make_dtd(SHIP).text)
+    assert advisor.find_warnings(query, False) == ()
+
+
+def test_the_warning_mentions_types_without_a_dtd_if_they_are_accepted(types: KnownTypes) -> None:
+    advisor = QueryAdvisor(types, undescribed=True)
+    (told,) = advisor.find_warnings(parse_query("/nosuch"), False)
+    assert told.endswith(". Events without a DTD may match")
+
+
+def test_a_type_without_a_schema_may_match_anything(types: KnownTypes) -> None:
+    types._schemas[DtdReference("asdi", "1.0")] = None
+    assert warnings(types, "/nosuch") == ()
+
+
+def test_a_returning_subscriber_is_warned_if_only_older_versions_match(
+    dtds: DtdCache, types: KnownTypes, make_dtd: Callable[..., Dtd]
+) -> None:
+    dtds.add(DtdReference("ship", "1.0"), make_dtd(SHIP).text)
+    newer = make_dtd(SHIP.replace("height", "length")).text
+    dtds.add(DtdReference("ship", "1.10"), newer)
+    dtds.add(DtdReference("ship", "1.9"), make_dtd(SHIP).text)
+    assert warnings(types, "//mast/@height") == ()
+    assert warnings(types, "//mast/@height", returning=True) == (
+        "the newest version can not match, though an older one can: the DTD ship 1.10 has no "
+        "attribute 'height' on mast (column 8)",
+    )
+    assert warnings(types, "//mast/@length", returning=True) == ()
+    assert warnings(types, "/flight/flightleg/speed", returning=True) == ()
+
+
+def test_a_returning_subscriber_needs_no_schema_of_a_type_with_one_version(
+    types: KnownTypes,
+) -> None:
+    assert warnings(types, "/flight/flightleg/speed", returning=True) == ()
+    ready = {reference.type for reference in types.references() if types.has_schema(reference)}
+    assert "asdi" in {reference.type for reference in types.references()}
+    assert ready == {"flight", "event", "VOEvent"}
+
+
+def test_types_in_folders_are_known_but_not_cached(
+    tmp_path: Path, dtds: DtdCache, make_dtd: Callable[..., Dtd]
+) -> None:
+    ship, broken = DtdReference("ship", "1.0"), DtdReference("broken", "1.0")
+    (tmp_path / "ship.dtd").write_bytes(make_dtd(SHIP).text)
+    (tmp_path / "broken.dtd").write_text("<!ELEMENT")
+    entries = "".join(
+        f'<public publicId="{each.public_id}" uri="{each.type}.dtd"/>' for each in (ship, broken)
+    )
+    (tmp_path / "catalog.xml").write_text(
+        f'<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog">{entries}</catalog>'
+    )
+    folder = Catalogue.load(tmp_path)
+    types = KnownTypes(dtds, Catalogue.load(shipped_folder()), (folder,))
+    assert warnings(types, "//mast/@height") == ()
+    assert ship in types.references() and dtds.get(ship) is None
+    assert types.get_schema(broken) is None
+
+
+def test_cached_results_are_bounded(types: KnownTypes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_advisor, "MAX_CACHED", 3)
+    monkeypatch.setattr(known_types, "MAX_SCHEMAS", 2)
+    advisor = QueryAdvisor(types, undescribed=False)
+    for number in range(6):
+        (told,) = advisor.find_warnings(parse_query(f"/nosuch{number}"), False)
+        assert f"nosuch{number}" in told
+    assert (len(advisor._cache), len(types._schemas)) == (3, 2)
+
+
+def test_too_much_work_over_all_types_means_no_warning(
+    types: KnownTypes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert warnings(types, "/nosuch") != ()
+    monkeypatch.setattr(query_advisor, "MAX_TOTAL_WORK", 5)
+    assert warnings(types, "/nosuch") == ()
+
+
+def test_a_warning_has_a_maximum_length(types: KnownTypes) -> None:
+    (told,) = warnings(types, f"/flight/{'x' * 3000}")
+    assert len(told) <= query_advisor.MAX_WARNING_LENGTH and re.search("x{80}' in flight", told)

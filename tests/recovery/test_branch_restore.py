@@ -1,0 +1,180 @@
+"""Which readers of a log wait until they have given back what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import PageRequest
+from broker.event.place import Mark, NamedHistory
+from broker.log.histories import Loss
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import parse_query
+from broker.recovery.branch_restore import (
+    MAX_BRANCH_PLACES,
+    MAX_READERS,
+    SETTLE_TIME,
+    BranchRestore,
+)
+from tests.recovery.test_log_merge import logged
+
+HERE, READER, KEEPER = (Address(("c",), name) for name in ("here", "reader", "keeper"))
+
+
+@attrs.define
+class Log:
+    """A log that went on behind its 10th event, in epoch 5."""
+
+    branch: Mark | None = None
+    """Where the branch of any reader's place leaves this one."""
+    begun_at: int = 10
+    origin: str = "own"
+    newest_own: Mark = (5, 12)
+    adopting: None = None
+
+    @property
+    def chain(self) -> Any:
+        return SimpleNamespace(histories=[SimpleNamespace(branch=(4, self.begun_at))])
+
+    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+        return self.branch
+
+
+def returning(log: Log, clock: Clock, network: object = None) -> BranchRestore:
+    driver = SimpleNamespace(page_server=SimpleNamespace())
+    return BranchRestore(
+        cast(Any, network or SimpleNamespace(driver=driver, state=None)),
+        cast(Any, log),
+        *(cast(Any, None), None, clock),
+        lambda text, _: parse_query(text),
+        lambda *_: None,
+        lambda: None,
+    )
+
+
+def shows(after: Mark, origin: str = "own", reader: Address = READER) -> PageRequest:
+    return PageRequest(HERE, reader, MAX_HOPS, origin, after)
+
+
+def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
+    clock = Clock()
+    made = returning(Log(branch=(4, 10)), clock)
+    assert made.must_delay_page(shows((4, 15)))
+    assert made.must_delay_page(shows((4, 16)))
+    assert made.must_delay_page(shows((4, 15), reader=Address(("c",), "other")))
+    assert len(clock.getDelayedCalls()) == 1
+    assert not made.must_delay_page(shows((4, 15), origin="far"))
+
+
+@pytest.mark.parametrize(
+    ("beyond", "waits"), [(MAX_BRANCH_PLACES, True), (MAX_BRANCH_PLACES + 1, False)]
+)
+def test_a_place_that_can_not_be_is_not_waited_for(beyond: int, waits: bool) -> None:
+    made = returning(Log(branch=(4, 10)), Clock())
+    with capturedLogs() as captured:
+        assert made.must_delay_page(shows((4, 10 + beyond))) is waits
+    assert bool(captured) is not waits
+
+
+def test_readers_that_wait_are_bounded() -> None:
+    made = returning(Log(branch=(4, 10)), Clock())
+    waits = [
+        made.must_delay_page(shows((4, 15), reader=Address(("c",), f"n{number}")))
+        for number in range(MAX_READERS + 1)
+    ]
+    assert waits == [True] * MAX_READERS + [False]
+
+
+def test_after_a_start_readers_of_earlier_epochs_wait_for_those_that_may_have_more() -> None:
+    clock = Clock()
+    made = returning(Log(), clock)
+    assert not made.must_delay_page(shows((5, 11))), "it has been here since this start"
+    assert made.must_delay_page(shows((4, 8)))
+    clock.advance(SETTLE_TIME - 0.1)
+    assert made.must_delay_page(shows((4, 8), reader=Address(("c",), "other")))
+    late = returning(Log(), clock)
+    assert late.must_delay_page(shows((4, 8)))
+    clock.advance(SETTLE_TIME)
+    assert not late.must_delay_page(shows((4, 9), reader=Address(("c",), "other")))
+
+
+def test_a_log_that_begins_with_this_process_lacks_nothing() -> None:
+    assert not returning(Log(begun_at=0), Clock()).must_delay_page(shows((4, 8)))
+
+
+@pytest.mark.parametrize("given", [3, 5])
+def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
+    given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soak 8011: the one that had a replica of the branch had read on for itself."""
+    near = [SimpleNamespace(node=SimpleNamespace(address=KEEPER), up=True)]
+    network = SimpleNamespace(
+        driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near
+    )
+    log = SimpleNamespace(origin="own", chain=SimpleNamespace(shown=lambda branch: branch))
+    asked: list[Address] = []
+    lost: list[Sequence[tuple[int, int]]] = []
+
+    class Sources:
+        async def recover_from_node(
+            self, address: Address, after: Mark, upto: Mark
+        ) -> AsyncIterator[Any]:
+            asked.append(address)
+            numbers = {READER: range(1, given + 1), HERE: range(1, 3)}.get(address, (4,))
+            yield [logged("own", 10 + n, n, "p", n) for n in numbers]
+
+        async def recover_from_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+            return
+            yield
+
+    async def relog(events: Sequence[LoggedEvent], home: object) -> set[int]:
+        return {event.offset for event in events}
+
+    async def nothing(*_: object) -> None:
+        return
+
+    async def record_loss(branch: Mark, upto: Mark, runs: Sequence[tuple[int, int]]) -> None:
+        lost.append(runs)
+
+    made = returning(cast(Any, log), Clock(), network)
+    for name, does in (
+        ("_relog_covered", nothing),
+        ("_relog", relog),
+        ("_record_loss", record_loss),
+    ):
+        monkeypatch.setattr(made, name, does)
+    made._origin_reader = cast(Any, Sources())
+    shown: dict[Address, Mark] = {HERE: (1, 12), READER: (1, 15)}
+    Deferred.fromCoroutine(made._restore_branch((1, 10), (1, 15), shown))
+    # Who has shown most comes first.
+    assert asked == ([READER, HERE, KEEPER] if given == 3 else [READER, HERE])
+    assert lost == ([((15, 15),)] if given == 3 else [()])
+
+
+@pytest.mark.parametrize(
+    ("shown", "has_all"),
+    [
+        (None, False),
+        ((1, 3), False),
+        ((1, 8), False),
+        ((1, 9), True),
+        ((2, 1), True),
+        ((5, 0), True),
+        ((5, 1), False),
+    ],
+)
+def test_who_was_behind_all_that_was_lost_has_all_of_it(shown: Mark | None, has_all: bool) -> None:
+    made = returning(Log(), Clock())
+    if shown is not None:
+        made._returned_up_to[READER] = shown
+    loss = Loss((5, 3), (5, 9), (1, 3), (1, 9), ((4, 9),))
+    assert made.has_lost_events(READER, loss) is has_all

@@ -1,0 +1,110 @@
+"""Recovery from several logs of which each lacks something else."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from broker.cluster.address import Address
+from broker.delivery.recovery import Missed
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import parse_query
+from broker.recovery.context import RecoveryContext
+from broker.recovery.log_page_reader import LogPageRequest, Page
+from broker.recovery.log_source import LogSource
+from broker.recovery.origin_reader import OriginReader
+from broker.recovery.planner import RemainingRanges
+from tests.recovery.test_log_merge import logged
+
+ORIGIN = "far"
+HOME, KEEPER = Address(("c",), "home"), Address(("c",), "keeper")
+#: By node the offsets that it lacks; each page ends in front of these.
+LACKS = {HOME: {3}, KEEPER: {5, 6}}
+LAST: Mark = (1, 9)
+
+
+class Nodes:
+    """Both sides of pages: each node has the offsets 1 to 9 but for what it lacks."""
+
+    def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
+        (after, upto) = request.ranges[ORIGIN]
+        assert upto is not None
+        events: list[LoggedEvent] = []
+        offset = after[1]
+        while offset < upto[1] and offset + 1 not in LACKS[node]:
+            offset += 1
+            events.append(logged(ORIGIN, offset, offset, "p", offset))
+        reached = {ORIGIN: (1, offset)} if events else {}
+        begins: dict[str, Mark] = {}
+        if offset < upto[1]:
+            while offset + 1 in LACKS[node]:
+                offset += 1
+            begins = {ORIGIN: (1, offset)}
+        return succeed(Page(events, reached, 0, begins=begins, origin=ORIGIN))
+
+    def has_log_or_replica(self, origin: str) -> bool:
+        return False
+
+
+def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -> None:
+    nodes = Nodes()
+    around = RecoveryContext(
+        "own",
+        cast(Any, nodes),
+        cast(Any, nodes),
+        lambda _: [HOME, KEEPER],
+        lambda _: True,
+        None,
+        cast(Any, None),
+        0.0,
+    )
+    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, {ORIGIN: ((1, 0), LAST)})
+    logs = LogSource(missed, around, RemainingRanges(missed.ranges))
+    found: list[int] = []
+
+    async def read() -> None:
+        async for events in logs.read_origin_logs(archive_follows=False):
+            found.extend(event.offset for event in events)
+        async for events in logs.read_log_ends():
+            found.extend(event.offset for event in events)
+
+    Deferred.fromCoroutine(read())
+    assert found == [1, 2, 3, 4, 7, 8, 9]
+    assert logs.missing_ranges == [(ORIGIN, (1, 4), (1, 6))]
+
+
+@pytest.mark.parametrize(
+    ("begins", "upto", "hole"),
+    [
+        ({(1, 6), (2, 7)}, (2, 9), (2, 7)),
+        ({(2, 6), (2, 7)}, None, (2, 6)),
+        ({(1, 6), (3, 4), (3, 3)}, (3, 9), None),
+        ({(2, 8)}, (2, 7), None),
+    ],
+)
+def test_a_log_goes_on_only_behind_what_was_looked_at(
+    begins: set[Mark], upto: Mark | None, hole: Mark | None
+) -> None:
+    """Marks of other branches may have higher offsets, and those of later epochs lower ones."""
+    ranges = {ORIGIN: ((2, 4), upto)}
+    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, ranges)
+    logs = LogSource(missed, cast(Any, None), RemainingRanges(ranges))
+    logs._available_from = {ORIGIN: begins}
+    assert logs._skip_to_available() is (hole is not None)
+    assert logs.missing_ranges == ([] if hole is None else [(ORIGIN, (2, 4), hole)])
+
+
+def test_a_node_gives_a_branch_back_also_behind_what_it_lacks_of_it() -> None:
+    sources = OriginReader(ORIGIN, cast(Any, Nodes()), None, lambda text, _: parse_query(text))
+    found: list[int] = []
+
+    async def read() -> None:
+        async for events in sources.recover_from_node(KEEPER, (1, 0), LAST):
+            found.extend(event.offset for event in events)
+
+    Deferred.fromCoroutine(read())
+    assert sorted(set(found)) == [1, 2, 3, 4, 7, 8, 9]

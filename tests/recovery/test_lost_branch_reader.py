@@ -1,0 +1,226 @@
+"""Events of lost branches come in the order of their places among what is recovered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred
+
+from broker.delivery.recovery import Lost
+from broker.event.place import Mark, Position
+from broker.log.coverage import Coverage
+from broker.log.kept import KeptSpan
+from broker.log.records import LoggedEvent
+from broker.recovery.log_page_reader import LogPageRequest, Page
+from broker.recovery.lost_branch_reader import MAX_EVENTS, LostBranchReader
+from broker.recovery.subscription_recovery import SubscriptionRecovery
+from broker.subscriptions.durables import Durable
+from tests.recovery.test_log_merge import logged
+from tests.recovery.test_log_page_reader import WHOLE as WHOLE_LOG
+from tests.recovery.test_log_page_reader import Log as OneLog
+from tests.recovery.test_log_page_reader import Matcher, ask, pages_of
+from tests.recovery.test_subscription_recovery import (
+    EVENTS,
+    GONE,
+    OWN,
+    WHOLE,
+    Archived,
+    all_of,
+    recovered,
+)
+from tests.recovery.test_subscription_recovery import Log as Sources
+
+
+class Log:
+    """A log that has events of epoch 1 at these offsets."""
+
+    def __init__(self, *offsets: int) -> None:
+        self.events = [logged("own", offset, 0, "p", offset) for offset in offsets]
+        self.read: list[tuple[Mark, Mark]] = []
+
+    async def read_lost_branch(self, _: str, after: Mark, upto: Mark) -> AsyncIterator[LoggedEvent]:
+        self.read.append((after, upto))
+        for event in self.events:
+            if after < event.mark <= upto:
+                yield event
+
+
+def before(branches: LostBranchReader, mark: Mark | None) -> list[int]:
+    got: list[list[LoggedEvent]] = []
+    Deferred.fromCoroutine(branches.read_before(mark)).addCallback(got.append)
+    (events,) = got
+    return [event.offset for event in events]
+
+
+def test_events_are_read_as_far_as_their_places_lie_before_a_mark() -> None:
+    log = Log(3, 5, 6, 9, 12)
+    branches = LostBranchReader(cast(Any, log), "own", [((1, 4), (1, 7)), ((1, 8), (2, 0))])
+    assert before(branches, (1, 4)) == [] and log.read == []
+    assert before(branches, (1, 6)) == [5]
+    assert before(branches, (1, 8)) == [6]
+    assert before(branches, (1, 8)) == []
+    assert before(branches, (2, 1)) == [9, 12]
+    assert before(branches, None) == []
+    assert log.read == [((1, 4), (1, 7)), ((1, 8), (2, 0))]
+
+
+def test_many_come_in_portions() -> None:
+    branches = LostBranchReader(
+        cast(Any, Log(*range(1, MAX_EVENTS + 3))), "own", [((1, 0), (2, 0))]
+    )
+    assert before(branches, (2, 1)) == [*range(1, MAX_EVENTS + 1)]
+    assert before(branches, None) == [MAX_EVENTS + 1, MAX_EVENTS + 2]
+    assert before(branches, None) == []
+
+
+# ------------------------------------------------------------------ where a branch has left a log
+
+
+@pytest.mark.parametrize(
+    ("after", "found", "reached"),
+    [((0, 0), [1, 2, 3], (1, 3)), ((1, 2), [3], (1, 3)), ((1, 3), [], None), ((1, 4), [], None)],
+)
+def test_a_log_gives_own_events_up_to_where_a_lost_branch_began(
+    after: Mark, found: list[int], reached: Mark | None
+) -> None:
+    """What it has logged behind that is not what the reader asks for."""
+    log = OneLog(forks_at=(1, 3))
+    request = attrs.evolve(WHOLE_LOG, ranges={"own": (after, (1, 6))})
+    (page,) = ask(pages_of(log, Matcher()), request)
+    assert [event.offset for event in page.events] == found
+    assert page.reached == ({} if reached is None else {"own": reached})
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "found"),
+    [
+        ((1, 1), (1, 2), True),
+        ((1, 1), (1, 9), True),
+        ((1, 6), (1, 9), False),
+        ((0, 0), (0, 9), False),
+    ],
+)
+def test_whether_a_log_has_any_of_a_range_counts_its_last_place(
+    after: Mark, upto: Mark, found: bool
+) -> None:
+    told: list[bool] = []
+    asked = pages_of(OneLog(), Matcher()).has_events("own", after, upto)
+    Deferred.fromCoroutine(asked).addCallback(told.append)
+    assert told == [found]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["log", "copies"])
+@pytest.mark.parametrize(
+    ("upto", "found", "reached"),
+    [
+        # Of the lost branch nobody can tell what it lacks behind its last event.
+        ((1, 5), [(1, 1), (1, 2), (1, 3)], (1, 3)),
+        ((1, 3), [(1, 1), (1, 2), (1, 3)], (1, 3)),
+        # These lie before the branch, and on the other one.
+        ((1, 2), [(1, 1), (1, 2)], (1, 2)),
+        ((2, 4), [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4)], (2, 4)),
+    ],
+)
+def test_a_log_claims_of_a_lost_branch_no_more_than_its_events(
+    upto: Mark,
+    found: list[Mark],
+    reached: Mark,
+    kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Origin `far` was set back to its second event, and logged up to the fifth anew."""
+    marks = [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4), (2, 5)]
+    events = [
+        attrs.evolve(logged("far", offset, 0, "p", offset), epoch=epoch, serial=serial)
+        for serial, (epoch, offset) in enumerate(marks, 1)
+    ]
+    monkeypatch.setattr("tests.recovery.test_log_page_reader.EVENTS", events)
+    log = OneLog(histories={"far": ((2, 7, (1, 2)),)})
+    stored = None
+    if kept:
+        log.kept = {"far": KeptSpan((0, 0), (2, 5))}
+    else:
+        log.coverage = Coverage({"own": (1, 0), "far": (2, 5)})
+        stored = Durable(">", "true()", {}, Position(), 0, flows_from=Position({"far": (1, 0)}))
+    request = attrs.evolve(WHOLE_LOG, ranges={"far": ((1, 0), upto)})
+    (page,) = ask(pages_of(log, Matcher(), stored), request)
+    assert [event.mark for event in page.events] == found
+    assert page.reached == {"far": reached}
+    if upto > reached:
+        request = attrs.evolve(request, ranges={"far": (reached, upto)}, serial=page.next_serial)
+        (page,) = ask(pages_of(log, Matcher(), stored), request)
+        assert (page.events, page.reached, page.next_serial) == ([], {}, 0)
+
+
+class WithBranch(Sources):
+    """This node's log, which has copies of events 3 and 4 of a branch that another has lost."""
+
+    async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
+        return origin == GONE
+
+    async def read_page(self, request: LogPageRequest, *, wait: bool = False) -> Page:
+        if not request.allow_partial:
+            return await super().read_page(request, wait=wait)
+        after, upto = request.ranges[GONE]
+        copies = [logged(GONE, offset, 0, "q", offset) for offset in (3, 4)]
+        assert upto is not None
+        return Page([each for each in copies if after < each.mark <= upto], {}, 0)
+
+
+def branched(**said: Any) -> SubscriptionRecovery:
+    """A recovery of what two logs have."""
+    ranges = {**WHOLE, GONE: ((0, 0), EVENTS[GONE][-1].mark)}
+    filling = recovered(None, Sources([GONE]), ranges)
+    around = attrs.evolve(filling._context, page_reader=cast(Any, WithBranch([OWN])))
+    return SubscriptionRecovery(attrs.evolve(filling._missed, **said), around, 0)
+
+
+def test_events_of_a_lost_branch_come_where_their_places_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    marks = [(1, 1), (1, 2), (2, 5), (2, 6)]
+    events = [
+        attrs.evolve(logged(GONE, offset, offset, "p", offset), epoch=epoch)
+        for epoch, offset in marks
+    ]
+    monkeypatch.setitem(EVENTS, GONE, events)
+    came = all_of(branched(lost_branches={GONE: [((1, 2), (1, 4))]}))
+    assert [offset for origin, offset in came if origin == GONE] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_the_client_has_had_of_an_origin_does_not_come_again() -> None:
+    """Its range begins before that, since its place lies on a lost branch."""
+    came = all_of(branched(position={GONE: (1, 2), OWN: (1, 1)}))
+    assert came == [(GONE, 3), (OWN, 2), (OWN, 3)]
+
+
+def losses_of(
+    filling: SubscriptionRecovery, position: Mapping[str, Mark]
+) -> list[tuple[Mark, Mark]]:
+    """What a client is told that comes with a position on a lost branch."""
+    missed = attrs.evolve(filling._missed, position=position)
+    lost: list[Lost] = []
+    all_of(SubscriptionRecovery(missed, filling._context, 0), lost)
+    return [(each.after, each.upto) for each in lost]
+
+
+@pytest.mark.parametrize(("had", "told"), [(1, [((1, 1), (1, 2))]), (2, []), (3, [])])
+def test_no_loss_is_told_of_what_the_client_has_had(
+    had: int, told: list[tuple[Mark, Mark]]
+) -> None:
+    archive = Archived(damaged=frozenset([2]))
+    filling = recovered(archive, Sources([]), {GONE: ((0, 0), (1, 3))})
+    assert losses_of(filling, {GONE: (1, had)}) == told
+
+
+@pytest.mark.parametrize(
+    ("had", "told"),
+    [((1, 1), ((1, 1), (2, 5))), ((1, 4), ((2, 1), (2, 5))), ((1, 9), ((2, 1), (2, 5)))],
+)
+def test_a_loss_begins_where_the_origin_went_on(had: Mark, told: tuple[Mark, Mark]) -> None:
+    """It was set back to its first event, and logged up to the fifth anew."""
+    filling = recovered(None, Sources([]), {GONE: ((1, 1), (2, 5))})
+    assert losses_of(filling, {GONE: had}) == [told]

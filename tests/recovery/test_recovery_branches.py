@@ -1,0 +1,62 @@
+"""Where a recovery looks for events of an origin whose log was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from broker.event.place import Mark
+from broker.recovery.archive_access import Coverage
+from tests.recovery.test_subscription_recovery import (
+    EVENTS,
+    GONE,
+    OWN,
+    WHOLE,
+    Archived,
+    Log,
+    all_of,
+    recovered,
+)
+
+
+@attrs.define
+class Branches(Archived):
+    """An archive that has two intervals of one origin; the second begins at an offset."""
+
+    origin: str = GONE
+    second: int = 1
+
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
+        found = {o: [((0, 0), EVENTS[o][-1].mark)] for o in after}
+        if self.origin in found:
+            found[self.origin] += [((2, self.second), (2, self.second + 4))]
+        return succeed(Coverage(found, is_known=True))
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize(
+    ("archive", "first"),
+    [
+        (Branches(second=1), "archive"),
+        (Branches(second=3), "logs"),
+        (Branches(origin=OWN, second=1), "logs"),
+    ],
+    ids=["set back", "went on", "this node's own"],
+)
+def test_the_archive_comes_first_where_it_has_several_branches(
+    archive: Branches, first: str, others: bool
+) -> None:
+    """Soak 7023: a replica of the new branch had all of it, and nothing of the old one."""
+    filling = recovered(attrs.evolve(archive), Log([GONE]), WHOLE, others=others)
+    all_of(filling)
+    assert filling.steps[0].source == first
+
+
+def test_the_archive_is_not_looked_into_for_a_range_of_one_epoch() -> None:
+    ranges = {GONE: ((1, 1), (1, 3))}
+    filling = recovered(Branches(), Log([GONE]), ranges)
+    assert all_of(filling) == [(GONE, 2), (GONE, 3)]
+    assert filling.steps[0].source == "logs"

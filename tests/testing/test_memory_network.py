@@ -1,0 +1,165 @@
+"""The network in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.error import CannotListenError, ConnectionRefusedError
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from broker.errors import Closed, NotConnected
+from broker.testing.memory_channel import HIGH_WATER, MemoryChannel
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.socket_contract import RecordingReceiver, SocketChannelContract
+from broker.transport.socket import ISocketChannel
+
+
+class MemoryChannelTests(SocketChannelContract, TestCase):
+    """The contract, in virtual time."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, 1, jitter=0.001)
+
+    async def make_pair(self) -> tuple[ISocketChannel, ISocketChannel]:
+        accepted: list[ISocketChannel] = []
+        self.network.listen("a", accepted.append)
+        connecting = self.network.connect("a")
+        self.clock.advance(1.0)
+        pair = (await connecting, accepted[0])
+        for channel in pair:
+            channel.max_frame = self.max_frame
+        return pair
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            assert self.clock.calls, "nothing will ever happen"
+            self.clock.advance(max(0.0, self.clock.calls[0].getTime() - self.clock.seconds()))
+
+    def tearDown(self) -> None:
+        self.network.cut("a")
+        self.clock.advance(1.0)
+        self.assertEqual(self.network.connections("a"), 0)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class MemoryNetworkTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, latency=0.1)
+        self.accepted: list[RecordingReceiver] = []
+        self.port = self.network.listen(
+            "a", lambda channel: self.accepted.append(RecordingReceiver(channel))
+        )
+
+    def connect(self, address: str = "a") -> RecordingReceiver:
+        connecting = self.network.connect(address)
+        self.clock.advance(0.1)
+        return RecordingReceiver(self.successResultOf(connecting))
+
+    def test_a_connection_takes_one_latency_and_a_packet_another(self) -> None:
+        connecting = self.network.connect("a")
+        self.clock.advance(0.05)
+        self.assertNoResult(connecting)
+        self.clock.advance(0.05)
+        self.successResultOf(connecting).send([b"x"])
+        self.clock.advance(0.05)
+        self.assertEqual(self.accepted[0].packets, [])
+        self.clock.advance(0.05)
+        self.assertEqual(self.accepted[0].packets, [b"x"])
+
+    def test_jitter_varies_the_time_and_keeps_the_order(self) -> None:
+        self.network.set_delay("a", 0.1, 0.5)
+        connecting = self.network.connect("a")
+        self.clock.advance(1.0)
+        channel = self.successResultOf(connecting)
+        for number in range(100):
+            channel.send([b"%d" % number])
+            self.clock.advance(0.01)
+        self.clock.advance(1.0)
+        self.assertEqual(self.accepted[0].packets, [b"%d" % number for number in range(100)])
+        self.assertGreater(len(set(self.accepted[0].batches)), 1)
+
+    def test_the_same_seed_gives_the_same_times(self) -> None:
+        def times(seed: int) -> list[float]:
+            clock = Clock()
+            network = MemoryNetwork(clock, seed, jitter=1.0)
+            network.listen("a", lambda channel: None)
+            seen: list[float] = []
+            for _ in range(5):
+                network.connect("a").addCallback(lambda _: seen.append(clock.seconds()))
+            clock.pump([0.01] * 200)
+            return seen
+
+        self.assertEqual(times(1), times(1))
+        self.assertNotEqual(times(1), times(2))
+
+    def test_nobody_listens(self) -> None:
+        connecting = self.network.connect("b")
+        self.clock.advance(0.1)
+        self.failureResultOf(connecting, ConnectionRefusedError)
+
+    def test_refusing_leaves_present_connections_alone_and_heals(self) -> None:
+        client = self.connect()
+        self.network.refuse("a")
+        connecting = self.network.connect("a")
+        self.clock.advance(0.1)
+        self.failureResultOf(connecting, ConnectionRefusedError)
+        client.channel.send([b"x"])
+        self.clock.advance(0.1)
+        self.assertEqual(self.accepted[0].packets, [b"x"])
+        self.network.heal("a")
+        self.connect()
+        self.assertEqual(self.network.connections("a"), 2)
+
+    def test_a_cut_breaks_the_connections_of_one_address_and_loses_what_is_under_way(self) -> None:
+        self.network.listen("b", lambda channel: self.accepted.append(RecordingReceiver(channel)))
+        client, other = self.connect(), self.connect("b")
+        client.channel.send([b"x"])
+        other.channel.send([b"y"])
+        self.network.cut("a")
+        self.clock.advance(0.2)
+        server, other_server = self.accepted
+        for end in (client, server):
+            self.assertIsInstance(end.losses[0], NotConnected)
+            self.assertEqual(end.packets, [])
+        self.assertEqual((other.losses, other_server.packets), ([], [b"y"]))
+        self.assertEqual(self.network.connections("a"), 0)
+
+    def test_an_address_is_listened_on_once_at_a_time(self) -> None:
+        with self.assertRaises(CannotListenError):
+            self.network.listen("a", lambda channel: None)
+        self.port.stop_listening()
+        connecting = self.network.connect("a")
+        self.clock.advance(0.1)
+        self.failureResultOf(connecting, ConnectionRefusedError)
+        self.network.listen("a", lambda channel: None)
+        self.port.stop_listening()  # the former one's
+        self.connect()
+
+    def test_connecting_can_be_cancelled(self) -> None:
+        connecting = self.network.connect("a")
+        connecting.addErrback(lambda failure: None)
+        connecting.cancel()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.accepted, [])
+
+    def test_each_end_knows_the_other_by_name(self) -> None:
+        client = self.connect()
+        self.assertEqual(client.channel.peer_description, "memory:a")
+        self.assertEqual(self.accepted[0].channel.peer_description, "memory:client-1")
+
+    def test_what_waits_for_a_paused_reader_is_known(self) -> None:
+        client = self.connect()
+        server = self.accepted[0].channel
+        assert isinstance(server, MemoryChannel)
+        server.pause()
+        client.channel.send([bytes(HIGH_WATER)])
+        self.clock.advance(1.0)
+        self.assertEqual(server.pending_bytes, HIGH_WATER)
+        self.assertEqual(client.writable, [])
+        client.channel.send([b"x"])
+        self.assertEqual(client.writable, [False])
+        server.abort(Closed("enough"))
+        self.assertEqual(server.pending_bytes, 0)
