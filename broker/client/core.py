@@ -39,7 +39,21 @@ from broker.event.place import Place, Position
 from broker.wire import messages
 from broker.wire.batches import Delivered, decode_delivery
 from broker.wire.codec import Message
-from broker.wire.messages import (DELIVER, Acknowledge, Answer, Ask, Credit, Ended, Flowing, NotPublished, Progress, Published, Refuse, Subscribed, Unsubscribe)
+from broker.wire.messages import (
+    DELIVER,
+    Acknowledge,
+    Answer,
+    Ask,
+    Credit,
+    Ended,
+    Flowing,
+    NotPublished,
+    Progress,
+    Published,
+    Refuse,
+    Subscribed,
+    Unsubscribe,
+)
 
 _AboutSubscription: TypeAlias = Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged
 _ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)

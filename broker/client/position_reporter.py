@@ -11,7 +11,7 @@ from broker.client.subscription_state import SubscriptionState
 from broker.event.place import Position
 from broker.wire import messages
 from broker.wire.codec import Message
-from broker.wire.messages import (Acknowledge, Answer, Goodbye)
+from broker.wire.messages import Acknowledge, Answer, Goodbye
 
 #: A subscription acknowledges after this many processed events, or after `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS: Final = 1000

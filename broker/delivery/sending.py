@@ -12,7 +12,6 @@ from broker.log.records import LoggedEvent
 from broker.wire.batches import EncodedEvents, encode_delivery
 from broker.wire.codec import Message
 
-
 _number = attrgetter("number")
 
 

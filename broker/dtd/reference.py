@@ -30,9 +30,7 @@ def _check_type(_reference: object, _attribute: object, value: str) -> None:
 
 def _check_version(_reference: object, _attribute: object, value: str) -> None:
     if _VERSION.fullmatch(value) is None:
-        raise BadName(
-            f"{value[:80]!r} is not a version: use one to four numbers such as 1.0"
-        )
+        raise BadName(f"{value[:80]!r} is not a version: use one to four numbers such as 1.0")
 
 
 def _check_variant(_reference: object, _attribute: object, value: str) -> None:

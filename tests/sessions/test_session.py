@@ -107,7 +107,12 @@ class Setting:
         node = cast(Any, self.node)
         services = SessionServices(node, node, {}, lambda session: None, self.clock)
         self.session = Session(
-            anonymous_identity("alice"), 1, b"", cast(Any, self.driver), services, lambda _: cast(Any, None)
+            anonymous_identity("alice"),
+            1,
+            b"",
+            cast(Any, self.driver),
+            services,
+            lambda _: cast(Any, None),
         )
 
     def receive(self, *wanted: Message | bytes) -> None:

@@ -102,7 +102,12 @@ class Setting(InputSetting):
             self.input, cast(Any, self.subscribing), {}, lambda session: None, self.clock
         )
         session = Session(
-            anonymous_identity("alice"), 1, b"", cast(Any, driver), services, lambda _: cast(Any, None)
+            anonymous_identity("alice"),
+            1,
+            b"",
+            cast(Any, driver),
+            services,
+            lambda _: cast(Any, None),
         )
         return session, driver
 

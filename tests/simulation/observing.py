@@ -20,8 +20,8 @@ from broker.testing.guarantees import (
     Observations,
     Process,
     Published,
-    Subscriber,
     ReportedGap,
+    Subscriber,
 )
 from broker.testing.guarantees.records import digest_of
 from broker.testing.virtual_time import VirtualTime
@@ -111,7 +111,9 @@ def _wanted(interest: Interest, event: Published) -> bool:
 
 def _item(item: ReceivedEvent | Gap) -> Delivered | ReportedGap:
     if isinstance(item, Gap):
-        return ReportedGap(item.first.origin, item.first.mark, item.last.mark, item.count, item.reason)
+        return ReportedGap(
+            item.first.origin, item.first.mark, item.last.mark, item.count, item.reason
+        )
     return _delivered(item)
 
 

@@ -29,7 +29,9 @@ class Stranger:
     def __init__(self, world: World, address: str = "stranger") -> None:
         self.packets: list[bytes] = []
         self.lost = False
-        self.channel: ISocketChannel = world.wait(world.network.connect(world.client_address(address)))
+        self.channel: ISocketChannel = world.wait(
+            world.network.connect(world.client_address(address))
+        )
         self.channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:

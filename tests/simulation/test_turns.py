@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client.received import ALL
-from broker.sessions import session
-from broker.sessions import turns
+from broker.sessions import session, turns
 from broker.sessions.turns import LONGEST_TURN
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings

@@ -31,6 +31,7 @@ class Finding:
         self.undecided: Undecided = {}
         """By row, the queries that may match."""
 
+
 def find(findings: Sequence[Finding]) -> None:
     """Fill in what is found."""
     together: dict[RowMatcher, _Together] = {}

@@ -14,8 +14,7 @@ from unittest.mock import patch
 
 from broker.client.client import Client
 from broker.event.place import Place
-from broker.testing.guarantees import check
-from broker.testing.guarantees import report
+from broker.testing.guarantees import check, report
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.chaos.dangers import ArchiveFaults, Dangers
 from tests.simulation.network.topologies import SHAPES, Edge, Trouble

@@ -8,11 +8,11 @@ from zope.interface import implementer
 
 from broker.cluster import messages
 from broker.cluster.address import Address, parse_unit
-from broker.cluster.network_factory import STACK
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.handshake import Greeting
-from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS
 from broker.cluster.handshake_core import Accepted, Dialling, Refused
+from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS
+from broker.cluster.network_factory import STACK
 from broker.testing.simulated_network import NetworkWorld
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel

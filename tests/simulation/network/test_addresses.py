@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker.cluster import network_factory as building
-
 from broker.cluster import network_segment as segment
 from broker.cluster.network_segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
