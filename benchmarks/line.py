@@ -102,7 +102,7 @@ def _notes(events: int) -> list[str]:
         "or (flat out) as fast as the session takes them; nodes, publisher and subscribers are "
         "processes of this machine and share it",
         "a line: three clusters of one node, links by TCP that are authenticated with a shared "
-        "key, so trusted: events are validated where they are published and where they are wanted",
+        "key, so trusted: events are validated at their publisher and at interested nodes",
         "us/event: processor time of the node, all its threads, over all events published, from "
         "the first send until the last event is acknowledged and delivered",
         "ingress: what the node that is alone and has no subscriber uses; it validates, matches, "
@@ -129,7 +129,7 @@ def _measure_crossing(context: BenchmarkContext, work: Work, portions: Sequence[
             for each in subscribers if index else ():
                 each.wait_for("ready", TIMEOUT)
             before, busy = [cpu_seconds(node.pid) for node in nodes], busy_seconds()
-            told = _read_counts(nodes, work.publisher)
+            before_counts = _read_counts(nodes, work.publisher)
             for each in (*subscribers, publisher):
                 each.start_run()
             sent = publisher.wait_for("done", TIMEOUT)
@@ -148,10 +148,10 @@ def _measure_crossing(context: BenchmarkContext, work: Work, portions: Sequence[
         events=portions[-1],
         seconds=seconds,
         cpu=used,
-        frames=done["frames"] - told["frames"],
-        link_bytes=done["link_bytes"] - told["link_bytes"],
-        full=done["full"] - told["full"],
-        pages=done["pages"] - told["pages"],
+        frames=done["frames"] - before_counts["frames"],
+        link_bytes=done["link_bytes"] - before_counts["link_bytes"],
+        full=done["full"] - before_counts["full"],
+        pages=done["pages"] - before_counts["pages"],
         dropped=sum(each["dropped"] for each in came),
         others=max(0.0, busy - sum(used) - actors) / seconds,
         parse=measure_parse(),
@@ -161,12 +161,12 @@ def _measure_crossing(context: BenchmarkContext, work: Work, portions: Sequence[
 def _start_subscriber(
     context: BenchmarkContext, work: Work, node: NodeProcess, portions: Sequence[int]
 ) -> Actor:
-    wanted, first = [], 0
+    matching, first = [], 0
     for count in portions:
         numbers = range(first, first + count)
-        wanted.append(count if work.query == EVERYTHING else sum(map(is_low, numbers)))
+        matching.append(count if work.query == EVERYTHING else sum(map(is_low, numbers)))
         first += count
-    task = {"endpoint": node.endpoint, "subscribers": 1, "portions": wanted, "query": work.query}
+    task = {"endpoint": node.endpoint, "subscribers": 1, "portions": matching, "query": work.query}
     return Actor(context.children, "subscribe", task)
 
 
@@ -175,10 +175,10 @@ def _read_counts(nodes: Sequence[NodeProcess], publisher: int) -> dict[str, int]
     pages."""
     if len(nodes) == 1:
         return dict.fromkeys(("frames", "link_bytes", "full", "pages"), 0)
-    said: list[dict[str, Any]] = [read_status(node.endpoint)["network"] for node in nodes]
+    statuses: list[dict[str, Any]] = [read_status(node.endpoint)["network"] for node in nodes]
     return {
-        "frames": said[publisher]["frames"]["begun"],
-        "link_bytes": sum(link["sent_bytes"] for link in said[publisher]["links"]),
-        "full": sum(link["full"] for each in said for link in each["links"]),
-        "pages": sum(each["frames"]["served"] for each in said),
+        "frames": statuses[publisher]["frames"]["begun"],
+        "link_bytes": sum(link["sent_bytes"] for link in statuses[publisher]["links"]),
+        "full": sum(link["full"] for each in statuses for link in each["links"]),
+        "pages": sum(each["frames"]["served"] for each in statuses),
     }

@@ -187,8 +187,8 @@ def _report(
 
 def _state(network: NodeNetwork) -> dict[str, list[float]]:
     alive = network.running_nodes()
-    tables = [node.knowledge.tables.snapshot() for node in alive]
-    maps = [node.knowledge.map.snapshot() for node in alive]
+    tables = [node.state.tables.snapshot() for node in alive]
+    maps = [node.state.map.snapshot() for node in alive]
     return {
         "tables": [each.tables for each in tables],
         "entries of tables": [each.entries for each in tables],

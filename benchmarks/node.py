@@ -128,15 +128,15 @@ def _measure_node(
             else Actor(context.children, "publish_client", {**task, "window": WINDOW})
         )
         subscriber = Actor(context.children, "subscribe", {**task, "subscribers": subscribers})
-        beside = [_start_extra_queries(context, node, further)] if further else []
-        runner = FlowRunner(node.pid, publisher, subscriber, subscribers, beside)
+        extra = [_start_extra_queries(context, node, further)] if further else []
+        runner = FlowRunner(node.pid, publisher, subscriber, subscribers, extra)
         flows, parses = _run_portions(context, runner, _label(name, further), portions)
         log = read_status(node.endpoint)["log"]
-        heard = None
-        for actor in beside:
+        extra_counts = None
+        for actor in extra:
             actor.start_run()
             counts = actor.wait_for("done", TIMEOUT)
-            heard = ExtraQueries(further, sum(portions), counts["events"], counts["dropped"])
+            extra_counts = ExtraQueries(further, sum(portions), counts["events"], counts["dropped"])
             actor.stop()
         runner.stop()
         node.stop()
@@ -146,7 +146,7 @@ def _measure_node(
         flows,
         parses,
         events_a_commit=log["last"] / log["commits"],
-        extra_queries=heard,
+        extra_queries=extra_counts,
     )
 
 
@@ -189,8 +189,8 @@ def _measure_activemq(context: BenchmarkContext) -> list[Work]:
             flows, parses = _run_portions(context, runner, _label(ACTIVEMQ, selectors), portions)
             runner.stop()
             delivered = count_matches(rare_queries(selectors), range(sum(portions)))
-            beside = ExtraQueries(selectors, sum(portions), delivered) if selectors else None
-            works.append(Work(ACTIVEMQ, 1, flows, parses, extra_queries=beside))
+            extra = ExtraQueries(selectors, sum(portions), delivered) if selectors else None
+            works.append(Work(ACTIVEMQ, 1, flows, parses, extra_queries=extra))
         broker.stop()
     return works
 

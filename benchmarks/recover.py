@@ -87,8 +87,8 @@ def _measure_log(context: BenchmarkContext, count: int) -> list[Recovery]:
     with context.empty_folder() as folder:
         node = NodeProcess(context.children, folder, f"{LIMITS_TOML}[archive]\nenabled = false\n")
         _publish_events(context, node, sizes[-1])
-        said = read_status(node.endpoint)
-        origin, epoch, last = said["origin"], said["log"]["epoch"], said["log"]["last"]
+        status = read_status(node.endpoint)
+        origin, epoch, last = status["origin"], status["log"]["epoch"], status["log"]["last"]
         came = [
             _median(context, LOG, node, {"missed": missed}, (origin, epoch, last - missed))
             for missed in sizes

@@ -1,7 +1,7 @@
-"""Capabilities of a machine that some tests need, each with a probe of its own.
+"""Capabilities of a machine that some tests need, each with a probe.
 
-A test is skipped through this module only, so that `tests.skip_rule` can tell a skip that the
-machine explains from one that hides a test.
+Tests are skipped through this module only. So `tests.skip_rule` can distinguish a skip explained by
+the machine from one that hides a test.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.errors import EngineUnavailable
 from broker.replay.engine.spark_session import check_java
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Real events made by others; the folder lies beside the checkout and is never part of it.
+#: Real events of others, outside the checkout.
 SHARED_DATA: Final = ROOT.parent / "shared" / "data"
 #: The release before this one.
 PREVIOUS: Final = "a50ae8f"
@@ -43,9 +43,9 @@ class Capability:
     """A capability and its probe."""
 
     probe: Callable[[], str]
-    """Returns why the machine lacks it, or an empty text."""
+    """Returns the reason why the machine lacks it, or an empty text."""
     remedy: str
-    """Installs it, or says why nothing can."""
+    """A command that installs it, or the reason why there is none."""
 
 
 def _root() -> str:
@@ -57,7 +57,7 @@ def _no_root() -> str:
 
 
 def _runs(*command: str) -> str:
-    """Why a command does not run here; empty if it does."""
+    """Return the reason why a command does not run here; empty if it does."""
     if shutil.which(command[0]) is None:
         return f"there is no command {command[0]}"
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -150,12 +150,13 @@ CAPABILITIES: Final = {
 
 @functools.cache
 def lacking(name: str) -> str:
-    """Return why this machine lacks a capability, or an empty text; probed once a process."""
+    """Return the reason why this machine lacks a capability, or an empty text; probed once a
+    process."""
     return CAPABILITIES[name].probe()
 
 
 def need(*names: str) -> None:
-    """Skip the test that runs, unless the machine has all of these."""
+    """Skip the running test unless the machine has all of these."""
     for name in names:
         if reason := lacking(name):
             skip(name, reason)
@@ -168,10 +169,10 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 
 def skip(name: str, reason: str) -> NoReturn:
-    """Skip the test that runs, since a capability turned out to be absent."""
+    """Skip the running test because a capability turned out to be absent."""
     pytest.skip(skipped(name, reason))
 
 
 def skipped(name: str, reason: str) -> str:
-    """The text of a skip, by which `tests.skip_rule` finds the capability."""
+    """Return the text of a skip, from which `tests.skip_rule` reads the capability."""
     return f"needs {name}: {reason}"

@@ -12,14 +12,14 @@ from tests.skip_rule import SkipRule
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Judge each skip of a test."""
+    """Register the rule for skips."""
     config.pluginmanager.register(SkipRule(), "skip-rule")
 
 
 def pytest_collection_finish() -> None:
-    """Keep modules and tests out of every later garbage collection: they live until the end.
+    """Exclude modules and tests from later garbage collections: they live until the end.
 
-    The thresholds are those of a node's child processes. At Python's own, a fifth of the suite's
+    The thresholds are those of a node's child processes. With Python's own, a fifth of the suite's
     processor time is garbage collection.
     """
     tune_garbage_collector()
@@ -27,6 +27,6 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data."""
+    """Return the folder of real data."""
     need("shared-data")
     return SHARED_DATA

@@ -1,4 +1,4 @@
-"""Seeds of random schedules: a few in each run of the suite, the others on request."""
+"""Seeds of random schedules: a few in each run of the suite, the rest on request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def seeds(usual: int, all_of_them: int, first: int = 0) -> list[Any]:
-    """Return this many seeds for each run, and the further ones for `pytest -m soak`."""
+    """Return this many seeds for each run, and the remaining ones for `pytest -m soak`."""
     end = first + usual
     further = range(end, first + all_of_them)
     return [*range(first, end), *(pytest.param(seed, marks=pytest.mark.soak) for seed in further)]

@@ -1,7 +1,7 @@
-"""A pytest plug-in: a skip fails where the machine has the capability that it names.
+"""A pytest plug-in: a skip fails if the machine has the capability that it names.
 
-A skip that names no capability of `tests.capability` fails as well. The skips that remain are
-listed at the end of the run, each with its remedy.
+A skip without a capability of `tests.capability` fails as well. The remaining skips are listed at
+the end of the run, each with its remedy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SkipRule:
     def pytest_runtest_makereport(
         self,
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Judge a skip of one test."""
+        """Check a skip of one test."""
         report = yield
         if report.skipped and not hasattr(report, "wasxfail"):
             self._judge(report)
@@ -43,7 +43,7 @@ class SkipRule:
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Judge a skip of a whole module."""
+        """Check a skip of a whole module."""
         report = yield
         if report.skipped:
             self._judge(report)

@@ -1,4 +1,4 @@
-"""The sources of a tree as `tests/test_architecture.py` looks at them: files, modules, imports."""
+"""Sources of a tree for `tests/test_architecture.py`: files, modules, imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-#: What tools and nodes leave in the tree.
+#: Files left by tools and nodes.
 NOT_OURS = re.compile(
     r"(\.(?!ci$).*|__pycache__|build|dist|.*\.egg-info|results|tests\..*|xmlbroker-data.*)"
 )
@@ -18,8 +18,8 @@ NOT_OURS = re.compile(
 
 @attrs.frozen
 class Import:
-    """One import: what, on which line, and whether it is done when the module is imported
-    ("now"), only for the type checker ("typing") or inside a function ("later")."""
+    """One import: its name, its line, and its time: at import of the module ("now"), for the type
+    checker only ("typing") or inside a function ("later")."""
 
     target: str
     line: int
@@ -28,12 +28,12 @@ class Import:
 
 @attrs.frozen
 class Tree:
-    """The files below a root, as the rules need them."""
+    """Files below a root."""
 
     root: Path
 
     def files(self, folder: str = "") -> Iterator[Path]:
-        """All files of ours below a folder."""
+        """Yield all source files below a folder."""
         start = self.root / folder
         if not start.is_dir() or (start / "pyvenv.cfg").exists():
             return
@@ -47,7 +47,7 @@ class Tree:
         return path.relative_to(self.root).as_posix()
 
     def modules(self) -> dict[str, Path]:
-        """The modules of `broker` and `plugins` by dotted name."""
+        """Return the modules of `broker` and `plugins` by dotted name."""
         found = {}
         for top in ("broker", "plugins"):
             for path in self.files(top):
@@ -57,7 +57,7 @@ class Tree:
         return found
 
     def imports(self) -> dict[str, list[Import]]:
-        """What each module imports, of ours and of others."""
+        """Return the imports of each module, internal and external."""
         return _all_imports(self)
 
 

@@ -1,7 +1,6 @@
-"""The house rules, enforced on the whole tree, and the enforcement shown on small made-up trees.
+"""Architecture rules, checked on the whole tree, and each check tested on small trees.
 
-What the rules say is in the tables at the top; the functions below look at the sources and import
-nothing of them.
+The tables at the top are the rules. The functions below read the sources and import none of them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # --------------------------------------------------------------------------- the rules as tables
 
-#: Bottom up: a module imports only what is on its own floor or below.
+#: From the bottom: a module imports only from its own level or below.
 FLOORS = (
     ("broker", "broker.errors", "broker.rate_limited_log"),
     ("broker.event", "broker.transport"),
@@ -34,10 +33,10 @@ FLOORS = (
         *("broker.recovery", "broker.replay", "broker.archiver"),
     ),
     ("broker.node", "broker.cli"),
-    # Fakes of everything; nothing that runs imports them.
+    # Test doubles; no other package imports them.
     ("broker.testing",),
 )
-#: (who, must not import, except from these modules); names stand for all below them.
+#: (package, forbidden import, except from these modules); names include all below them.
 FORBIDDEN_IMPORTS = (
     ("broker.event", "broker.transport", ()),
     ("broker.transport", "broker.event", ()),
@@ -47,8 +46,8 @@ FORBIDDEN_IMPORTS = (
     ("broker", "broker.matching.reference", ("broker.matching", "broker.node.matcher")),
     ("plugins", "broker.matching.reference", ()),
 )
-#: lxml's XPath engine is known here alone.
-XPATH_HOME = "broker.matching"
+#: Only these modules use lxml's XPath engine.
+XPATH_PACKAGE = "broker.matching"
 XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O: files of these names take messages and `now`, and return effects.
 CORES = (
@@ -67,9 +66,9 @@ NOT_IN_CORES = (
     *("asyncio", "concurrent", "multiprocessing", "select", "selectors", "signal", "socket"),
     *("ssl", "subprocess", "threading", "time"),
 )
-#: Names that say what code is, never what it is about.
+#: Names that describe the kind of code, not its subject.
 EMPTY_NAMES = re.compile(r"(utils?|helpers?|managers?|misc|common|handlers?|processors?)", re.I)
-MOST_LINES = 400
+MAX_LINES = 400
 MUST_NOT_EXIST = ("twisted/__init__.py", "twisted/plugins/__init__.py")
 #: Folders of one machine. (An XPath may begin with `/root`, so that one is left out.)
 MACHINE_PATH = re.compile(r"(?<![\w.:/<>\])*-])/(?:work|tmp|home|Users|opt)(?![\w-])")
@@ -84,7 +83,7 @@ def _floor(module: str) -> int | None:
     if module in exact:
         return exact[module]
     for name, level in exact.items():
-        # `broker` itself is no floor for what is below it: a new package must be given one.
+        # `broker` is not a level for packages below it: a new package needs an entry.
         if name != "broker" and _within(module, name):
             return level
     return None
@@ -105,7 +104,7 @@ def imports_go_down(tree: Tree) -> Iterator[str]:
                 yield f"{module}:{each.line} imports {each.target} of a higher floor"
 
 
-def strangers_stay_apart(tree: Tree) -> Iterator[str]:
+def forbidden_imports_are_absent(tree: Tree) -> Iterator[str]:
     for module, imports in tree.imports().items():
         for who, what, but in FORBIDDEN_IMPORTS:
             if _within(module, who) and not any(_within(module, name) for name in but):
@@ -114,7 +113,7 @@ def strangers_stay_apart(tree: Tree) -> Iterator[str]:
                         yield f"{module}:{each.line} must not import {each.target}"
 
 
-def _circle(tree: Tree, whens: tuple[str, ...]) -> Iterator[str]:
+def _find_cycle(tree: Tree, whens: tuple[str, ...]) -> Iterator[str]:
     modules = tree.modules().keys()
     graph = {
         module: {each.target for each in imports if each.when in whens} & modules - {module}
@@ -126,15 +125,15 @@ def _circle(tree: Tree, whens: tuple[str, ...]) -> Iterator[str]:
         yield " is imported by ".join(circle.args[1])
 
 
-def no_circle_when_imported(tree: Tree) -> Iterator[str]:
-    yield from _circle(tree, ("now",))
+def no_import_cycle(tree: Tree) -> Iterator[str]:
+    yield from _find_cycle(tree, ("now",))
 
 
-def no_circle_for_the_type_checker(tree: Tree) -> Iterator[str]:
-    yield from _circle(tree, ("now", "typing"))
+def no_type_checking_cycle(tree: Tree) -> Iterator[str]:
+    yield from _find_cycle(tree, ("now", "typing"))
 
 
-def cores_do_nothing_but_compute(tree: Tree) -> Iterator[str]:
+def cores_do_no_io(tree: Tree) -> Iterator[str]:
     modules = tree.modules()
     for module, imports in tree.imports().items():
         if any(fnmatch.fnmatch(tree.name(modules[module]), core) for core in CORES):
@@ -143,15 +142,15 @@ def cores_do_nothing_but_compute(tree: Tree) -> Iterator[str]:
                     yield f"{module}:{each.line} is a core and imports {each.target}"
 
 
-def xpath_stays_at_home(tree: Tree) -> Iterator[str]:
+def only_matching_uses_xpath(tree: Tree) -> Iterator[str]:
     for module, path in tree.modules().items():
-        if not _within(module, XPATH_HOME):
+        if not _within(module, XPATH_PACKAGE):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Attribute) and node.attr in XPATH_NAMES:
                     yield f"{module}:{node.lineno} uses lxml's {node.attr}"
 
 
-def nobody_sleeps_in_a_test(tree: Tree) -> Iterator[str]:
+def no_sleep_in_tests(tree: Tree) -> Iterator[str]:
     for path in tree.files("tests"):
         if path.suffix != ".py":
             continue
@@ -166,7 +165,7 @@ def nobody_sleeps_in_a_test(tree: Tree) -> Iterator[str]:
                 yield f"{tree.name(path)}:{node.lineno} sleeps"
 
 
-def names_say_something(tree: Tree) -> Iterator[str]:
+def names_are_specific(tree: Tree) -> Iterator[str]:
     for path in tree.files():
         for part in path.relative_to(tree.root).parts:
             if EMPTY_NAMES.fullmatch(part.split(".")[0].strip("_")):
@@ -177,11 +176,11 @@ def files_are_short(tree: Tree) -> Iterator[str]:
     for path in tree.files():
         if path.suffix in (".py", ".sh") or path.name in ("dev", "run"):
             lines = len(path.read_text().splitlines())
-            if lines > MOST_LINES:
-                yield f"{tree.name(path)} has {lines} lines, over {MOST_LINES}"
+            if lines > MAX_LINES:
+                yield f"{tree.name(path)} has {lines} lines, over {MAX_LINES}"
 
 
-def no_machine_is_named(tree: Tree) -> Iterator[str]:
+def no_machine_path(tree: Tree) -> Iterator[str]:
     for path in tree.files():
         try:
             text = path.read_text()
@@ -192,7 +191,7 @@ def no_machine_is_named(tree: Tree) -> Iterator[str]:
                 yield f"{tree.name(path)}:{number} names {found[0]}, a path of one machine"
 
 
-def twisted_takes_our_plugins_in(tree: Tree) -> Iterator[str]:
+def twisted_finds_the_plugins(tree: Tree) -> Iterator[str]:
     for name in MUST_NOT_EXIST:
         if (tree.root / name).exists():
             yield f"{name} would hide Twisted's own package"
@@ -200,16 +199,16 @@ def twisted_takes_our_plugins_in(tree: Tree) -> Iterator[str]:
 
 RULES: tuple[Callable[[Tree], Iterator[str]], ...] = (
     imports_go_down,
-    strangers_stay_apart,
-    no_circle_when_imported,
-    no_circle_for_the_type_checker,
-    cores_do_nothing_but_compute,
-    xpath_stays_at_home,
-    nobody_sleeps_in_a_test,
-    names_say_something,
+    forbidden_imports_are_absent,
+    no_import_cycle,
+    no_type_checking_cycle,
+    cores_do_no_io,
+    only_matching_uses_xpath,
+    no_sleep_in_tests,
+    names_are_specific,
     files_are_short,
-    no_machine_is_named,
-    twisted_takes_our_plugins_in,
+    no_machine_path,
+    twisted_finds_the_plugins,
 )
 
 
@@ -221,7 +220,7 @@ def test_the_tree_keeps_the_rule(rule: Callable[[Tree], Iterator[str]]) -> None:
 # --------------------------------------------------------------------------- made-up trees
 
 
-def made_up(root: Path, files: dict[str, str]) -> Tree:
+def make_tree(root: Path, files: dict[str, str]) -> Tree:
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,11 +228,11 @@ def made_up(root: Path, files: dict[str, str]) -> Tree:
     return Tree(root)
 
 
-CIRCLE = {
+CYCLE = {
     "broker/event/one.py": "from broker.event import two",
     "broker/event/two.py": "from broker.event.one import x",
 }
-TYPING_CIRCLE = {
+TYPING_CYCLE = {
     "broker/event/one.py": "from broker.event import two",
     "broker/event/two.py": "if TYPE_CHECKING:\n    from broker.event.one import x",
 }
@@ -256,55 +255,63 @@ SLASH = "/"
         ),
         (imports_go_down, {"broker/newcomer/a.py": ""}, "newcomer.a is on no floor"),
         (
-            strangers_stay_apart,
+            forbidden_imports_are_absent,
             {"broker/event/a.py": "import broker.transport"},
             "broker.transport",
         ),
         (
-            strangers_stay_apart,
+            forbidden_imports_are_absent,
             {"broker/transport/a.py": "import broker.event.x"},
             "broker.event.x",
         ),
-        (strangers_stay_apart, {"broker/node/node.py": "import plugins.rcm"}, "plugins.rcm"),
-        (strangers_stay_apart, {"broker/node/node.py": "from broker.testing import x"}, "testing"),
         (
-            strangers_stay_apart,
+            forbidden_imports_are_absent,
+            {"broker/node/node.py": "import plugins.rcm"},
+            "plugins.rcm",
+        ),
+        (
+            forbidden_imports_are_absent,
+            {"broker/node/node.py": "from broker.testing import x"},
+            "testing",
+        ),
+        (
+            forbidden_imports_are_absent,
             {
                 "broker/matching/reference.py": "",
                 "broker/ingest/a.py": "from broker.matching import reference",
             },
             "broker.ingest.a:1 must not import broker.matching.reference",
         ),
-        (no_circle_when_imported, CIRCLE, "is imported by"),
-        (no_circle_for_the_type_checker, TYPING_CIRCLE, "is imported by"),
-        (cores_do_nothing_but_compute, {"broker/transport/p2p/core.py": "import time"}, "time"),
+        (no_import_cycle, CYCLE, "is imported by"),
+        (no_type_checking_cycle, TYPING_CYCLE, "is imported by"),
+        (cores_do_no_io, {"broker/transport/p2p/core.py": "import time"}, "time"),
         (
-            cores_do_nothing_but_compute,
+            cores_do_no_io,
             {"broker/wire/login_core.py": "from twisted.internet import reactor"},
             "twisted.internet.reactor",
         ),
-        (cores_do_nothing_but_compute, {"broker/event/a.py": "from socket import x"}, "socket"),
-        (xpath_stays_at_home, {"broker/dtd/a.py": "tree.xpath('//a')"}, "lxml's xpath"),
-        (nobody_sleeps_in_a_test, {"tests/a.py": "import time\ntime.sleep(1)"}, "a.py:2 sleeps"),
-        (nobody_sleeps_in_a_test, {"tests/a.py": "from time import sleep"}, "a.py:1 sleeps"),
-        (names_say_something, {"broker/event/utils.py": ""}, "utils.py says nothing"),
-        (names_say_something, {"broker/common/a.py": ""}, "common says nothing"),
+        (cores_do_no_io, {"broker/event/a.py": "from socket import x"}, "socket"),
+        (only_matching_uses_xpath, {"broker/dtd/a.py": "tree.xpath('//a')"}, "lxml's xpath"),
+        (no_sleep_in_tests, {"tests/a.py": "import time\ntime.sleep(1)"}, "a.py:2 sleeps"),
+        (no_sleep_in_tests, {"tests/a.py": "from time import sleep"}, "a.py:1 sleeps"),
+        (names_are_specific, {"broker/event/utils.py": ""}, "utils.py says nothing"),
+        (names_are_specific, {"broker/common/a.py": ""}, "common says nothing"),
         (files_are_short, {"broker/a.py": "\n" * 401}, "has 401 lines"),
-        (no_machine_is_named, {"README.md": f"\nin {SLASH}work/main"}, "README.md:2 names"),
-        (no_machine_is_named, {"a.py": f"x = '{SLASH}home/me/x'"}, "a.py:1 names"),
-        (twisted_takes_our_plugins_in, {"twisted/plugins/__init__.py": ""}, "would hide"),
+        (no_machine_path, {"README.md": f"\nin {SLASH}work/main"}, "README.md:2 names"),
+        (no_machine_path, {"a.py": f"x = '{SLASH}home/me/x'"}, "a.py:1 names"),
+        (twisted_finds_the_plugins, {"twisted/plugins/__init__.py": ""}, "would hide"),
     ],
 )
-def test_a_broken_rule_is_told(
+def test_a_broken_rule_is_reported(
     rule: Callable[[Tree], Iterator[str]], files: dict[str, str], told: str, tmp_path: Path
 ) -> None:
-    sentences = list(rule(made_up(tmp_path, files)))
+    sentences = list(rule(make_tree(tmp_path, files)))
     assert len(sentences) == 1
     assert told in sentences[0]
 
 
-def test_what_is_allowed_is_not_told(tmp_path: Path) -> None:
-    tree = made_up(
+def test_allowed_code_is_not_reported(tmp_path: Path) -> None:
+    tree = make_tree(
         tmp_path,
         {
             "broker/__init__.py": "",

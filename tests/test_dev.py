@@ -1,4 +1,4 @@
-"""`./dev` on machines that lack something: made-up machines, each a folder of programs."""
+"""`./dev` on simulated machines, each a folder of programs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-#: A Python that is new enough but has no venv module, as Debian's without python3-venv.
+#: A new enough Python without the venv module, as in Debian without python3-venv.
 WITHOUT_VENV = "case $2 in *ensurepip*) exit 1 ;; *print*) echo python3.11-venv ;; esac"
 
 
@@ -128,7 +128,7 @@ JAVA = "openjdk-17-jre-headless"
 
 @pytest.fixture
 def prepared(machine: Machine) -> Machine:
-    """It has its virtual environment, whose Python says what it would run."""
+    """Return a machine with its virtual environment, whose Python prints its arguments."""
     python = machine.checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\ncase "$*" in *examples*) echo "runs $*" ;; esac\n')

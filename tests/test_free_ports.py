@@ -1,4 +1,4 @@
-"""Ports for nodes that are started and restarted."""
+"""Ports for nodes that start and restart."""
 
 from __future__ import annotations
 

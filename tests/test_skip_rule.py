@@ -1,4 +1,4 @@
-"""Skips of tests: allowed by the machine, refused where the machine has what they name."""
+"""Skips of tests: allowed for lacking capabilities, otherwise failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_is_known_to_fail():
 WHOLE_MODULE = 'import pytest\npytest.skip("no reason", allow_module_level=True)\n'
 
 
-def test_a_skip_fails_unless_the_machine_lacks_what_it_names(
+def test_a_skip_fails_if_the_machine_has_the_named_capability(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_module.py").write_text(MODULE)
@@ -54,7 +54,7 @@ def test_a_skip_fails_unless_the_machine_lacks_what_it_names(
     assert "1 failed, 1 passed, 2 skipped, 1 xfailed, 1 error" in text
     assert "this machine has the capability wing, yet the test was skipped" in text
     assert "this skip names no capability of tests/capability.py: no reason" in text
-    # Those that remain are listed with their remedy.
+    # Remaining skips are listed with their remedy.
     assert "    2 tests needs wheel: there is none (buy a wheel)" in text
 
 

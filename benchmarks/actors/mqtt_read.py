@@ -19,21 +19,21 @@ _READ = 1 << 20
 _SILENCE = 10.0
 
 
-def read_all(selector: selectors.BaseSelector, wanted: int) -> float:
+def read_all(selector: selectors.BaseSelector, expected: int) -> float:
     """Read so many bytes from each socket; return the monotonic time of the last ones."""
-    missing = {key.fd: wanted for key in selector.get_map().values()}
-    heard = time.monotonic()
+    missing = {key.fd: expected for key in selector.get_map().values()}
+    last_received = time.monotonic()
     while any(missing.values()):
         time.sleep(_EVERY)
         for key, _ in selector.select(0):
             data = key.fileobj.recv(_READ)  # type: ignore[union-attr]
-            heard = time.monotonic()
+            last_received = time.monotonic()
             missing[key.fd] -= len(data)
             if not data or missing[key.fd] < 0:
                 raise BenchmarkFailed("a reader got other bytes than were published")
-        if time.monotonic() > heard + _SILENCE:
+        if time.monotonic() > last_received + _SILENCE:
             raise BenchmarkFailed(f"{sum(missing.values())} bytes never came")
-    return heard
+    return last_received
 
 
 async def play(control: ActorControl, task: Any) -> None:
@@ -46,9 +46,9 @@ async def play(control: ActorControl, task: Any) -> None:
             selector.register(sock, selectors.EVENT_READ)
         for _ in task["portions"]:
             control.report("ready")
-            wanted = (await control.wait_for_start())["bytes"]
+            expected = (await control.wait_for_start())["bytes"]
             cpu = time.process_time()
-            ended = read_all(selector, wanted)
+            ended = read_all(selector, expected)
             control.report("done", ended=ended, dropped=0, cpu=time.process_time() - cpu)
 
 

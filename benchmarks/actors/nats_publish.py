@@ -51,17 +51,17 @@ def _make_bodies(count: int, *, bare: bool) -> Iterator[bytes]:
 
 
 def _wait_until_stored(sock: socket.socket) -> None:
-    said = b""
-    while not said.endswith(b"}\r\n"):
+    output = b""
+    while not output.endswith(b"}\r\n"):
         data = sock.recv(1 << 16)
         if not data:
             raise BenchmarkFailed("the NATS server closed the connection")
-        said += data
-        if b'"error"' in said or b"-ERR" in said:
-            raise BenchmarkFailed(f"JetStream refused a message: {said!r}")
+        output += data
+        if b'"error"' in output or b"-ERR" in output:
+            raise BenchmarkFailed(f"JetStream refused a message: {output!r}")
         if b"PING\r\n" in data:
             sock.sendall(b"PONG\r\n")
-            said = said.replace(b"PING\r\n", b"")
+            output = output.replace(b"PING\r\n", b"")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ _SILENCE: Final = 60.0
 class Reader:
     """One consumer."""
 
-    def __init__(self, port: int, subject: str, wanted: int, ending: bytes) -> None:
+    def __init__(self, port: int, subject: str, expected: int, ending: bytes) -> None:
         self.sock = nats.connect(port)
-        self.wanted = wanted
+        self.expected = expected
         self.reading = nats.MessageCounter(ending)
         self._subject = subject
 
@@ -33,9 +33,10 @@ class Reader:
         """Create a consumer, which begins to push at once."""
         inbox = f"deliver.{self._subject}"
         answer = f"answer.{self._subject}"
-        told = nats.subscribe(inbox, 1) + nats.subscribe(answer, 2)
+        subscriptions = nats.subscribe(inbox, 1) + nats.subscribe(answer, 2)
         self.sock.sendall(
-            told + nats.api_request(*nats.consumer_request(stream, self._subject, inbox), answer)
+            subscriptions
+            + nats.api_request(*nats.consumer_request(stream, self._subject, inbox), answer)
         )
         self.sock.setblocking(False)
 
@@ -48,21 +49,23 @@ class Reader:
         if answers:
             # A few bytes, for which the socket has room.
             self.sock.sendall(answers)
-        if self.reading.messages > self.wanted:
-            raise BenchmarkFailed(f"more than {self.wanted} messages came for {self._subject}")
-        return self.reading.messages == self.wanted
+        if self.reading.messages > self.expected:
+            raise BenchmarkFailed(f"more than {self.expected} messages came for {self._subject}")
+        return self.reading.messages == self.expected
 
     def check_count(self) -> None:
         """Raise if the server's count differs."""
-        if self.reading.last != self.wanted:
-            counted, said = self.reading.messages, self.reading.last
-            raise BenchmarkFailed(f"{counted} messages were counted, the server says {said}")
+        if self.reading.last != self.expected:
+            counted, server_count = self.reading.messages, self.reading.last
+            raise BenchmarkFailed(
+                f"{counted} messages were counted, the server says {server_count}"
+            )
 
 
 def read_all(readers: list[Reader]) -> tuple[float, float]:
     """Read until all have all messages; return the monotonic times of the first and last bytes."""
     first = 0.0
-    heard = time.monotonic()
+    last_received = time.monotonic()
     with selectors.DefaultSelector() as selector:
         for reader in readers:
             selector.register(reader.sock, selectors.EVENT_READ, reader)
@@ -70,22 +73,22 @@ def read_all(readers: list[Reader]) -> tuple[float, float]:
             time.sleep(_EVERY)
             for key, _ in selector.select(0):
                 complete = key.data.read_available()
-                heard = time.monotonic()
-                first = first or (heard if key.data.reading.messages else 0.0)
+                last_received = time.monotonic()
+                first = first or (last_received if key.data.reading.messages else 0.0)
                 if complete:
                     selector.unregister(key.fileobj)
-            if time.monotonic() > heard + _SILENCE:
-                missing = sum(each.wanted - each.reading.messages for each in readers)
+            if time.monotonic() > last_received + _SILENCE:
+                missing = sum(each.expected - each.reading.messages for each in readers)
                 raise BenchmarkFailed(f"{missing} messages never came")
-    return first, heard
+    return first, last_received
 
 
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: port, stream, subjects (number of messages by name), ending (of each body)."""
     ending = task["ending"].encode()
     readers = [
-        Reader(task["port"], subject, wanted, ending)
-        for subject, wanted in task["subjects"].items()
+        Reader(task["port"], subject, expected, ending)
+        for subject, expected in task["subjects"].items()
     ]
     control.report("ready")
     await control.wait_for_start()

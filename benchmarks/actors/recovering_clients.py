@@ -34,20 +34,20 @@ class ReturningClient:
         endpoint: str,
         name: str,
         query: str,
-        wanted: int,
+        expected: int,
         behind: Mapping[str, tuple[int, int]],
     ) -> None:
-        """`behind` is its position, `wanted` the number of matching events after it."""
+        """`behind` is its position, `expected` the number of matching events after it."""
         self._query = query
         self._behind = behind
-        self._wanted = wanted
+        self._wanted = expected
         self.count = DeliveryCount(everything=query == EVERYTHING, behind=behind)
         self.first = self.last = 0.0
         """Monotonic seconds of its first and last event."""
         loop = asyncio.get_running_loop()
         self.complete: asyncio.Future[None] = loop.create_future()
         self.session = RawSession(endpoint, client_settings(client_id=name), self._receive)
-        if not wanted:
+        if not expected:
             self.complete.set_result(None)
 
     def subscribe(self) -> None:
@@ -92,19 +92,19 @@ async def play(control: ActorControl, task: Any) -> None:
     client gets all of so many events). The start message has endpoint and behind (origin, epoch,
     offset)."""
     if "missed" in task:
-        queries, wanted = [EVERYTHING], [task["missed"]]
+        queries, expected = [EVERYTHING], [task["missed"]]
     else:
         queries = band_queries(task["clients"])
-        wanted = band_counts(task["clients"], task["events"])
+        expected = band_counts(task["clients"], task["events"])
     control.report("ready")
-    told = await control.wait_for_start()
-    origin, *mark = told["behind"]
+    start = await control.wait_for_start()
+    origin, *mark = start["behind"]
     cpu, began = time.process_time(), time.monotonic()
     clients = [
         ReturningClient(
-            told["endpoint"], f"{task['name']}-{number}", query, count, {origin: (*mark,)}
+            start["endpoint"], f"{task['name']}-{number}", query, count, {origin: (*mark,)}
         )
-        for number, (query, count) in enumerate(zip(queries, wanted, strict=True))
+        for number, (query, count) in enumerate(zip(queries, expected, strict=True))
     ]
     for each in clients:
         await each.session.connected
@@ -133,14 +133,14 @@ async def play(control: ActorControl, task: Any) -> None:
 
 
 async def _wait_until_complete(clients: Sequence[ReturningClient]) -> None:
-    heard = time.monotonic()
+    last_received = time.monotonic()
     pending: set[asyncio.Future[None]] = {each.complete for each in clients}
     while pending:
         _, pending = await asyncio.wait(pending, timeout=_GLANCE)
         for each in clients:
             each.check()
-        heard = max(heard, max(each.last for each in clients))
-        if time.monotonic() > heard + _SILENCE:
+        last_received = max(last_received, max(each.last for each in clients))
+        if time.monotonic() > last_received + _SILENCE:
             missing = sum(each.count.events for each in clients)
             raise BenchmarkFailed(
                 f"after {_SILENCE:g} s of silence only {missing} events are there"

@@ -22,25 +22,25 @@ _READ = 1 << 20
 _SILENCE = 30.0
 
 
-def read_all(wanted: dict[socket.socket, int]) -> float:
+def read_all(expected: dict[socket.socket, int]) -> float:
     """Read so many frames from each socket; return the monotonic time of the last one."""
-    heard = time.monotonic()
-    missing = dict(wanted)
+    last_received = time.monotonic()
+    missing = dict(expected)
     with selectors.DefaultSelector() as selector:
-        for sock in wanted:
+        for sock in expected:
             selector.register(sock, selectors.EVENT_READ)
         while any(missing.values()):
             time.sleep(_EVERY)
             for key, _ in selector.select(0):
                 sock = key.fileobj  # type: ignore[assignment]
                 data = sock.recv(_READ)
-                heard = time.monotonic()
+                last_received = time.monotonic()
                 missing[sock] -= data.count(stomp.END)
                 if not data or missing[sock] < 0:
                     raise BenchmarkFailed("a reader got other messages than it should")
-            if time.monotonic() > heard + _SILENCE:
+            if time.monotonic() > last_received + _SILENCE:
                 raise BenchmarkFailed(f"{sum(missing.values())} messages never came")
-    return heard
+    return last_received
 
 
 def count_matches(queries: Sequence[str], numbers: range) -> int:
@@ -61,14 +61,14 @@ async def play(control: ActorControl, task: Any) -> None:
         sock.setblocking(False)
     first = 0
     for count in task["portions"]:
-        wanted = count_matches(queries, range(first, first + count))
+        expected = count_matches(queries, range(first, first + count))
         first += count
         control.report("ready")
         await control.wait_for_start()
         cpu = time.process_time()
-        ended = read_all({everything: count, selected: wanted})
+        ended = read_all({everything: count, selected: expected})
         spent = time.process_time() - cpu
-        control.report("done", ended=ended, dropped=0, cpu=spent, selected=wanted)
+        control.report("done", ended=ended, dropped=0, cpu=spent, selected=expected)
 
 
 if __name__ == "__main__":

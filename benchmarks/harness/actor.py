@@ -59,10 +59,10 @@ class Actor:
         Raises `BenchmarkFailed` for another report, an ended process, and after `timeout` s.
         """
         deadline = time.monotonic() + timeout
-        said: dict[str, Any] = json.loads(self._read_line(deadline, meanwhile))
-        if said["says"] != what:
-            raise BenchmarkFailed(f"{self.name}: {said.get('why', said)}")
-        return said
+        message: dict[str, Any] = json.loads(self._read_line(deadline, meanwhile))
+        if message["says"] != what:
+            raise BenchmarkFailed(f"{self.name}: {message.get('why', message)}")
+        return message
 
     def stop(self) -> None:
         """End the process."""

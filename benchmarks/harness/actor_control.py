@@ -24,8 +24,8 @@ class ActorControl:
 
     async def wait_for_start(self) -> dict[str, Any]:
         """Wait for the start message of a run; return its parameters."""
-        told: dict[str, Any] = await self.read_message()
-        return told
+        message: dict[str, Any] = await self.read_message()
+        return message
 
     async def read_message(self) -> Any:
         """Return the next message of the benchmark."""

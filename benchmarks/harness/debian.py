@@ -30,10 +30,10 @@ def install(package: str) -> None:
 
 def package_version(package: str) -> str:
     """Return Debian's version of a package, or `unknown`."""
-    said = subprocess.run(
+    output = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Version}", package],
         capture_output=True,
         text=True,
         check=False,
     )
-    return said.stdout or "unknown"
+    return output.stdout or "unknown"

@@ -90,14 +90,14 @@ def report_of(number: int) -> Report:
 
 def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
     """Return payload `number`; `timestamp` replaces its time and has 24 characters too."""
-    told = report_of(number)
+    values = report_of(number)
     return _RECORD % (
-        told.flight_id.encode(),
+        values.flight_id.encode(),
         time_of(number) if timestamp is None else timestamp,
-        told.speed,
-        told.altitude,
-        *told.latitude,
-        *told.longitude,
+        values.speed,
+        values.altitude,
+        *values.latitude,
+        *values.longitude,
     )
 
 

@@ -34,8 +34,8 @@ def executable() -> str:
 
 
 def version(program: str) -> str:
-    said = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
-    return said.splitlines()[0].removeprefix("mosquitto version ") if said else "unknown"
+    output = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
+    return output.splitlines()[0].removeprefix("mosquitto version ") if output else "unknown"
 
 
 class MosquittoProcess:

@@ -31,11 +31,11 @@ def connect(port: int) -> socket.socket:
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(b"CONNECT " + json.dumps(_OPTIONS).encode() + b"\r\nPING\r\n")
-    said = b""
-    while not said.endswith(b"PONG\r\n"):
-        said += _receive(sock)
-        if b"-ERR" in said:
-            raise BenchmarkFailed(f"the NATS server answered {said[-200:]!r}")
+    output = b""
+    while not output.endswith(b"PONG\r\n"):
+        output += _receive(sock)
+        if b"-ERR" in output:
+            raise BenchmarkFailed(f"the NATS server answered {output[-200:]!r}")
     return sock
 
 
@@ -127,12 +127,12 @@ class MessageCounter:
 
 def _receive_body(sock: socket.socket) -> bytes:
     """Return the body of the next MSG; nothing else arrives with it."""
-    said = b""
+    output = b""
     while True:
-        said += _receive(sock)
-        found = re.search(rb"(?:^|\r\n)MSG \S+ \S+ (?:\S+ )?(\d+)\r\n", said)
-        if found and len(said) >= found.end() + int(found[1]) + 2:
-            return said[found.end() : found.end() + int(found[1])]
+        output += _receive(sock)
+        found = re.search(rb"(?:^|\r\n)MSG \S+ \S+ (?:\S+ )?(\d+)\r\n", output)
+        if found and len(output) >= found.end() + int(found[1]) + 2:
+            return output[found.end() : found.end() + int(found[1])]
 
 
 def _receive(sock: socket.socket) -> bytes:

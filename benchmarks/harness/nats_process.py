@@ -34,8 +34,8 @@ def executable() -> str:
 
 
 def version(program: str) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    return said.stdout.strip().removeprefix("nats-server: v") or "unknown"
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return output.stdout.strip().removeprefix("nats-server: v") or "unknown"
 
 
 def can_sync_always(program: str) -> bool:

@@ -49,7 +49,7 @@ class NodeNetwork:
             for cluster in range(width)
             for node in range(width)
         ]
-        self._wanting: dict[int, set[str]] = {}
+        self._interested: dict[int, set[str]] = {}
         self._published: dict[tuple[str, Mark], tuple[int, float]] = {}
         self._seen: Counter[str] = Counter()
         self.late: list[float] = []
@@ -84,14 +84,14 @@ class NodeNetwork:
             for key in range(each):
                 number = first + self.random.randrange(_OF_A_CLUSTER)
                 self.nodes.nodes[name].announce_interest(key, (number, number))
-                self._wanting.setdefault(number, set()).add(name)
+                self._interested.setdefault(number, set()).add(name)
 
     def are_interests_active(self) -> bool:
         """True if all interests are active."""
         return all(
-            want.cuts is not None
+            interest.cuts is not None
             for node in self.running_nodes()
-            for want in node.interests.values()
+            for interest in node.interests.values()
         )
 
     def running_nodes(self) -> list[CoreNode]:
@@ -101,7 +101,7 @@ class NodeNetwork:
 
     def publish(self, node: CoreNode) -> None:
         """Publish one event with an interested node."""
-        number = self.random.choice(sorted(self._wanting))
+        number = self.random.choice(sorted(self._interested))
         before = node.log.newest_place
         node.publish([(number, 0)])
         mark = (before[0], before[1] + 1)
@@ -111,7 +111,7 @@ class NodeNetwork:
         """Return the number of deliveries that are missing at running nodes."""
         has: Counter[tuple[str, Mark]] = Counter()
         for node in self.running_nodes():
-            numbers = {want.numbers[0] for want in node.interests.values()}
+            numbers = {interest.numbers[0] for interest in node.interests.values()}
             for each in node.log.events:
                 if each.number in numbers and each.origin != node.log.origin:
                     has[each.origin, each.mark] += 1
@@ -119,10 +119,10 @@ class NodeNetwork:
 
     def count_expected(self) -> int:
         """Return the number of expected deliveries, without the publishing nodes."""
-        homes = {node.log.origin: node.name for node in self.nodes.nodes.values()}
+        publishers = {node.log.origin: node.name for node in self.nodes.nodes.values()}
         running = {node.name for node in self.running_nodes()}
         return sum(
-            len((self._wanting[number] & running) - {homes[origin]})
+            len((self._interested[number] & running) - {publishers[origin]})
             for (origin, _), (number, _) in self._published.items()
         )
 

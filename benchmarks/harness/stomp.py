@@ -78,6 +78,6 @@ def _expect(sock: socket.socket, command: str) -> None:
         if not data:
             raise BenchmarkFailed("the STOMP broker closed the connection")
         got += data
-    said = got.lstrip(b"\n").partition(END)[0].decode(errors="replace")
-    if not said.startswith(f"{command}\n"):
-        raise BenchmarkFailed(f"the STOMP broker answered {said[:300]!r}, not {command}")
+    output = got.lstrip(b"\n").partition(END)[0].decode(errors="replace")
+    if not output.startswith(f"{command}\n"):
+        raise BenchmarkFailed(f"the STOMP broker answered {output[:300]!r}, not {command}")

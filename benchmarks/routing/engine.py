@@ -126,5 +126,5 @@ class Engine:
             start += len(verdicts)
 
     def statistics(self) -> dict[str, int | float]:
-        said: dict[str, int | float] = self._matcher.statistics()
-        return said
+        statistics: dict[str, int | float] = self._matcher.statistics()
+        return statistics

@@ -74,8 +74,10 @@ def check_agreement(
         for found, indices in zip(expected, alone.match_each(documents), strict=True):
             found.update(part[index][0] for index in indices)
     texts = dict(zip(numbers, queries, strict=True))
-    for place, (found, said) in enumerate(zip(expected, engine.match_each(documents), strict=True)):
-        if different := sorted(found.symmetric_difference(said)):
+    for place, (found, engine_matches) in enumerate(
+        zip(expected, engine.match_each(documents), strict=True)
+    ):
+        if different := sorted(found.symmetric_difference(engine_matches)):
             number = different[0]
             raise BenchmarkFailed(
                 f"engine and lxml differ on event {place} of the sample and {len(different)} "

@@ -53,8 +53,8 @@ def band_counts(count: int, events: int) -> list[int]:
     of_altitude, of_speed = _band_of(ALTITUDES, high), _band_of(SPEEDS, fast)
     found = [0] * count
     for number in range(events):
-        told = report_of(number)
-        found[of_altitude[told.altitude] * fast + of_speed[told.speed]] += 1
+        values = report_of(number)
+        found[of_altitude[values.altitude] * fast + of_speed[values.speed]] += 1
     return found
 
 

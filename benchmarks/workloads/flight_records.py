@@ -25,20 +25,20 @@ def flight_events(event_ids: EventIdGenerator, count: int, first: int = 0) -> It
 
 def flight_record(number: int) -> bytes:
     """Return the payload of event `number`."""
-    told = report_of(number)
-    legs = [_leg("active", told.speed, told.altitude)]
+    values = report_of(number)
+    legs = [_leg("active", values.speed, values.altitude)]
     if number % _SECOND_LEG == _SECOND_LEG - 1:
         planned = report_of(~number)
         legs.append(_leg("planned", planned.speed, planned.altitude))
     if number % _NO_POSITION:
-        (north, minutes_north), (west, minutes_west) = told.latitude, told.longitude
+        (north, minutes_north), (west, minutes_west) = values.latitude, values.longitude
         place = (
             f"<coordinate><lat>{north:02d}{minutes_north:02d}N</lat>"
             f"<lon>{west:03d}{minutes_west:02d}W</lon></coordinate></flightleg>"
         )
         legs[0] = legs[0].replace("</flightleg>", place)
     return (
-        f"<flight><id>{told.flight_id}</id><timestamp>{time_of(number).decode()}</timestamp>"
+        f"<flight><id>{values.flight_id}</id><timestamp>{time_of(number).decode()}</timestamp>"
         f"{''.join(legs)}</flight>"
     ).encode()
 

@@ -97,11 +97,11 @@ def _prefix(window: float) -> Draw:
     digits = min(range(4), key=lambda count: abs(shares[count] / window - 1))
 
     def draw(chance: random.Random) -> str:
-        wanted = digits
+        length = digits
         # Use longer prefixes when all of this length are taken.
-        while wanted < 3 and chance.random() < 0.3:
-            wanted += 1
-        number = str(chance.randrange(1000, 10_000))[:wanted]
+        while length < 3 and chance.random() < 0.3:
+            length += 1
+        number = str(chance.randrange(1000, 10_000))[:length]
         return f'starts-with(/flight/id, "{chance.choice(AIRLINES)}{number}")'
 
     return draw

@@ -81,17 +81,17 @@ def distinct_queries(
     seen: set[str] = set()
     found = [
         (kind, text)
-        for kind, wanted in mix.counts(count).items()
-        for text in _draw_distinct(kind, kinds[kind], wanted, seen, chance)
+        for kind, number_of_kind in mix.counts(count).items()
+        for text in _draw_distinct(kind, kinds[kind], number_of_kind, seen, chance)
     ]
     chance.shuffle(found)
     return found
 
 
 def _draw_distinct(
-    kind: str, draw: Draw, wanted: int, seen: set[str], chance: random.Random
+    kind: str, draw: Draw, number_of_kind: int, seen: set[str], chance: random.Random
 ) -> Iterator[str]:
-    for number in range(wanted):
+    for number in range(number_of_kind):
         for _ in range(_PATIENCE):
             text = draw(chance)
             if text not in seen:

@@ -179,8 +179,10 @@ class Archive:
         return ReaderLease(self.objects, self.wall_clock)
 
     def read_dtd(self, reference: DtdReference) -> bytes:
-        """Return the verified text of a DTD. Raises `ArchiveObjectMissing` if the archive has
-        none."""
+        """Return the verified text of a DTD.
+
+        Raises `ArchiveObjectMissing` if the archive has none.
+        """
         text = self.state().dtds.get(reference)
         if text is None:
             raise ArchiveObjectMissing(f"the archive has no DTD for {reference}")
@@ -217,8 +219,10 @@ class Archive:
         checked: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a file in order, with all columns or the given ones. Raises as
-        `open_file`."""
+        """Read the rows of a file in order, with all columns or the given ones.
+
+        Raises as `open_file`.
+        """
         with self.open_file(file, checked=checked) as opened:
             try:
                 yield from opened.iter_batches(batch_rows, columns=columns, use_threads=False)

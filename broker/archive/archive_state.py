@@ -42,8 +42,10 @@ class ArchiveState:
         self.unreadable = unreadable
         """Damaged or missing manifests: the reason, by path."""
         self.problems = {p: why for p, why in unreadable.items() if p not in manifest.given_up}
-        """Unreadable manifests that were not given up. Their content is unknown, but may be
-        recovered."""
+        """Unreadable manifests that were not given up.
+
+        Their content is unknown, but may be recovered.
+        """
         removed = manifest.removes.keys() | manifest.deleted
         self.files: Mapping[str, ArchivedFile] = MappingProxyType(
             {

@@ -34,8 +34,10 @@ class BackupResult:
     pages: int = 0
     """Pages of manifests and of durable subscriptions."""
     damaged: list[str] = attrs.field(factory=list)
-    """Paths of objects that are missing or do not match their hash. The copy lists them and lacks
-    them."""
+    """Paths of objects that are missing or do not match their hash.
+
+    The copy lists them and lacks them.
+    """
 
 
 class Backup:

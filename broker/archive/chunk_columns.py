@@ -60,8 +60,10 @@ class ChunkColumns:
 
 
 def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
-    """Convert the events of at least one chunk to rows, in order. Raises ValueError as
-    `events_to_batch`."""
+    """Convert the events of at least one chunk to rows, in order.
+
+    Raises ValueError as `events_to_batch`.
+    """
 
     def column(name: str, kind: type) -> Any:
         return np.concatenate([getattr(chunk, name) for chunk in chunks]).astype(kind)

@@ -220,8 +220,10 @@ def _is_small(file: ArchivedFile, rules: CompactionRules) -> bool:
 
 
 def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
-    """Drop files that are larger than all smaller ones together. Thus each byte is merged
-    seldom."""
+    """Drop files that are larger than all smaller ones together.
+
+    Thus each byte is merged seldom.
+    """
     rest = sorted(files, key=lambda file: file.bytes)
     total = sum(file.bytes for file in rest)
     while rest and rest[-1].bytes > total - rest[-1].bytes:

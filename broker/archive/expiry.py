@@ -81,8 +81,10 @@ class Expiry:
         return self._expire(really=False)
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> ExpiryResult:
-        """Expire files. `progress` receives deleted and total objects. Raises
-        `ArchiveUnavailable`."""
+        """Expire files.
+
+        `progress` receives deleted and total objects. Raises `ArchiveUnavailable`.
+        """
         return self._expire(really=True, progress=progress)
 
     def _expire(
@@ -118,14 +120,16 @@ class Expiry:
         return expired
 
     def _relist_files(self, state: ArchiveState) -> ArchiveState:
-        """List the files of lost manifests again. If all are readable, give the lost manifests
-        up."""
+        """List the files of lost manifests again.
+
+        If all are readable, give the lost manifests up.
+        """
         found = find_unlisted_files(self._archive.objects, state)
-        said = found.manifest
+        new_manifest = found.manifest
         if not found.unreadable:
-            said.given_up = set(state.problems)
-        if said.adds or said.given_up:
-            self._manifest_writer.write(said)
+            new_manifest.given_up = set(state.problems)
+        if new_manifest.adds or new_manifest.given_up:
+            self._manifest_writer.write(new_manifest)
         return self._archive.state()
 
     def _apply_retention(self, state: ArchiveState, expired: ExpiryResult) -> ExpiredHours:
@@ -190,20 +194,22 @@ class Expiry:
             self._archive.objects.delete([e.path for e in deletable[start : start + _DELETE_BATCH]])
             progress(min(start + _DELETE_BATCH, len(deletable)), len(deletable))
         removed_paths = [*(file.path for file in old.files), *state.healed_files]
-        said = Manifest(removes=dict.fromkeys(removed_paths, self._now))
-        said.add_forgets(old.forgotten_ranges)
-        said.deleted = {
+        new_manifest = Manifest(removes=dict.fromkeys(removed_paths, self._now))
+        new_manifest.add_forgets(old.forgotten_ranges)
+        new_manifest.deleted = {
             path
             for path in state.manifest.removes
             if path not in stored_paths and path not in state.manifest.deleted
         }
-        self._absorb_temporary_writers(state, said)
-        if said.to_json():
-            self._manifest_writer.write(said)
+        self._absorb_temporary_writers(state, new_manifest)
+        if new_manifest.to_json():
+            self._manifest_writer.write(new_manifest)
 
-    def _absorb_temporary_writers(self, state: ArchiveState, said: Manifest) -> None:
-        """Copy the manifests of silent temporary writers into `manifest`. Their pages can be
-        deleted later."""
+    def _absorb_temporary_writers(self, state: ArchiveState, new_manifest: Manifest) -> None:
+        """Copy the manifests of silent temporary writers into `new_manifest`.
+
+        Their pages can be deleted later.
+        """
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():
@@ -215,8 +221,8 @@ class Expiry:
                 and manifest.at + self._rules.temporary_writers_ms < self._now
                 and not journals.is_damaged(writer)
             ):
-                said.merge(manifest)
-                said.absorbed[writer] = (newest, self._now)
+                new_manifest.merge(manifest)
+                new_manifest.absorbed[writer] = (newest, self._now)
 
     def _is_past_grace(self, since: int) -> bool:
         return since + self._rules.grace_ms < self._now

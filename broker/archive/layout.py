@@ -43,8 +43,10 @@ def check_writer_name(name: str) -> str:
 
 
 def hour_of(arrival: int) -> str:
-    """Return the folder of an hour (UTC), such as `2026-11-20T07`. `arrival` is in ms since
-    1970."""
+    """Return the folder of an hour (UTC), such as `2026-11-20T07`.
+
+    `arrival` is in ms since 1970.
+    """
     return f"{datetime.fromtimestamp(arrival // _HOUR_MS * 3600, UTC):%Y-%m-%dT%H}"
 
 

@@ -54,8 +54,10 @@ class ManifestWriter:
         """The manifests of this writer when all were last readable, and those written since."""
 
     def write(self, manifest: Manifest) -> None:
-        """Write a manifest with the current time. If it raises `ArchiveUnavailable`, it may be
-        stored all the same."""
+        """Write a manifest with the current time.
+
+        If it raises `ArchiveUnavailable`, it may be stored all the same.
+        """
         manifest.at = self._wall_clock()
         if not self._journal.last_number:
             everything = self._manifests.read_state().manifest

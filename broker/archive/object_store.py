@@ -40,8 +40,10 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """A store of objects. Paths are relative, with `/`. All methods block and raise
-    `ArchiveUnavailable`."""
+    """A store of objects.
+
+    Paths are relative, with `/`. All methods block and raise `ArchiveUnavailable`.
+    """
 
     uri: str
     """URI of the root, in a form that Spark reads too."""
@@ -49,12 +51,16 @@ class ObjectStore(Protocol):
     """URI with which another process opens the same store."""
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
-        """Put (path, buffer) objects durably, each atomically. After an error, any of them may
-        exist."""
+        """Put (path, buffer) objects durably, each atomically.
+
+        After an error, any of them may exist.
+        """
 
     def put_new(self, path: str, data: bytes) -> None:
-        """Put one object. Raises `ArchiveUnavailable` if it exists, as far as the store can
-        tell."""
+        """Put one object.
+
+        Raises `ArchiveUnavailable` if it exists, as far as the store can tell.
+        """
 
     def get(self, path: str) -> bytes:
         """Return all bytes of an object. Raises `ArchiveObjectMissing`."""

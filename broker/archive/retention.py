@@ -44,11 +44,11 @@ class DurableNeed:
 
     def may_need(self, file: ArchivedFile) -> bool:
         if file.streams is not None:
-            wanted = any(map(self.pattern.matches, file.streams))
+            may_match = any(map(self.pattern.matches, file.streams))
         else:
-            wanted = partition_may_match(file.partition, self.pattern)
+            may_match = partition_may_match(file.partition, self.pattern)
         marks = self.position.marks
-        return wanted and any(last > marks.get(o, (0, 0)) for o, (_, last) in file.spans.items())
+        return may_match and any(last > marks.get(o, (0, 0)) for o, (_, last) in file.spans.items())
 
 
 @attrs.frozen
@@ -70,8 +70,10 @@ class ExpiredHours:
 def find_expired_hours(
     files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[DurableNeed], now: int
 ) -> ExpiredHours:
-    """Return the files that expire now. `files` includes those set aside; `now` is in ms since
-    1970."""
+    """Return the files that expire now.
+
+    `files` includes those set aside; `now` is in ms since 1970.
+    """
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)

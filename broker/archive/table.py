@@ -145,8 +145,10 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
 
 def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Encode the records of rows. Raises KeyError, TypeError or ValueError if a value is
-    invalid."""
+    """Encode the records of rows.
+
+    Raises KeyError, TypeError or ValueError if a value is invalid.
+    """
     return map(
         encode_fields,
         zip(

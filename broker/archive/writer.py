@@ -47,8 +47,10 @@ class ArchiveWriter:
         *,
         level: int = COMPRESSION_LEVEL,
     ) -> None:
-        """`wall_clock` returns ms since 1970; `level` is the level of zstd. Raises `BadName` for an
-        invalid name."""
+        """`wall_clock` returns ms since 1970; `level` is the level of zstd.
+
+        Raises `BadName` for an invalid name.
+        """
         self._archive = archive
         self._manifest_writer = ManifestWriter(archive.manifests, name, wall_clock)
         self._durables = DurableJournalWriter(archive.objects, name, wall_clock)
@@ -109,8 +111,10 @@ class ArchiveWriter:
         )
 
     def report_observed_coverage(self) -> None:
-        """Record the observed coverage by other writers, if it is due. Raises
-        `ArchiveUnavailable`."""
+        """Record the observed coverage by other writers, if it is due.
+
+        Raises `ArchiveUnavailable`.
+        """
         state, now = self._archive.state(), self._wall_clock()
         self._observed_coverage.observe(
             state, self._archive.manifests.manifest_of(self._manifest_writer.writer)

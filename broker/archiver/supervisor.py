@@ -53,7 +53,7 @@ class ArchiverSupervisor:
         every: float,
         maintenance: MaintenanceRules = NO_MAINTENANCE,
     ) -> None:
-        """`reactor` starts processes and knows the time. `every` is seconds between flushes."""
+        """`reactor` starts processes and has a clock. `every` is seconds between flushes."""
         self._process: IReactorProcess = reactor
         self._clock: IReactorTime = reactor
         self._arguments = [

@@ -137,7 +137,7 @@ _OPTIONS: Final = (
         type=click.Path(path_type=Path),
         envvar="XMLBROKER_SECRET_FILE",
         metavar="FILE",
-        help="A file with the account's secret in its first line.  [env: XMLBROKER_SECRET]",
+        help="A file with the secret in its first line; or set XMLBROKER_SECRET to the secret.",
     ),
     click.option(
         "--client-id",

@@ -33,7 +33,7 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         where = "replayed from the archive" if available else "there is no archive"
         yield f"Origins unknown to this node: {where}."
     if plan.get("busy"):
-        yield f"{plan['busy']} other recoveries are running: fewer log pages are requested."
+        yield f"{plan['busy']} other recoveries are running: fewer places are read from logs."
 
 
 def _heading(plan: Mapping[str, Any]) -> Iterator[str]:

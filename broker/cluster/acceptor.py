@@ -2,7 +2,7 @@
 
 An admitted node appears on the map only when its table arrives; until then a lease reserves its
 place. So two simultaneous handshakes get different places, and a reconnecting node gets its own
-again (T43). A refusal with `overloaded` is cheap for this node; the dialling node backs off (T44).
+again (T43). Refusals with `overloaded` are cheap (T44).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Lease:
 
 
 class Acceptor:
-    """Admission decisions of one node, with handshake limits and leases."""
+    """Admission decisions, with handshake limits and leases."""
 
     def __init__(self, rules: AdmissionRules, context: Callable[[], AdmissionContext]) -> None:
         self._rules = rules
@@ -62,8 +62,7 @@ class Acceptor:
     def decide_admission(
         self, hello: NodeHello, host: str, transport: str, now: float, wall_ms: int
     ) -> Admission | Refusal:
-        """Accept or refuse a node, and lease a place to a new member. `wall_ms` is in ms since
-        1970."""
+        """Accept or refuse a node; lease a place to a new member. `wall_ms`: ms since 1970."""
         context = self._context_with_leases(now)
         refusal = find_refusal(hello, host, transport, self._rules, context)
         if refusal:

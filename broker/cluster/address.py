@@ -23,7 +23,7 @@ NETWORK: UnitPath = ()
 
 
 class Address(NamedTuple):
-    """The address of a node. The node's name alone is unique in the network."""
+    """The node's name alone is unique in the network."""
 
     unit: UnitPath
     """The node's cluster."""
@@ -84,7 +84,6 @@ def is_within(path: UnitPath, scope: UnitPath) -> bool:
 
 
 def common_prefix(one: UnitPath, other: UnitPath) -> UnitPath:
-    """Return the smallest unit that contains both."""
     shared = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:
@@ -100,7 +99,7 @@ def enclosing_units(path: UnitPath) -> Iterator[UnitPath]:
 
 
 def child_towards(context: UnitPath, path: UnitPath) -> str:
-    """Return the child of `context` that contains `path`. `path` is strictly within `context`."""
+    """Return the child of `context` around `path`, which is strictly within `context`."""
     return path[len(context)]
 
 

@@ -1,7 +1,7 @@
-"""Admission rules: whether a node may link to this one, as a cluster member or as a gateway.
+"""Admission rules for cluster members and gateways.
 
 Mspaces M1 (most nodes of a cluster), M2 (network addresses), M4 (most links per transport), G3.
-Pure decisions. `broker.cluster.acceptor` adds rate limits and leases.
+Pure decisions; `broker.cluster.acceptor` adds rate limits and leases.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ class IpRules:
     allow: tuple[IpNetwork, ...] = ()
     """Empty: all addresses."""
     deny: tuple[IpNetwork, ...] = ()
-    """Takes precedence over `allow`."""
+    """Overrides `allow`."""
     segments: Callable[[], tuple[IpNetwork, ...]] | None = None
-    """Returns the networks of this node's interfaces. A member must be on one of them (K31)."""
+    """Returns the networks of this node's interfaces; a member must be on one (K31)."""
 
     def allows(self, host: str) -> bool:
-        """Return whether a node at `host` may be a member. Without any rule, `host` need not be an
-        IP address."""
+        """Without any rule, `host` need not be an IP address."""
         try:
             ip = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
@@ -64,13 +63,10 @@ class IpRules:
 
 @attrs.frozen
 class AdmissionRules:
-    """The limits of the configuration."""
-
     most_nodes: int
-    """Nodes of the cluster; the same at all its nodes."""
+    """Of the cluster; the same at all its nodes."""
     most_links: Mapping[str, int]
-    """The connection set-up vector: most links per transport. A transport that is missing allows
-    none."""
+    """The connection set-up vector. A missing transport allows no links."""
     is_address_allowed: AddressRule = IpRules().allows
     """Also applied to members that this node dials."""
 
@@ -81,17 +77,17 @@ class AdmissionContext:
 
     own: NodeDescriptor
     members: Mapping[str, NodeDescriptor]
-    """Members of the cluster, with this node and the nodes that hold a lease."""
+    """With this node and the nodes that hold a lease."""
     links: Mapping[str, int]
-    """Links of this node per transport."""
+    """Per transport."""
     degrees: Mapping[str, int]
     """Links per member, as far as known."""
     other_clusters: Sequence[Alternative]
     """Known nodes of other clusters."""
     linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
-    """Descriptor and peer address of each node with a link, by name."""
+    """Descriptor and peer address per node with a link."""
     reachable: frozenset[str] = frozenset()
-    """Names of the members that have a route now."""
+    """Members with a route."""
     is_overloaded: bool = False
     """This node is behind with its work (M7)."""
 
@@ -99,7 +95,7 @@ class AdmissionContext:
 def find_refusal(
     hello: NodeHello, host: str, transport: str, rules: AdmissionRules, context: AdmissionContext
 ) -> Refusal | None:
-    """Return why the node that sent `hello` from `host` gets no link; None if it may have one.
+    """Return the reason to refuse a link; None if there is none.
 
     The handshake has checked magic, version, network and key before.
     """
@@ -119,7 +115,7 @@ def surplus_members(members: Mapping[str, NodeDescriptor], most_nodes: int) -> t
 
 
 def is_same_node(known: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Return whether `node` has the name and log of `known`, and is not an older process."""
+    """Return whether `node` has the name and log of `known` and is not an older process."""
     return (known.name, known.origin) == (node.name, node.origin) and (
         node.incarnation >= known.incarnation
     )
@@ -188,7 +184,7 @@ def _find_gateway_errors(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
 def _alternatives(
     error: BrokerError, hello: NodeHello, context: AdmissionContext
 ) -> tuple[Alternative, ...]:
-    """Return nodes to try instead: other members if one of them may accept, then other clusters."""
+    """Return other members if one of them may accept, then other clusters."""
     if isinstance(error, Cloned | NameTaken | IncarnationRefused):
         return ()
     others = [

@@ -30,8 +30,6 @@ class Endpoint(NamedTuple):
 
 
 class MulticastGroup(NamedTuple):
-    """A multicast group that a node listens to."""
-
     group: str
     port: int
     interface: str
@@ -43,9 +41,9 @@ class NodeDescriptor(NamedTuple):
 
     address: Address
     origin: str
-    """The origin of its event log: see `broker.event.origin`."""
+    """Of its event log: see `broker.event.origin`."""
     incarnation: int
-    """Number of the process; a later process has a higher one."""
+    """Rises with each process."""
     versions: tuple[int, ...]
     """Of the protocol between nodes."""
     tcp: Endpoint | None = None
@@ -54,15 +52,14 @@ class NodeDescriptor(NamedTuple):
     clearance: int = CLEARANCES[-1]
     """Rank of the highest security level that may reach the node."""
     draining: bool = False
-    """The node is about to leave: no new links, and transit only without another route."""
+    """About to leave: no new links, and transit only without another route."""
     compressions: tuple[str, ...] = ()
     """Compressions of frame bodies that it can decode."""
     admitted: int = 0
-    """Time of admission in ms since 1970, by the clock of the admitting member; 0: configured
-    member.
+    """Time of admission in ms since 1970, by the clock of the admitting member; 0: configured.
 
-    It decides which nodes leave an overfull cluster. Clock differences can change which node
-    leaves, but all members still agree.
+    It decides which nodes leave an overfull cluster. With different clocks another node may leave,
+    but all members still agree.
     """
 
     @property
@@ -70,7 +67,6 @@ class NodeDescriptor(NamedTuple):
         return self.address.node
 
     def to_plain(self) -> tuple[Any, ...]:
-        """Return the fields as plain tuples, as tables hold them."""
         return tuple(tuple(field) if isinstance(field, tuple) else field for field in self)
 
     @classmethod

@@ -24,7 +24,7 @@ CONNECT_TIMEOUT = 5.0
 
 
 class TwistedDialler:
-    """Dials TCP from a reactor, and UDP from the port that the node listens on."""
+    """Dials TCP from a reactor, and UDP from the node's own port."""
 
     def __init__(
         self, reactor: Any, max_frame: int, certificates: NodeCertificate | None = None

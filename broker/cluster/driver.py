@@ -1,8 +1,6 @@
-"""Driver of the two cores of a node's network: applies their effects in order, and owns their
-timer.
+"""Driver of the two cores of a node's network: applies effects in order, and owns the timer.
 
-The cores are `network_state` (knowledge of other nodes) and `traffic` (events between nodes).
-Effects are queued, so no core is called while it runs.
+The cores are `network_state` and `traffic`. Effects are queued, so no core is called while it runs.
 """
 
 from __future__ import annotations
@@ -105,7 +103,7 @@ class ClusterDriver:
         """Returns whether a page request is answered later, by `serve_page`."""
 
     def serve_page(self, resume: PageRequest) -> None:
-        """Answer a delayed page request, unless the node has left its cluster."""
+        """Answer a delayed page request."""
         if self.traffic is not None:
             self.page_server.serve_page(resume)
 
@@ -126,7 +124,7 @@ class ClusterDriver:
         self._set_start_positions(unknown)
 
     def wanted_after(self, origin: str) -> Mark | None:
-        """Return the mark after which events of a dead origin are of interest; None: none are."""
+        """Return the mark after which a dead origin is of interest; None: it is not."""
         known = None if self.traffic is None else self.traffic.receiver.position_of(origin)
         return known or self.local_interest.start_positions.start_of_dead(origin)
 
@@ -156,7 +154,7 @@ class ClusterDriver:
             self.apply_effects(self.traffic.receive_frame(frame, self.now()))
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has the events of an origin in (after, upto]."""
+        """Report that no node has the events in (after, upto]."""
         if self.traffic is not None:
             self.apply_effects(self.traffic.skip_lost_range(origin, after, upto, self.now()))
 
@@ -213,9 +211,9 @@ class ClusterDriver:
             case ReadPage(resume):
                 if not self.must_delay_page(resume):
                     self.page_server.serve_page(resume)
-            case InterestAdded(destination, id, want):
+            case InterestAdded(destination, id, interest):
                 target = state.to_frame_destination(destination)
-                if self.remote_interest.install(target, id, want):
+                if self.remote_interest.install(target, id, interest):
                     traffic.restart_destination(target)
             case InterestRemoved(destination, id):
                 self.remote_interest.remove(state.to_frame_destination(destination), id)
@@ -261,50 +259,50 @@ class ClusterDriver:
             self.local_interest.activate(key, start_marks)
             self.open_if_active()
 
-    def _record_start(self, cover: CoverOrigin) -> None:
+    def _record_start(self, effect: CoverOrigin) -> None:
         def done(result: object) -> None:
             if not isinstance(result, BrokerError):
-                self.relay_ingest.report_start(cover.origin, cover.upto)
+                self.relay_ingest.report_start(effect.origin, effect.upto)
             if self.traffic is not None:
-                self.apply_effects(self.traffic.confirm_durable(cover.origin, self.now()))
+                self.apply_effects(self.traffic.confirm_durable(effect.origin, self.now()))
 
         try:
-            nothing = Relayed(cover.origin, cover.upto, cover.upto, [])
+            nothing = Relayed(effect.origin, effect.upto, effect.upto, [])
             self._event_log.append_relayed(nothing, done)
         except LogUnavailable:
             # The core keeps the start until the first range of the origin is logged.
             return
 
-    def _log_range(self, take: AppendRange) -> None:
-        arrived = take.received
-        origin, home = arrived.frame.origin, arrived.frame.origin_node
+    def _log_range(self, effect: AppendRange) -> None:
+        received = effect.received
+        origin, origin_node = received.frame.origin, received.frame.origin_node
 
         def settled(error: BrokerError | None) -> None:
             traffic, state = self.traffic, self.state
             if traffic is None or state is None:
                 return
             if error is not None:
-                traffic.receiver.retry_after_failure(origin, home, self.now())
+                traffic.receiver.retry_after_failure(origin, origin_node, self.now())
                 self.apply_effects(())
                 return
             self.apply_effects(traffic.confirm_durable(origin, self.now()))
 
-        self.relay_ingest.log_range(arrived, take.cursor, settled)
+        self.relay_ingest.log_range(received, effect.cursor, settled)
 
-    def _match_entering(self, enter: EnterUnit) -> None:
+    def _match_entering(self, effect: EnterUnit) -> None:
         def on_late() -> None:
             if self.traffic is not None:
-                self.apply_effects(self.traffic.release_onward(enter))
+                self.apply_effects(self.traffic.release_onward(effect))
 
         def entered(job: IngestJob) -> None:
             if self.traffic is not None and self.state is not None:
-                departing = self.remote_interest.events_with_destinations(job, self.state.address)
-                self.apply_effects(self.traffic.send_into_unit(enter, departing, self.now()))
+                outgoing = self.remote_interest.events_with_destinations(job, self.state.address)
+                self.apply_effects(self.traffic.send_into_unit(effect, outgoing, self.now()))
 
-        if enter.received is None:
-            self.relay_ingest.wait_for_earlier(enter.frame, on_late)
+        if effect.received is None:
+            self.relay_ingest.wait_for_earlier(effect.frame, on_late)
         else:
-            self.relay_ingest.match_range(enter.received, entered, on_late)
+            self.relay_ingest.match_range(effect.received, entered, on_late)
 
     def _send_frame(self, name: str, frame: Frame) -> None:
         if name == GROUP:

@@ -71,7 +71,7 @@ class Refused:
     alternatives: tuple[Alternative, ...] = ()
     """Nodes to try instead."""
     cluster: UnitPath = ()
-    """The cluster of the refusing peer, if known."""
+    """Of the refusing peer, if known."""
     by_peer: bool = False
 
 
@@ -118,11 +118,11 @@ class _HandshakeCore:
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
-    """The key that all nodes of the network share; None: no proof is required."""
+    """Shared by all nodes of the network; None: no proof is required."""
     state: HandshakeState = attrs.field(default=HandshakeState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
     certified_name: Callable[[], str] = attrs.field(default=lambda: "", init=False)
-    """Returns the name in the peer's certificate; empty without TLS."""
+    """Returns the name in the peer's certificate; empty without one."""
 
     def next_timeout(self) -> float | None:
         return self._deadline
@@ -258,8 +258,8 @@ class Initiator(_HandshakeCore):
             )
             if not (expected and proofs_equal(expected, welcome.proof)):
                 return AuthenticationFailed("the answering node has not proven that it has the key")
-        if impostor := self._check_certificate(welcome.node):
-            return impostor
+        if error := self._check_certificate(welcome.node):
+            return error
         if welcome.version not in self.node.versions:
             return VersionMismatch(f"version {welcome.version} was not offered")
         name = welcome.node.name
@@ -306,8 +306,8 @@ class Responder(_HandshakeCore):
             return self._refuse(VersionMismatch(f"this node speaks version {spoken}"))
         if hello.network != self.network:
             return self._refuse(WrongNetwork("the nodes have different network.name settings"))
-        if impostor := self._check_certificate(hello.node):
-            return self._refuse(impostor)
+        if error := self._check_certificate(hello.node):
+            return self._refuse(error)
         self._hello = hello
         if self.key is None:
             return self._answer(hello)

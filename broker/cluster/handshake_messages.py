@@ -100,7 +100,7 @@ class NodeHello(Message):
     versions: tuple[int, ...] = attrs.field(converter=fields.counts)
     network: str = attrs.field(converter=_network)
     node: NodeDescriptor = attrs.field(converter=_node)
-    """The initiator. A future member's address is in the requested cluster or in no unit."""
+    """A future member's address is in the requested cluster or in no unit."""
     purpose: str = attrs.field(converter=_purpose)
     cluster: UnitPath = attrs.field(converter=_unit)
     """The requested cluster, or a unit with the requested cluster in it."""
@@ -130,9 +130,9 @@ class NodeWelcome(Message):
     version: int = attrs.field(converter=fields.count)
     node: NodeDescriptor = attrs.field(converter=_node)
     cluster: UnitPath = attrs.field(converter=_unit)
-    """The responder's cluster; for a member also the initiator's from now on."""
+    """The responder's; a member is in it from now on."""
     admitted: int = attrs.field(converter=fields.count)
-    """The initiator's time of admission in ms since 1970; 0 for a gateway."""
+    """Time of admission of a member in ms since 1970; 0 for a gateway."""
     members: tuple[NodeDescriptor, ...] = attrs.field(converter=_nodes)
     """Known members of the cluster; none for a gateway."""
     proof: bytes = attrs.field(converter=_proof, default=b"", repr=False)
@@ -154,15 +154,14 @@ class NodeRefuse(Message):
 
 
 def initiator_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:
-    """Return the initiator's proof of the key, over all messages so far."""
+    """Return the initiator's proof, over all messages so far."""
     return _mac(key, b"dialling", encode(hello), encode(challenge))
 
 
 def responder_proof(
     key: bytes, hello: NodeHello, challenge: NodeChallenge, welcome: NodeWelcome
 ) -> bytes:
-    """Return the responder's proof of the key, over all messages with the welcome (without its
-    proof)."""
+    """Return the responder's proof, over all messages with the welcome (without its proof)."""
     bare = attrs.evolve(welcome, proof=b"")
     return _mac(key, b"answering", encode(hello), encode(challenge), encode(bare))
 

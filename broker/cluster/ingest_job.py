@@ -27,7 +27,7 @@ class IngestJob:
     missing_types: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
     """Types without a DTD, with the error of the look-up."""
     can_split: bool = False
-    """Matched events can be finished in the same time slice, before the rest."""
+    """The matched events can be finished before the rest."""
     on_late: Callable[[], None] = lambda: None
     """Called when the job has to wait for long."""
 
@@ -37,7 +37,7 @@ class IngestJob:
     """For refused events, by index."""
 
     def split(self) -> IngestJob:
-        """Keep the matched events, and return a new job with the rest."""
+        """Keep the matched events; return a new job with the rest."""
         count = len(self.verdicts)
         whole, end = self.received_range.range, self.events[count - 1].mark
         rest = attrs.evolve(
@@ -55,7 +55,7 @@ class IngestJob:
 
     @property
     def retry_error(self) -> OurError | None:
-        """The temporary error of a type look-up, if any: the range may come again later."""
+        """A temporary error of a look-up: the range may come again later."""
         missing = (
             self.missing_types[verdict.reference]
             for verdict in self.verdicts

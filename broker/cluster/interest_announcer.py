@@ -25,7 +25,7 @@ class InterestAnnouncer:
         key: Hashable,
         pattern: StreamPattern,
         query: Query,
-        flows: ActiveCallback,
+        on_active: ActiveCallback,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
         """Announce interest under a key. Without a cluster it is active at once."""
@@ -34,9 +34,9 @@ class InterestAnnouncer:
         if driver.local_interest.has_same(key, pattern, query):
             if position is not None:
                 driver.resume_from(key, position)
-            driver.local_interest.replace_callback(key, flows)
+            driver.local_interest.replace_callback(key, on_active)
             return
-        driver.local_interest.add(key, pattern, query, flows)
+        driver.local_interest.add(key, pattern, query, on_active)
         if position is not None:
             driver.resume_from(key, position)
         if driver.state is None:

@@ -62,7 +62,7 @@ class Joined:
 
 @attrs.frozen
 class Founded:
-    """The node is the first of a new cluster, and must link to `gateway` as a gateway."""
+    """First of a new cluster. The node must link to `gateway` as a gateway."""
 
     cluster: UnitPath
     gateway: Endpoint
@@ -103,7 +103,7 @@ class Joining:
         self._seen: set[Endpoint] = set()
         self._asked: Endpoint | None = None
         self._full_clusters: list[tuple[UnitPath, Endpoint]] = []
-        """Clusters without room for this node, each with the node that refused."""
+        """Each with the node that refused."""
         self._error: BrokerError = NotConnected(_NO_SEEDS)
         self._answers: list[tuple[Endpoint, BrokerError]] = []
         self._rounds = 0
@@ -152,10 +152,10 @@ class Joining:
         return self._ask_next(now)
 
     def set_member_links(self, member_links: int, now: float) -> None:
-        """Set the number of links to members of the cluster.
+        """Set the number of links to members.
 
         After `CUT_OFF_TIMEOUT` seconds without any, the node asks again, known members first. It
-        stays a member and serves its clients until it is admitted somewhere.
+        stays a member until it is admitted elsewhere.
         """
         if member_links and self._is_member:
             # A member may also reconnect by itself while other nodes are asked.
@@ -164,7 +164,7 @@ class Joining:
             self._wake = now + CUT_OFF_TIMEOUT
 
     def rejoin(self, now: float) -> list[Effect]:
-        """Join again, after the node has left an overfull cluster."""
+        """Join again, after leaving an overfull cluster."""
         self._is_member = False
         return self.start(now)
 

@@ -1,4 +1,4 @@
-"""Interest of this node's own subscriptions, by key, and whether it is active in the network."""
+"""Interest of this node's own subscriptions, by key, active or not yet."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LocalInterest:
         self._entries[key] = _LocalEntry(pattern, query, on_active)
 
     def replace_callback(self, key: Hashable, on_active: ActiveCallback) -> None:
-        """Replace the callback of a key, and call it at once if the key is active."""
+        """Replace the callback of a key; call it at once if the key is active."""
         entry = self._entries[key]
         entry.on_active = on_active
         if entry.is_active:
@@ -76,7 +76,7 @@ class LocalInterest:
         self._reactivating = set(self._entries)
 
     def activate(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
-        """Mark a key as active; it counts for unknown origins from now on."""
+        """Mark a key as active. It counts for unknown origins from now on."""
         self.start_positions.add_key(key)
         self.activate_without_cluster(key, cuts)
 

@@ -58,8 +58,7 @@ class LogPageServer:
         self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
         self._reading = False
         self.reader_has_all: Callable[[Address, Loss], bool] = lambda *_: False
-        """Returns whether a reader has all own events of a branch that this log has lost in
-        part."""
+        """Returns whether a reader has all events of a branch that this log has lost in part."""
         self._told_losses: set[tuple[Address, Mark]] = set()
         """Readers that were sent a loss at its own place."""
         self.denied = 0
@@ -118,16 +117,16 @@ class LogPageServer:
         )
         upto = max(upto, since)
         if request.is_unfiltered:
-            carried = self._select_cleared(events, request.source)
+            selected = self._select_cleared(events, request.source)
         else:
-            carried = await self._select_wanted(events, request.source)
+            selected = await self._select_wanted(events, request.source)
         page = Range(
             request.source, after, upto, unavailable_upto, is_unfiltered=request.is_unfiltered
         )
-        self._on_page(request, page, carried)
+        self._on_page(request, page, selected)
 
     async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
-        """Return own events after a mark, and the end of damage before them that repair gave up."""
+        """Return own events after a mark, and the end of unrepairable damage before them."""
         log = self._event_log
         lost = (0, 0)
         while True:
@@ -142,8 +141,8 @@ class LogPageServer:
                 return events, lost
 
     def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
-        """Return (after, upto) of the next loss for a reader: at its own place, or, for a reader
-        beyond that, at the place where the loss was recorded."""
+        """Return (after, upto) of a reader's next loss: at its own place, or, for a reader beyond
+        that, where it was recorded."""
         for loss in self._event_log.chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue
@@ -159,26 +158,26 @@ class LogPageServer:
 
     async def _select_wanted(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
         destination = self._destination_of(reader)
-        carried: list[FrameEvent] = []
-        looked = 0
-        while looked < len(events):
-            documents = [event.document for event in events[looked:]]
+        selected: list[FrameEvent] = []
+        matched = 0
+        while matched < len(events):
+            documents = [event.document for event in events[matched:]]
             verdicts = self._matcher.match(documents, seconds=SECONDS_A_TURN)
-            for event, verdict in zip(events[looked:], verdicts, strict=False):
+            for event, verdict in zip(events[matched:], verdicts, strict=False):
                 # An event that can not be matched any more is sent rather than withheld.
-                wanted = not isinstance(verdict, Accepted) or (
+                is_wanted = not isinstance(verdict, Accepted) or (
                     destination in self._remote_interest.destinations(verdict.subscriptions)
                 )
-                if wanted and not self._is_cleared(reader, event.level):
+                if is_wanted and not self._is_cleared(reader, event.level):
                     self.denied += 1
-                elif wanted:
-                    carried.append(
+                elif is_wanted:
+                    selected.append(
                         FrameEvent(event.mark, event.record, event.document, event.level)
                     )
-            looked += len(verdicts)
-            if looked < len(events):
+            matched += len(verdicts)
+            if matched < len(events):
                 await self._yield_to_reactor()
-        return carried
+        return selected
 
     def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
         cleared = [event for event in events if self._is_cleared(reader, event.level)]

@@ -1,7 +1,7 @@
-"""Membership: joining a cluster, dialling other nodes, and accepting their connections.
+"""Joining a cluster, dialling other nodes, and accepting their connections.
 
-A thin adapter around `joining`, `meshing`, `acceptor` and `handshake`. It makes connections and
-passes the accepted ones to its listener.
+A thin adapter around `joining`, `meshing`, `acceptor` and `handshake`. It passes accepted
+connections to its listener.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Membership:
             self.set_members(self._members)
 
     def set_members(self, members: Mapping[str, NodeDescriptor]) -> None:
-        """Set the members of the cluster: dial them, and the gateways."""
+        """Dial these members, and the gateways."""
         self._members = members
         targets: dict[str, Target] = {}
         for key in self._gateways:

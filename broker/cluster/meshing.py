@@ -1,8 +1,8 @@
-"""Dialling policy for links to members without one, and to configured gateways.
+"""Dialling policy for links to members and configured gateways.
 
 Every member dials, so the cluster is meshed up to its connection set-up vectors (M4). If both ends
-dial at once, `keeps_connection` selects the same connection at both (T13). After a failure a target
-is retried with backoff and jitter (T44).
+dial at once, `keeps_connection` selects the same connection at both (T13). Failed targets are
+retried with backoff and jitter (T44).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ MOST_DIALS_IF_SLOW = 1
 
 
 def keeps_connection(own: str, peer: str, initiated_by_us: bool) -> bool:
-    """Return whether this of two connections to `peer` stays: the one that the smaller name
-    made."""
+    """Return whether this connection stays: the one that the smaller name made."""
     return initiated_by_us == (own < peer)
 
 
@@ -72,8 +71,8 @@ class Meshing:
     def set_targets(
         self, targets: Mapping[str, Target], now: float, linked: Collection[str] = ()
     ) -> list[Dial]:
-        """Replace the targets; earlier ones are dialled first. `linked` names the targets that have
-        a link already."""
+        """Replace the targets; earlier ones are dialled first. `linked` ones have a link
+        already."""
         self._targets = dict(targets)
         self._states = {key: self._states.get(key, _TargetState()) for key in self._targets}
         for key in self._states.keys() & set(linked):
@@ -87,11 +86,9 @@ class Meshing:
         return self.handle_timeout(now)
 
     def link_down(self, key: str, now: float) -> list[Dial]:
-        """Report that a link is down. The backoff keeps peers of a dead node from dialling all at
-        once.
+        """Report a broken link. Backoff keeps the peers of a dead node from dialling all at once.
 
-        A link that did not last counts as a failure, so a peer that ends every link soon is dialled
-        rarely.
+        A short-lived link counts as a failure.
         """
         found = self._states.get(key)
         if found and found.is_linked and found.linked_at + LASTED <= now:
@@ -139,10 +136,10 @@ class Meshing:
         ]
 
     def _has_room(self) -> bool:
-        under_way = sum(each.is_dialling for each in self._states.values())
+        dialling = sum(each.is_dialling for each in self._states.values())
         links = sum(each.is_linked for each in self._states.values())
         most = MOST_DIALS_IF_SLOW if self.is_slow else MOST_DIALS
-        return under_way < most and links + under_way < self._most_links
+        return dialling < most and links + dialling < self._most_links
 
     def _backoff(self, failures: int) -> float:
         return backoff_wait(failures, SHORTEST_BACKOFF, LONGEST_BACKOFF, self._rng)

@@ -42,7 +42,7 @@ class Message:
     kind: ClassVar[int]
     max_bytes: ClassVar[int] = MAX_CONTROL
     omits_empty_last: ClassVar[bool] = False
-    """Leave out the last field if it is empty, since version 1 does not have it."""
+    """Omit an empty last field, which version 1 does not have."""
 
 
 _by_kind: dict[int, type[Message]] = {}
@@ -52,7 +52,7 @@ _M = TypeVar("_M", bound=type[Message])
 def register(kind: int) -> Callable[[_M], _M]:
     """Class decorator: register the class for `decode` under this kind.
 
-    A process that decodes must import all modules with registered classes.
+    The decoding process must import all modules with registered classes.
     """
 
     def note(cls: _M) -> _M:
@@ -79,7 +79,7 @@ def _name(value: Any) -> str:
 
 
 def check_value(value: Any, depth: int = MAX_NESTING) -> Value:
-    """Return the value; raises `TypeError` or `ValueError` if a table can not hold it."""
+    """Raises `TypeError` or `ValueError` if a table can not hold the value."""
     if type(value) is tuple:
         if not depth:
             raise ValueError("a value is nested too deep")
@@ -121,7 +121,7 @@ def _group_versions(value: Any) -> tuple[GroupVersion, ...]:
 @register(0x50)
 @attrs.frozen
 class Digest(Message):
-    """Versions that the sender holds. The answer is all newer ones, and with `all` also unnamed
+    """Versions that the sender holds. The answer has all newer ones, and with `all` unnamed
     groups."""
 
     versions: tuple[GroupVersion, ...] = attrs.field(converter=_group_versions)
@@ -133,8 +133,8 @@ class Digest(Message):
 @register(0x51)
 @attrs.frozen
 class Update(Message):
-    """Changes of all tables of one author and scope from number `base` to `number`; complete if
-    `base` is 0."""
+    """Changes of an author's tables of one scope from number `base` to `number`; complete if `base`
+    is 0."""
 
     author: str = attrs.field(converter=_node)
     unit: UnitPath = attrs.field(converter=_unit)
@@ -153,7 +153,7 @@ class Update(Message):
 @register(0x52)
 @attrs.frozen
 class Refresh(Message):
-    """Sign of life of an author, with the number of its tables of this scope."""
+    """Sign of life of an author, with the number of its tables."""
 
     author: str = attrs.field(converter=_node)
     unit: UnitPath = attrs.field(converter=_unit)
@@ -161,31 +161,30 @@ class Refresh(Message):
     incarnation: int = attrs.field(converter=fields.count)
     number: int = attrs.field(converter=fields.count)
     serial: int = attrs.field(converter=fields.count)
-    """Rises with each refresh of this author, scope and incarnation."""
+    """Rises with each refresh of one author, scope and incarnation."""
     age: int = attrs.field(converter=fields.count)
-    """Ms since the sender received this refresh."""
+    """Ms since the sender received it."""
 
 
 @register(0x53)
 @attrs.frozen
 class Probe(Message):
-    """Ask all nodes of the scope to confirm the author's tables at `number` or newer."""
+    """Ask all nodes of the scope to confirm an author's tables at `number` or newer."""
 
     author: str = attrs.field(converter=_node)
     scope: UnitPath = attrs.field(converter=_unit)
     incarnation: int = attrs.field(converter=fields.count)
     number: int = attrs.field(converter=fields.count)
     wave: int = attrs.field(converter=fields.count)
-    """Rises with each wave of this author, scope and incarnation."""
+    """Rises with each wave of one author, scope and incarnation."""
 
 
 @register(0x54)
 @attrs.frozen
 class Proof(Message):
-    """Confirmation that the sender has the tables, and all nodes to which it forwarded the probe
-    first.
+    """Confirmation of the sender, and of all nodes to which it forwarded the probe first.
 
-    `is_complete` is false if one of them does not.
+    `is_complete` is false if one of them lacks the tables.
     """
 
     author: str = attrs.field(converter=_node)
@@ -194,7 +193,7 @@ class Proof(Message):
     wave: int = attrs.field(converter=fields.count)
     is_complete: bool = attrs.field(converter=fields.flag)
     cuts: WirePosition = attrs.field(converter=fields.position)
-    """The newest places of those nodes at the time of their confirmation."""
+    """The newest places of those nodes at that time."""
 
 
 # ----------------------------------------------------------------------------- bytes

@@ -27,7 +27,7 @@ LOOKUP_WAIT: Final = 1.0
 
 
 class MissingTypes:
-    """Looks up DTDs: for a moment the origin's events wait for them, later they do not."""
+    """Looks up DTDs. Events of the origin wait for them, but only briefly."""
 
     def __init__(
         self,
@@ -39,8 +39,7 @@ class MissingTypes:
         accept_undescribed: bool,
     ) -> None:
         """`announcements` knows the announced texts of other nodes. With `accept_undescribed`,
-        events without a DTD are accepted as they are, so they wait until it is certain that no node
-        has it."""
+        events without a DTD are accepted, so they wait for the end of the look-up."""
         self._dtds = dtds
         self._awaited = awaited
         self._clock = clock
@@ -54,7 +53,7 @@ class MissingTypes:
         unknown: Mapping[DtdReference, str],
         go_on: Callable[[], object],
     ) -> None:
-        """Look up types, given the pointers of events by reference. `go_on` is called once.
+        """Look up types, given the pointers of events. `go_on` is called once.
 
         Then `queue.missing_types` has the types that were not found.
         """
@@ -104,9 +103,9 @@ class MissingTypes:
         verdicts: Sequence[Verdict],
         go_on: Callable[[], object],
     ) -> bool:
-        """Return whether `go_on` will be called once the types of these events are announced.
+        """Return whether `go_on` will be called once these types are announced.
 
-        Until then it is unknown whether the verdicts used the texts of the origin.
+        Until then the verdicts may not use the origin's texts.
         """
         types = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)

@@ -1,7 +1,6 @@
-"""The cluster's IP multicast group: one frame for several members is sent once (M8, K31, X14).
+"""The cluster's IP multicast group: one frame reaches several members (M8, K31, X14).
 
-An optimisation only. A lost frame is a missing range like any other, and is requested from its
-origin.
+An optimisation only: a lost frame is a missing range, requested from its origin.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class ClusterGroup:
     log = Logger()
 
     def __init__(self, on_frame: Callable[[bytes], None], is_linked: Callable[[str], bool]) -> None:
-        """`on_frame` is called with each frame. `is_linked` returns whether a member has a link;
-        others are not admitted."""
+        """`on_frame` gets each frame. `is_linked` tells whether a member has a link; others are not
+        admitted."""
         self._on_frame = on_frame
         self._is_linked = is_linked
         self._transport: GroupTransport | None = None

@@ -46,7 +46,7 @@ class LinkListener(Protocol):
 
 @attrs.define(eq=False)
 class Neighbour:
-    """A node with a link, or with one that broke less than `suspect` seconds ago."""
+    """A node with a link, or with one that broke just now."""
 
     node: NodeDescriptor
     trusted: bool
@@ -133,8 +133,7 @@ class Neighbours:
     # ------------------------------------------------------------------ connections
 
     def attach_connection(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
-        """Attach an accepted connection to its link. Returns False if another connection is kept
-        instead."""
+        """Attach an accepted connection. Returns False if another one is kept instead."""
         name = neighbour.name
         known = self._neighbours.get(name)
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
@@ -173,7 +172,7 @@ class Neighbours:
             self._remove_link(neighbour, error)
 
     def flush_all(self) -> Deferred[None]:
-        """Close all links gracefully. Fires when all data has left, or can not."""
+        """Close all links gracefully. Fires when all data has left or is lost."""
         flushed = []
         for name in list(self._neighbours):
             del self._neighbours[name]
@@ -212,8 +211,7 @@ class Neighbours:
     # ------------------------------------------------------------------ messages
 
     def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
-        """Send a message to several neighbours; full links drop it. Returns whether all have taken
-        it."""
+        """Send a message that full links drop. Returns whether all have taken it."""
         all_sent = True
         for name, outcome in self._channel.send(message, names).items():
             all_sent &= outcome is Outcome.SENT
@@ -241,7 +239,7 @@ class Neighbours:
         neighbour.sent_bytes += len(message)
 
     def return_credit(self, name: str, count: int) -> None:
-        """Report that `count` messages of a neighbour have been processed."""
+        """Report processed messages of a neighbour."""
         self._channel.consumed(name, count)
 
     # ------------------------------------------------------------------ IMulticastReceiver

@@ -46,7 +46,7 @@ _KEEP = bytes([REPLICA_EVENTS])
 
 
 class Network:
-    """One node's network. It has no state of other nodes before `cluster_joined`."""
+    """It has no state of other nodes before `cluster_joined`."""
 
     log = Logger()
     membership: Membership
@@ -137,7 +137,7 @@ class Network:
     # ------------------------------------------------------------------ own events
 
     def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Send committed events of this node to the destinations that they match."""
+        """Send own committed events to the destinations that they match."""
         if self.traffic is None or not events:
             return
         self.replicas.replicate_committed(events)
@@ -151,8 +151,8 @@ class Network:
         self.driver.apply_effects(self.traffic.send_own_events(after, self._sent_upto, outgoing))
 
     def announce_lost_events(self) -> None:
-        """Announce that own events were lost (`broker.log.histories`): others then ask for the
-        events after the last own place."""
+        """Announce lost own events (`broker.log.histories`): others ask for events after the last
+        own place."""
         mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:
             self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
@@ -250,8 +250,7 @@ class Network:
             self.membership.link_up(known.name)
 
     def clone_detected(self, error: Cloned) -> None:
-        """Handle a sign of a later process on a copy of this log. A confirmed clone disables the
-        log."""
+        """Disable the log once a later process on a copy of it is confirmed."""
         if self._clone_confirmation.record_sign(self.driver.now()):
             self.log.error("this node accepts no more events: {error}", error=error)
             self.event_log.disown(error)

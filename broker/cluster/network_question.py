@@ -1,9 +1,9 @@
 """Questions to all nodes of the network, by scatter and gather.
 
-A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks the
-nodes of its cluster, and one gateway of each further unit inside the unit of the question. So every
-node is asked once. Each hop passes on a share of the time limit, so that answers arrive in time.
-Nodes without an answer are listed as silent.
+A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks its
+cluster, and one gateway of each further unit inside the unit of the question. So every node is
+asked once. Each hop passes on a share of the time limit, so that answers arrive in time. Nodes
+without an answer are listed as silent.
 
 Both messages need version 2 of the protocol; neighbours of version 1 do not forward them.
 """
@@ -81,7 +81,7 @@ class Question(RoutedMessage):
 @register(0x91)
 @attrs.frozen
 class Reply(RoutedMessage):
-    """The answers of one node, and of the nodes that it has asked."""
+    """The answers of one node and of the nodes that it asked."""
 
     least_version: ClassVar[int] = 2
 
@@ -195,18 +195,17 @@ class NetworkQuestions:
         return answer
 
     def _members(self) -> Sequence[tuple[Address, None]]:
-        """Return the other nodes of the cluster, with absent ones, so that they are listed as
-        silent."""
+        """Return the other members, with absent ones, so that they are listed as silent."""
         return [
             (each, None)
             for each in (*self.messenger.list_members(), *self.messenger.list_absent_members())
         ]
 
     def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
-        """Return a gateway of each unit beside this node's that lies in `scope`.
+        """Return one gateway of each unit beside this node's that lies in `scope`.
 
-        Calls alternate between gateways, since one may be silent. A unit without a reachable
-        gateway is returned itself.
+        Calls alternate between gateways, since one may be silent. Without a reachable gateway the
+        unit itself is returned.
         """
         self._round += 1
         found: list[tuple[Address | UnitPath, UnitPath | None]] = []

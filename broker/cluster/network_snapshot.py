@@ -22,8 +22,8 @@ from broker.cluster.traffic.core import Traffic
 
 
 def network_snapshot(name: str, network: Network) -> dict[str, Any]:
-    """Return the snapshot of the network with this name. Without a cluster the address is None, and
-    fields that need a membership are absent."""
+    """Return the snapshot. Without a cluster the address is None, and fields of members are
+    absent."""
     state, traffic = network.state, network.traffic
     snapshot: dict[str, Any] = {
         "name": name,

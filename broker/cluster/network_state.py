@@ -90,7 +90,7 @@ LEAD_DELAY = 1.0
 
 
 class NetworkState:
-    """The state of one node. Its links are FIFO and lossless while they are up."""
+    """Links are FIFO and lossless while they are up."""
 
     def __init__(
         self,
@@ -114,12 +114,11 @@ class NetworkState:
         """Interest tables that other nodes publish now."""
         self._expiring: dict[TableKey, _ExpiringInterest] = {}
         self._summary_authors: dict[str, set[str]] = {}
-        """Units with a known interest, and the authors of their summaries."""
+        """Units with a known interest, and the authors of it."""
 
     # ------------------------------------------------------------------ the node's calls
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
-        """Publish the node's descriptor, at the start and after a change."""
         self.node = node
         return self._publish(self._links.set_node(node), now)
 
@@ -128,8 +127,8 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """Exchange tables over a new link.
 
-        The link is published, and used for events, only when all tables of the other node are
-        known. Before that its interest may be incomplete.
+        The link is published and used for events when all tables of the other node are known.
+        Before that its interest may be incomplete.
         """
         self._pending_links[far.name] = _PendingLink(
             far, transport, cost, clearance, now + SYNC_TIMEOUT
@@ -152,7 +151,7 @@ class NetworkState:
     def announce_interest(
         self, key: Hashable, pattern: StreamPattern, query: Query, now: float
     ) -> list[NetworkStateEffect]:
-        """Announce interest of this node. The node must match for it already."""
+        """The node must match for this interest already."""
         return self._apply_effects(self.profiles.add_interest(key, pattern, query, now), now)
 
     def withdraw_interest(self, key: Hashable, now: float) -> list[NetworkStateEffect]:
@@ -161,13 +160,13 @@ class NetworkState:
     def announce_types(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
     ) -> list[NetworkStateEffect]:
-        """Announce the DTDs that the node's log uses, by content hash."""
+        """Announce the DTDs in the node's log, by content hash."""
         return self._apply_type_effects(self.types.announce(texts, origin, now), now)
 
     def announce_variants(
         self, texts: Mapping[DtdReference, Sequence[str]], now: float
     ) -> list[NetworkStateEffect]:
-        """Announce the variants that other origins use instead of the DTDs in force."""
+        """Announce variants that other origins use instead of the DTDs in force."""
         return self._apply_type_effects(self.types.announce_others(texts, now), now)
 
     # ------------------------------------------------------------------ time
@@ -209,8 +208,7 @@ class NetworkState:
     # ------------------------------------------------------------------ where events go
 
     def destinations(self) -> list[Address]:
-        """Return the reachable destinations of this node's events: other members, and far units
-        with a known interest."""
+        """Return the reachable other members, and reachable far units with a known interest."""
         own = self.address
         near = [Address(own.unit, name) for name in self.map.reachable() if name != own.node]
         far = [
@@ -224,31 +222,29 @@ class NetworkState:
         return near + far
 
     def is_origin_in_cluster(self, origin: str) -> bool:
-        """Return whether a reachable node of the own cluster has the log with this origin."""
+        """Return whether a reachable member has the log with this origin."""
         node = self.map.node_of_origin(origin)
         return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:
-        """Return whether a known node of the own cluster has another log than this origin's."""
+        """Return whether the member is known and has another log."""
         node = self.map.members().get(address.node)
         return node is not None and node.address == address and node.origin != origin
 
     def destinations_inside(self, unit: tuple[str, ...]) -> list[Address]:
-        """Return the destinations of events that enter `unit` here, this node included."""
+        """Return the destinations of events that enter `unit`, with this node."""
         return [
             self.address,
             *(each for each in self.destinations() if is_within(each.unit, unit)),
         ]
 
     def to_frame_destination(self, destination: Destination) -> Address:
-        """Convert a destination of interest to one of frames."""
         if isinstance(destination, str):
             return Address(self.address.unit, destination)
         return Address(destination, "")
 
     def destination_of(self, target: Address) -> Address:
-        """Return the destination that includes `target`: a node of the own cluster, or a far
-        unit."""
+        """Return the member or far unit that includes `target`."""
         own = self.address.unit
         if target.unit == own:
             return target

@@ -28,10 +28,10 @@ _T = TypeVar("_T")
 
 
 class NodeCertificate:
-    """A node's certificate, and the authority that issues all certificates of the network.
+    """A node's certificate, and the authority of all certificates of the network.
 
     The common name of a certificate is the node's name. Both ends present one and accept only the
-    authority's. The handshake compares the common name with the name in the peer's descriptor.
+    authority's. The handshake compares it with the name in the descriptor.
     """
 
     def __init__(self, certificate: Path, authority: Path, node: str) -> None:

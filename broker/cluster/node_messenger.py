@@ -1,4 +1,4 @@
-"""Routed messages between parts of this node and other nodes of the network."""
+"""Routed messages between parts of this node and other nodes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from broker.cluster.traffic.messages import RoutedMessage
 
 
 class NodeMessenger:
-    """Sends routed messages, and passes received ones to listeners. An undeliverable message is
-    dropped silently."""
+    """Sends routed messages, and dispatches received ones. Undeliverable messages are dropped."""
 
     def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
-        """`first` is the first request number. It is random, since requests of an earlier process
-        may still be answered. `has_seeds`: the settings name other nodes. `has_members`: they name
-        nodes of this cluster."""
+        """`first` is a random request number: requests of an earlier process may still be answered.
+        `has_seeds`: the settings name other nodes; `has_members`: of this cluster."""
         self._network = network
         self._has_seeds = has_seeds
         self._has_members = has_members
@@ -33,11 +31,9 @@ class NodeMessenger:
         return None if state is None else state.address
 
     def next_request_number(self) -> int:
-        """Return a number that no other request of this node has."""
         return next(self._numbers)
 
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
-        """Pass messages of this class for this node to `listener`."""
         self._listeners[kind] = listener
 
     def send(self, message: RoutedMessage) -> None:
@@ -93,13 +89,12 @@ class NodeMessenger:
         ]
 
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
-        """Return the known gateways of each unit beside this node's units."""
+        """Known gateways of each unit beside this node's."""
         state = self._network.state
         return {} if state is None else state.map.gateways_by_unit()
 
     def find_sources(self, origin: str) -> list[Address]:
-        """Return the other nodes to ask for events of an origin: its own node, or nodes that sent
-        its events."""
+        """Return reachable nodes with events of an origin: its own, or ones that sent them."""
         traffic = self._network.traffic
         if traffic is None:
             return []
@@ -110,12 +105,12 @@ class NodeMessenger:
         return [each for each in found if each != self.own_address and self.is_reachable(each)]
 
     def list_unreachable_origins(self) -> list[str]:
-        """Return the logged origins of other nodes that have no reachable source."""
+        """Return logged origins of other nodes without a reachable source."""
         log = self._network.event_log
         return [each for each in log.coverage if each != log.origin and not self.find_sources(each)]
 
     def node_of_origin(self, origin: str) -> Address | None:
-        """Return the member of the own cluster with this log; None if unknown."""
+        """Return the member with this log; None if unknown."""
         state = self._network.state
         return None if state is None else state.map.node_of_origin(origin)
 

@@ -1,8 +1,8 @@
-"""Ingest of relayed events: matching, validation and logging of other nodes' events.
+"""Ingest of relayed events: matching, validation and logging.
 
-Work is done in time slices, in order per origin. An origin whose events wait for a DTD does not
-delay other origins. Ranges for this node are logged under the places of their origin. Ranges that
-enter a unit are matched for the destinations inside.
+Work is done in time slices, in order per origin. An origin that waits for a DTD does not delay
+others. Ranges for this node are logged under the places of their origin. Ranges that enter a unit
+are matched for the destinations inside.
 """
 
 from __future__ import annotations
@@ -58,10 +58,9 @@ class RelayIngest:
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`on_committed` gets durable events with their local matches. Before that, `report_gap`
-        gets a range (after, upto] of an origin that will not come: it is lost, or lies before this
-        node's start. `variants` returns the texts of an origin that differ from those in force
-        here. `undecided` stores events that wait for their DTD. `reconsider` gets the serial from
-        which subscriptions to streams must read the log."""
+        gets a range (after, upto] of an origin that will not come. `variants` returns texts of an
+        origin that differ from those in force here. `undecided` stores events that wait for their
+        DTD. `reconsider` gets the serial from which subscriptions to streams must read the log."""
         self._matcher = matcher
         self._event_log = event_log
         self._quarantine = quarantine
@@ -142,12 +141,12 @@ class RelayIngest:
         self._report_gap(origin, (0, 0), mark, "lost")
 
     def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
-        """Validate a transit frame (K28). Placeholders with the error code replace invalid events.
+        """Validate a transit frame (K28); placeholders replace invalid events.
 
-        If the queue is full, the frame is dropped, and its ranges are missing at the receivers.
+        A full queue drops the frame, and receivers find its ranges missing.
         """
 
-        def judged(job: IngestJob) -> None:
+        def matched(job: IngestJob) -> None:
             if job.retry_error:
                 return
             checked(frame.replace_documents(self._replace_invalid(job)))
@@ -157,7 +156,7 @@ class RelayIngest:
         except ProtocolError as error:
             self.log.warn("malformed frame of {origin}: {e}", origin=frame.origin, e=error)
             return
-        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, judged))
+        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, matched))
 
     def match_range(
         self,
@@ -167,8 +166,7 @@ class RelayIngest:
     ) -> None:
         """Match a range that enters a unit.
 
-        `on_late` is called if matching takes long or is impossible; then the range is missing
-        inside.
+        If that takes long or is impossible, `on_late` is called; the range is then missing inside.
         """
         try:
             events = received.frame.events_at(received.frame.event_indices_for(received.index))

@@ -16,9 +16,9 @@ class RelayOutcomes:
     unwanted: int = 0
     """From unfiltered ranges, without a local match."""
     duplicate: int = 0
-    """Known EventIds: another origin logged the event too."""
+    """Known EventIds: another origin logged the event."""
     not_taken: int = 0
-    """Rejected because the log was unavailable or the queue full; they come again."""
+    """Log unavailable or queue full; they come again."""
     refused: Counter[str] = attrs.field(factory=Counter)
     """By error code."""
     turned_away: Counter[str] = attrs.field(factory=Counter)

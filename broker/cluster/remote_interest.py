@@ -59,7 +59,7 @@ class RemoteInterest:
             yield address, self._installed[number].interest.query
 
     def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
-        """Match for a destination from now on. Returns whether it had no interest before."""
+        """Match for a destination. Returns whether it had no interest before."""
         first = not self._counts[destination]
         self.remove(destination, id)
         self._subscribe(_Installed(destination, id, interest))
@@ -73,10 +73,10 @@ class RemoteInterest:
             self._matcher.unsubscribe(number)
 
     def expire_removed(self) -> None:
-        """Drop interest that was removed long ago: to be called each second.
+        """Drop interest removed long ago. To be called each second.
 
         Events are matched before they are committed. An event that matched a removed query still
-        goes to its destination, even if a narrower query has replaced it.
+        goes to its destination.
         """
         if self._removed[0]:
             for number in self._removed[0]:
@@ -89,8 +89,7 @@ class RemoteInterest:
             self.remove(destination, id)
 
     def install_for_absent(self, key: Hashable, interest: StreamInterest) -> None:
-        """Match for a local client that is absent: an event that enters the unit may be for it
-        alone."""
+        """Match for an absent local client: an event that enters the unit may be for it alone."""
         self.remove_for_absent(key)
         number = self._matcher.subscribe(interest.pattern, interest.query, f"absent {key}")
         self._absent[key] = number, interest
@@ -102,10 +101,10 @@ class RemoteInterest:
             self._matcher.unsubscribe(known[0])
 
     def widen_suspended(self, number: int) -> bool:
-        """Replace a query that the matcher has suspended by all events of its streams.
+        """Replace a suspended query by all events of its streams: a destination must never get too
+        little.
 
-        A destination must never get less than its interest. Returns False if the number is not one
-        of these.
+        Returns False if the number is not one of these.
         """
         installed = self._installed.get(number)
         if installed is None:
@@ -145,10 +144,10 @@ class RemoteInterest:
     def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
         """Return the events of a range that enters a unit, with their destinations inside.
 
-        This node is one of them if it has a match. An undecided or refused event goes to every
-        destination with interest in its stream; a refused one as its placeholder.
+        They include this node if it has a match. An undecided event, or the placeholder of a
+        refused one, goes to every destination with interest in its stream.
         """
-        departing = []
+        outgoing = []
         for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
             if isinstance(verdict, Accepted) and index not in job.undecided:
                 targets = self.destinations(verdict.subscriptions)
@@ -159,8 +158,8 @@ class RemoteInterest:
                 targets = self.possible_destinations(claimed_header(each).stream) | {own}
                 level = each.level
                 each = each._replace(document=job.placeholders.get(index, each.document))
-            departing.append(OutgoingEvent(each, level, targets))
-        return departing
+            outgoing.append(OutgoingEvent(each, level, targets))
+        return outgoing
 
     def possible_destinations(self, stream: str) -> frozenset[Address]:
         """Return the destinations with interest in a stream; without a name, in any stream."""

@@ -25,7 +25,7 @@ class RemoteOrigins:
         return self._network.state is None or not self._network.driver.local_interest
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Return the logged marks of origins without a reachable node in the own cluster."""
+        """Return the logged marks of origins without a reachable node in the cluster."""
         state, log = self._network.state, self._network.event_log
         if state is None:
             return {}
@@ -36,7 +36,7 @@ class RemoteOrigins:
         }
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Return the start marks of unknown origins in which this node has interest."""
+        """Return the start marks of unknown origins of interest."""
         network = self._network
         state, coverage = network.state, network.event_log.coverage
         if state is None:
@@ -46,7 +46,7 @@ class RemoteOrigins:
         return {origin: mark for origin, mark in marks.items() if mark is not None}
 
     def position_of(self, origin: str) -> Mark | None:
-        """Return the mark up to which the log has all events of interest of an origin."""
+        """Return the mark up to which the log is complete for an origin."""
         coverage = self._network.event_log.coverage
         if origin in coverage:
             return coverage[origin]
@@ -72,8 +72,7 @@ class RemoteOrigins:
         return {log.origin, *log.coverage, *log.kept}
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """Return the furthest place of an origin in the log or the replica here; None: there is
-        none."""
+        """Return the furthest place in the log or replica here; None: there is none."""
         log = self._network.event_log
         found = [log.coverage[origin]] if origin in log.coverage else []
         if origin in log.kept:
@@ -86,7 +85,7 @@ class RemoteOrigins:
         return origin == own or (state is not None and state.is_origin_in_cluster(origin))
 
     def sender_addresses(self, origin: str) -> Sequence[str]:
-        """Return the addresses of nodes that sent events of an origin since this node's start."""
+        """Return the nodes that sent events of an origin since this node's start."""
         traffic = self._network.traffic
         return [] if traffic is None else [str(each) for each in traffic.receiver.nodes_of(origin)]
 

@@ -1,8 +1,8 @@
-"""Start positions for origins that this node does not know yet (X6, X8).
+"""Start positions for unknown origins (X6, X8).
 
-New interest needs no earlier events of any origin. But older interest may exist when an origin
-appears: a new node, or one that lost its disk, logs events before its first link. These events are
-of interest too, so such an origin is read from its first event.
+New interest needs no earlier events. But interest may be older than an origin: a new node, or one
+that lost its disk, logs events before its first link. These are of interest too, so the origin is
+read from its first event.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class StartPositions:
                 del self._resumed_origins[each.origin]
 
     def start_of(self, origin: str, mark: Mark) -> Mark:
-        """Return the mark after which to read an origin; `mark` is the start without older
+        """Return the mark after which to read an origin; `mark`: the start without older
         interest."""
         # Offset 0: the origin has no earlier events.
         return self._lowest_start(origin, mark, MAX_CLOCK_SKEW) if mark[1] else mark

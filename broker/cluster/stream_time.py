@@ -1,12 +1,11 @@
 """Stream times: the time up to which all events of an origin have arrived (X15).
 
-While a client of this node merges streams, the node asks each origin every second for its newest
-mark and its wall clock. Events after that mark are committed later than that time. The time is
-valid once this node has all events of interest up to the mark. So the routes of frames do not
-matter.
+While a client merges streams, the node asks each origin every second for its newest mark and its
+wall clock. Events after that mark are committed later than that time. The time is valid once this
+node has all events of interest up to the mark, on any route.
 
 Both messages need version 2 of the protocol; neighbours of version 1 do not forward them. Without
-an answer the stream time stays unknown, and a merge waits for its own limit.
+an answer the stream time is unknown, and a merge waits for its own limit.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class _OriginTime:
     asked_node: Address | None = None
     """The node of the last request."""
     time: int = 0
-    """The newest valid time; 0: none."""
+    """Newest valid time; 0: none."""
     waiting: deque[tuple[Mark, int]] = attrs.field(factory=lambda: deque(maxlen=MOST_ANSWERS))
 
     def advance_to(self, covered: Mark) -> None:

@@ -288,8 +288,10 @@ class _Assembly:
     ) -> SourceText:
         text = self._resolve(entity.public_id, entity.system_id)
         if text is None:
-            wanted = entity.public_id or entity.system_id
-            source.raise_error(at, f"%{name}; is {wanted[:120]!r}, which is not in the catalogue")
+            identifier = entity.public_id or entity.system_id
+            source.raise_error(
+                at, f"%{name}; is {identifier[:120]!r}, which is not in the catalogue"
+            )
         label = entity.system_id[:120]
         return SourceText(decode_text(text, label, self._limits.max_text), label)
 

@@ -318,9 +318,9 @@ class DtdCache:
             len(self._fetched) > limits.max_fetched
             or self._fetched_bytes > limits.max_fetched_bytes
         ):
-            reference, gone = self._fetched.popitem(last=False)
-            self._fetched_bytes -= len(gone.text)
-            self._remember_hash(reference, gone.content_hash)
+            reference, dropped = self._fetched.popitem(last=False)
+            self._fetched_bytes -= len(dropped.text)
+            self._remember_hash(reference, dropped.content_hash)
 
     def _remember_hash(self, reference: DtdReference, content_hash: str) -> None:
         self._hashes[reference] = content_hash
@@ -330,10 +330,10 @@ class DtdCache:
 
     def _uncache(self, reference: DtdReference) -> None:
         """The text is not on disk any more: the next event fetches and stores it again."""
-        gone = self._fetched.pop(reference, None)
-        if gone is not None:
-            self._fetched_bytes -= len(gone.text)
-            self._remember_hash(reference, gone.content_hash)
+        dropped = self._fetched.pop(reference, None)
+        if dropped is not None:
+            self._fetched_bytes -= len(dropped.text)
+            self._remember_hash(reference, dropped.content_hash)
 
     def _start_fetch(self, reference: DtdReference, hint: FetchHint) -> None:
         flight = Deferred.fromCoroutine(self._fetch(reference, hint))

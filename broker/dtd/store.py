@@ -174,16 +174,16 @@ class DtdStore:
                     f"{owner or 'this node'} has {count} stored DTDs of {held} bytes: its "
                     f"share is {limits.max_versions} of {limits.max_bytes} bytes"
                 )
-            gone = old.pop(0)
-            count, held = count - 1, held - gone.size
-            self.remove(gone.reference)
-            self.on_dropped(gone.reference)
+            removed = old.pop(0)
+            count, held = count - 1, held - removed.size
+            self.remove(removed.reference)
+            self.on_dropped(removed.reference)
 
     def _remove_garbage(self) -> None:
         garbage, self._garbage = self._garbage, []
-        kept = {self._path(entry) for entry in self._texts.values()} if garbage else set()
+        current = {self._path(entry) for entry in self._texts.values()} if garbage else set()
         for path in garbage:
-            if path not in kept:
+            if path not in current:
                 with contextlib.suppress(OSError):
                     path.unlink()
 

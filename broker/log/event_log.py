@@ -219,7 +219,7 @@ class EventLog(LogHistories):
     def put_durable(
         self, key: bytes, value: bytes | None, stored: Callable[[], object] | None = None
     ) -> None:
-        """Store (or with None forget) a durable subscription, within `LINGER`.
+        """Store (or with None forget) a durable subscription, within `INTEREST_EXPIRY`.
 
         At once where somebody waits for it to be `stored`.
         """
@@ -241,7 +241,7 @@ class EventLog(LogHistories):
         return committed
 
     def put_client(self, client_id: str, newest: bytes) -> None:
-        """Store a client's newest incarnation, within `LINGER` and before its next event."""
+        """Store a client's newest incarnation, within `INTEREST_EXPIRY` and before its next event."""
         self._gathering.commit.clients.append((client_id, newest))
         self._begin_soon()
 

@@ -31,7 +31,7 @@ class LogHistories(LogReading):
 
     @abstractmethod
     def _begin_soon(self) -> None:
-        """Commit what was gathered within `LINGER`."""
+        """Commit what was gathered within `INTEREST_EXPIRY`."""
 
     @abstractmethod
     def _begin(self) -> None:

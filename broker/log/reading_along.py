@@ -123,7 +123,7 @@ class LogAlong:
     def read_kept(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """The same as `decode_interest`, of what is kept of another origin."""
+        """The same as `read`, of what is kept of another origin."""
         with self._reading() as txn:
             return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
 

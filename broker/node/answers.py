@@ -8,14 +8,14 @@ from typing import Any, Protocol, TypeAlias
 
 from twisted.internet.defer import Deferred
 
-from broker.cluster.event_routes import NetworkWays
+from broker.cluster.event_routes import EventRoutes
 from broker.dtd.interfaces import IDtdCache
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
 from broker.node.status import Inspected, status
 from broker.node.type_answers import Subscriber, subscribers
-from broker.recovery.inspection import RecoveryAnswers
+from broker.recovery.inspection import RecoveryInspection
 from broker.sessions.session import Answerer
 from broker.subscriptions.durable_answers import DurableAnswers
 from broker.tracing.deliverability import Deliverability
@@ -63,12 +63,12 @@ def build_explaining(
         matcher=node.matcher,
         dtds=node.dtds,
         deliverability=deliverability,
-        ways=NoWays() if node.network is None else NetworkWays(node.network),
+        ways=NoWays() if node.network is None else EventRoutes(node.network),
     )
     others: Others = Nobody()
     if node.recovery.questions is not None:
         others = node.recovery.questions
-        others.answer_with(TRACE, lambda asked: Deferred.fromCoroutine(trace.answer(asked)))
+        others.register_answerer(TRACE, lambda asked: Deferred.fromCoroutine(trace.answer(asked)))
     return Explaining(
         matcher=node.matcher,
         dtds=node.dtds,
@@ -84,7 +84,7 @@ def build_explaining(
 
 def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]:
     """Who answers which question."""
-    recovering = RecoveryAnswers(
+    recovering = RecoveryInspection(
         *(node.recovery, node.event_log, node.durables, parse_query),
         lambda client_id: [
             feed
@@ -105,7 +105,7 @@ def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]
         return status(node)
 
     def everybody() -> Iterator[Subscriber]:
-        wants = None if node.network is None else node.network.wants
+        wants = None if node.network is None else node.network.remote_interest
         return subscribers(node.reception.sessions, node.durables, wants, parse_query)
 
     types = node.types.answers(everybody)
@@ -116,7 +116,7 @@ def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]
         "dtd-check": types.check,
         "dtd-add": types.add,
         "explain": lambda identity, ask: node.explaining.answer(identity, ask),
-        "recoveries": recovering.recoveries,
-        "recover-explain": recovering.explain,
+        "recoveries": recovering.list_recoveries,
+        "recover-explain": recovering.explain_recovery,
         **durable.by_name(),
     }

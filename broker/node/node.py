@@ -240,8 +240,8 @@ class Node:
         )
 
     def _address(self) -> str:
-        knowledge = None if self.network is None else self.network.state
-        return self.settings.node.name if knowledge is None else str(knowledge.address)
+        state = None if self.network is None else self.network.state
+        return self.settings.node.name if state is None else str(state.address)
 
     def _make_link(self, session: Session) -> Link:
         queue = self.settings.queue

@@ -18,8 +18,8 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from broker.cluster.dialler import dialler_of
-from broker.cluster.listener import Listening
+from broker.cluster.dialler import build_dialler
+from broker.cluster.listener import NetworkListener
 from broker.config import Settings
 from broker.errors import BrokerError, ConfigurationError
 from broker.node.child_processes import ProcessesBeside, processes_beside
@@ -76,7 +76,7 @@ class NodeService(Service):
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
         self._failed = False
-        self._listening: Listening | None = None
+        self._listening: NetworkListener | None = None
         self.node: Node | None = None
         self.beside: ProcessesBeside | None = None
         """What archives the node's events and searches the archive."""
@@ -90,7 +90,7 @@ class NodeService(Service):
             raise CanNotStart("the log says why")
 
     async def _start(self) -> None:
-        dialler = dialler_of(self._settings, self._reactor)
+        dialler = build_dialler(self._settings, self._reactor)
         self.beside = processes_beside(self._settings, self._reactor)
         node = self.node = Node(
             self._settings,
@@ -110,7 +110,7 @@ class NodeService(Service):
             listening.append(endpoint.listen(metrics_site(node)))
         self._ports = await gatherResults(listening, consumeErrors=True)
         if node.network is not None:
-            self._listening = Listening(
+            self._listening = NetworkListener(
                 self._settings.network, node.network, dialler, self._reactor
             )
             self._ports += await self._listening.start()

@@ -301,10 +301,10 @@ class BranchRestore:
 
         Returns the old offsets of the events that are in the log now.
         """
-        knowledge, log = self._network.state, self._event_log
-        if knowledge is None:
+        state, log = self._network.state, self._event_log
+        if state is None:
             return set()
-        own = knowledge.address
+        own = state.address
         covered = Range(own, (0, 0), events[-1].mark, is_unfiltered=True)
         frame = make_page_frame(log.origin, sender or own, [covered], events)
         for _ in range(MAX_TRIES):

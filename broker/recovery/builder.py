@@ -91,10 +91,10 @@ def build_recovery(
     def find_nodes(origin: str) -> list[Address]:
         if network is None or messenger is None:
             return []
-        keeper = network.replicas.replicator.neighbour
+        neighbour = network.replicas.replicator.neighbour
         near = [each.node.address for each in network.neighbours if each.up]
-        keepers = [address for address in near if address.node == keeper]
-        found = [*messenger.find_sources(origin), *keepers, *near, *messenger.list_members()]
+        holders = [address for address in near if address.node == neighbour]
+        found = [*messenger.find_sources(origin), *holders, *near, *messenger.list_members()]
         return [
             each for each in found if each != messenger.own_address and messenger.is_reachable(each)
         ]

@@ -83,7 +83,7 @@ class DurableHandover:
         Returns None if no node has it, or if the client has left this node. No node is asked while
         the client is disconnected: it may be at the previous node, where its session would end.
 
-        A client that knows no position waits for nodes that do not answer: `ACCEPT_OLD_AFTER`
+        A client without a position waits for nodes that do not answer: `ACCEPT_OLD_AFTER`
         seconds if another node, the archive or this node knows one, else `GIVE_UP_AFTER` seconds.
         Raises `IncarnationRefused` if a later process of the client is at another node, and
         `NotConnected` if the node that the client names is unreachable.

@@ -147,7 +147,7 @@ class DurableSearch:
             if answer is None:
                 is_complete = False
                 continue
-            is_complete = is_complete and answer.whole
+            is_complete = is_complete and answer.is_complete
             for index, address in answer.found:
                 if index < len(keys):
                     _add_holder(found, keys[index], address)
@@ -195,7 +195,7 @@ class DurableSearch:
         if own is None:
             return
         found: Holders = {}
-        for client_id, name in message.wanted:
+        for client_id, name in message.keys:
             # Count it even if it was handed over: the new node may have died before it stored it.
             if self._durables.get(client_id, name) is not None:
                 _add_holder(found, (client_id, name), str(own))
@@ -214,7 +214,7 @@ class DurableSearch:
         targets = [(address, None) for address in self._messenger.list_members()]
         searching = Deferred.fromCoroutine(
             self._search(
-                message.wanted,
+                message.keys,
                 [*targets, *self._unit_gateways(scope)],
                 round(_TIME_SHARE * message.within),
             )
@@ -231,7 +231,7 @@ class DurableSearch:
     def _send_answer(
         self, own: Address, asked: FindDurables, found: Holders, *, is_complete: bool
     ) -> None:
-        pairs = tuple((n, at) for n, each in enumerate(asked.wanted) for at in found.get(each, ()))
+        pairs = tuple((n, at) for n, each in enumerate(asked.keys) for at in found.get(each, ()))
         self._messenger.send(
             DurablesFound(asked.source, own, MAX_HOPS, asked.request, pairs, is_complete)
         )

@@ -1,11 +1,11 @@
 """Reads pages of this node's log for one query, for recoveries here and at other nodes.
 
-The log is complete for own events that retention has left. For other origins it is complete for a
-subscription from its first event here on.
+The log is complete for own events that retention has left. For other origins it is complete only
+for a durable subscription, from the places where that became active here.
 
 An event that was published to two nodes has two places, and a log holds it at only one of them. If
-the log lacks part of one other origin, it must not count the rest as read: the event may be missing
-at one place and left out at the other. Then only own events count.
+the log has only part of an origin, it must not count the rest as read: the event may be missing at
+one place and left out at the other. Then only own events count.
 """
 
 from __future__ import annotations

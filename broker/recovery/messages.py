@@ -168,7 +168,7 @@ class FindDurables(RoutedMessage):
     """Ask for durable subscriptions at this node or, with a unit, at all nodes of that unit."""
 
     request: int = attrs.field(converter=fields.count)
-    wanted: tuple[DurableKey, ...] = attrs.field(converter=_durable_keys)
+    keys: tuple[DurableKey, ...] = attrs.field(converter=_durable_keys)
     unit: UnitPath | None = attrs.field(converter=_optional_unit)
     within: int = attrs.field(converter=fields.count)
     """Ms until the answer must arrive."""
@@ -179,8 +179,8 @@ class FindDurables(RoutedMessage):
 class DurablesFound(RoutedMessage):
     request: int = attrs.field(converter=fields.count)
     found: tuple[tuple[int, str], ...] = attrs.field(converter=_holders)
-    """Pairs of an index into `wanted` and the address of a node that has the subscription."""
-    whole: bool = attrs.field(converter=fields.flag)
+    """Pairs of an index into `keys` and the address of a node that has the subscription."""
+    is_complete: bool = attrs.field(converter=fields.flag)
     """True if all nodes have answered."""
 
 

@@ -20,7 +20,7 @@ from broker.event.place import Mark
 #: them as a replay, which serves all at once.
 MAX_LOG_PLACES = 100_000
 
-#: The only source of a node without network and archive: its own log.
+#: The last source if there is no other one, and never will be: this node's log.
 OWN_LOG = "log"
 
 

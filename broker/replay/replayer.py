@@ -44,17 +44,21 @@ _SOCKET_MODE = 0o600
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--archive", "uri", required=True, help="The archive's folder or URI.")
-@click.option("--socket", required=True, type=Path, help="Where nodes connect: a Unix socket.")
-@click.option("--spool", required=True, type=Path, help="A folder of its own for what was found.")
+@click.option("--socket", required=True, type=Path, help="Unix socket for nodes.")
+@click.option(
+    "--spool", required=True, type=Path, help="Folder for spools, used by this process only."
+)
 @click.option("--engine", type=click.Choice(ENGINES), default=AUTO, show_default=True)
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark's jobs run.")
-@click.option("--memory", default="1g", show_default=True, help="Of the JVM.")
-@click.option("--dtds", type=Path, default=None, help="A catalogue for types not in the archive.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--memory", default="1g", show_default=True, help="Memory of the JVM.")
+@click.option("--dtds", type=Path, default=None, help="Catalogue for types that the archive lacks.")
 @click.option("--request-bytes", default=_JOB.request_bytes, show_default=True)
-@click.option("--deliveries", default=_JOB.deliveries, show_default=True, help="Of one job.")
+@click.option("--deliveries", default=_JOB.deliveries, show_default=True, help="Events of one job.")
 @click.option("--job-bytes", default=_JOB.disk_bytes, show_default=True)
-@click.option("--spool-bytes", default=_ALL.spool_bytes, show_default=True, help="Of all replays.")
-@click.option("--replays", default=_ALL.replays, show_default=True, help="Most at a time.")
+@click.option(
+    "--spool-bytes", default=_ALL.spool_bytes, show_default=True, help="Bytes of all spools."
+)
+@click.option("--replays", default=_ALL.replays, show_default=True, help="Maximum number.")
 @click.option("--attached", is_flag=True, help="End when standard input closes.")
 def main(
     uri: str,

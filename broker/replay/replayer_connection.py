@@ -30,8 +30,11 @@ class ReplayerConnection(Protocol):
             [ReplayerConnection, bool], object
         ] = lambda connection, on_writable_changed: None,
     ) -> None:
-        """`on_lost` receives the error if the peer broke the protocol. `on_writable_changed`
-        receives False when the buffer is full and True when it is empty again."""
+        """`on_lost` receives the error if the peer broke the protocol.
+
+        `on_writable_changed` receives False when the buffer is full and True when it is empty
+        again.
+        """
         self._received = on_message
         self._lost = on_lost
         self._made = on_made

@@ -59,8 +59,10 @@ class ReplayerService(Factory):
         folder: Path,
         limits: ReplayerLimits,
     ) -> None:
-        """`engine` is called with a function that takes notices. `folder` is for this process
-        alone. Spools of an earlier process in it are deleted."""
+        """`engine` is called with a function that takes notices.
+
+        `folder` is for this process alone. Spools of an earlier process in it are deleted.
+        """
         self._reactor = reactor
         self._folder = folder
         self._core = ReplayerCore(limits)

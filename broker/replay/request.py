@@ -79,10 +79,10 @@ class ReplayRequest:
 
     def range_of(self, origin: str) -> Range | None:
         """Return the requested range of an origin; None if there is none."""
-        wanted = self.ranges.get(origin)
-        if wanted is None and self.others:
+        requested = self.ranges.get(origin)
+        if requested is None and self.others:
             return (ORIGIN_START, None)
-        return wanted
+        return requested
 
     def validate(self, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
         """Check all fields and return the request.

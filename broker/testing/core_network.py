@@ -1,8 +1,8 @@
-"""Network of core nodes in virtual time: real cores of knowledge and traffic, no sockets.
+"""Network of core nodes in virtual time: real cores of state and traffic, no sockets.
 
-Each node has a `Knowledge`, a `Traffic` and a log in memory. Links are FIFO and lossless while they
-are up, but drop frames when many are in transit. Events are numbers, interests are ranges of
-numbers (real queries to the cores). Everything follows from the seed.
+Each node has the real cores and a log in memory. Links are FIFO and lossless while they are up, but
+drop frames when many are in transit. Events are numbers, interests are ranges of numbers (real
+queries to the cores). Everything follows from the seed.
 """
 
 from __future__ import annotations

@@ -154,11 +154,11 @@ class _Archiver:
             self._end_process()
 
     def _collect_dtds(
-        self, wanted: Sequence[DtdReference], origin: str
+        self, references: Sequence[DtdReference], origin: str
     ) -> dict[DtdReference, bytes]:
         """Return the texts that the node has at once."""
         texts: dict[DtdReference, bytes] = {}
-        for reference in wanted:
+        for reference in references:
             found: list[bytes | None] = []
             self._process.node.types.text(reference, origin).addCallback(found.append)
             if found and found[0] is not None:

@@ -86,7 +86,7 @@ class NetworkWorld(VirtualTime):
         if archived:
             self.archive = SimulatedArchive(self._folder, self.wall_clock)
         self._processes: dict[str, NodeProcess] = {}
-        self._strangers: set[str] = set()
+        self._outsiders: set[str] = set()
         self._clients = SimulatedClients(self, self.network)
         self._ip: dict[str, str] = {}
         self.network.describe = self._describe
@@ -136,13 +136,13 @@ class NetworkWorld(VirtualTime):
         gateways: Iterable[str] = (),
         join: Iterable[str] = (),
         ip: str = "",
-        called: str = "",
-        **said: Any,
+        configured_name: str = "",
+        **network_settings: Any,
     ) -> None:
         """Add a node, in a cluster or one that asks for a cluster.
 
-        `gateways` and `join` are names of nodes, `ip` is its IP address. `called` is its name in
-        its own settings, if different. `said` has further keys of `[network]`.
+        `gateways` and `join` are names of nodes, `ip` is its IP address. `configured_name` is its
+        name in its own settings, if different. `network_settings` has further keys of `[network]`.
         """
         if ip:
             self._ip[name] = ip
@@ -153,9 +153,9 @@ class NetworkWorld(VirtualTime):
             advertise=f"{name}:{PORT}",
             gateways=tuple(map(gateway_endpoint, gateways)),
             join=tuple(f"{each}:{PORT}" for each in join),
-            **said,
+            **network_settings,
         )
-        node = attrs.evolve(base.node, name=called or name, data=self._folder / name)
+        node = attrs.evolve(base.node, name=configured_name or name, data=self._folder / name)
         process = NodeProcess(
             self,
             self.network,
@@ -164,7 +164,7 @@ class NetworkWorld(VirtualTime):
             dialler=lambda clock: SimulatedDialler(name, clock, self.network),
             archive=None if self.archive is None else self.archive.create_access,
         )
-        for other in (*self._processes, *self._strangers):
+        for other in (*self._processes, *self._outsiders):
             self._accept_links(process, name, other)
         for other, each in self._processes.items():
             self._accept_links(each, other, name)
@@ -176,16 +176,16 @@ class NetworkWorld(VirtualTime):
         """Return the cluster in a node's settings."""
         return self._processes[name].settings.network.cluster
 
-    def rename(self, name: str, called: str) -> None:
+    def rename(self, name: str, configured_name: str) -> None:
         """Change a node's name in its settings, from its next start on."""
         process = self._processes[name]
-        node = attrs.evolve(process.settings.node, name=called)
+        node = attrs.evolve(process.settings.node, name=configured_name)
         process.settings = attrs.evolve(process.settings, node=node)
 
-    def change_settings(self, name: str, **said: Any) -> None:
+    def change_settings(self, name: str, **network_settings: Any) -> None:
         """Change keys of `[network]`, from the node's next start on."""
         process = self._processes[name]
-        network = attrs.evolve(process.settings.network, **said)
+        network = attrs.evolve(process.settings.network, **network_settings)
         process.settings = attrs.evolve(process.settings, network=network)
 
     def start(self, name: str) -> Node:
@@ -277,11 +277,11 @@ class NetworkWorld(VirtualTime):
         for address in (link_address(one, other), link_address(other, one)):
             self.network.set_delay(address, latency, jitter)
 
-    def connect(self, name: str, stranger: str) -> ISocketChannel:
-        """Connect to a node's link listener as a stranger outside this network."""
-        self._strangers.add(stranger)
-        self._accept_links(self._processes[name], name, stranger)
-        channel: ISocketChannel = self.wait(self.network.connect(link_address(name, stranger)))
+    def connect(self, name: str, outsider: str) -> ISocketChannel:
+        """Connect to a node's link listener as a outsider outside this network."""
+        self._outsiders.add(outsider)
+        self._accept_links(self._processes[name], name, outsider)
+        channel: ISocketChannel = self.wait(self.network.connect(link_address(name, outsider)))
         return channel
 
     def are_linked(self, one: str, other: str) -> bool:

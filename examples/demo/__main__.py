@@ -181,14 +181,14 @@ def report(
         table.add_column(heading, justify="left" if heading.startswith("sub") else "right")
     wrong = 0
     for subscriber in subscribers:
-        wanted = {done.receipts[i].event_id for i in subscriber.expected}
-        lost = len(wanted - set(subscriber.got))
-        extra = len(set(subscriber.got) - wanted)
+        expected = {done.receipts[i].event_id for i in subscriber.expected}
+        lost = len(expected - set(subscriber.got))
+        extra = len(set(subscriber.got) - expected)
         duplicated = subscriber.got.total() - len(subscriber.got)
         wrong += lost + duplicated + extra
         table.add_row(
             escape(subscriber.query),
-            str(len(wanted)),
+            str(len(expected)),
             str(subscriber.got.total()),
             str(lost),
             str(duplicated),

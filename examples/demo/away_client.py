@@ -91,9 +91,9 @@ class AwayClient:
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
     """Return a node's recovery status, with the replay engine if one ran."""
     while True:
-        said: dict[str, Any] = (await client.ask("status"))["recovery"]
-        if not said["replays"]["processes"] or "engine" in said["replays"]:
-            return said
+        status: dict[str, Any] = (await client.ask("status"))["recovery"]
+        if not status["replays"]["processes"] or "engine" in status["replays"]:
+            return status
         await asyncio.sleep(LOOK)
 
 
@@ -113,14 +113,14 @@ def lose_first_node(
     )
     second.start()
     begin = time.monotonic()
-    said = asyncio.run(away.recover_rest(second, published, console))
+    status = asyncio.run(away.recover_rest(second, published, console))
     seconds = time.monotonic() - begin
     missing = len(published - away.got.keys())
     twice = away.got.total() - len(away.got)
     wrong = len(away.got.keys() - published)
-    replays = said["replays"]
+    replays = status["replays"]
     console.print(
-        f"recovered {said['recoveries']['events']['archive']} events from the archive by "
+        f"recovered {status['recoveries']['events']['archive']} events from the archive by "
         f"{replays.get('engine', 'nothing')} in {seconds:.1f} s: {missing} missing, {twice} twice, "
         f"{wrong} wrong"
     )

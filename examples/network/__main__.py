@@ -78,9 +78,9 @@ async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> N
             client = await stack.enter_async_context(connect(nodes[name].endpoint))
             await client.when_connected(START)
             while True:
-                said = await read_network(client)
-                members = {each["node"] for each in said.get("members", ()) if each["reachable"]}
-                units = {each["unit"] for each in said.get("units", ()) if each["wants_known"]}
+                status = await read_network(client)
+                members = {each["node"] for each in status.get("members", ()) if each["reachable"]}
+                units = {each["unit"] for each in status.get("units", ()) if each["wants_known"]}
                 if members == set(names) and units == others:
                     break
                 await asyncio.sleep(LOOK)
@@ -208,21 +208,21 @@ def report(
     sent = done.times()
     for each in subscribers:
         # Rejected events can not arrive.
-        wanted = [done.receipts[i].event_id for i in each.expected if i in done.receipts]
+        expected = [done.receipts[i].event_id for i in each.expected if i in done.receipts]
         arrived = each.arrivals
         bad = (
             *(arrived.duplicates, arrived.out_of_order),
-            *(arrived.missing(wanted), arrived.unwanted(wanted)),
+            *(arrived.missing(expected), arrived.unwanted(expected)),
         )
         wrong += sum(bad)
         silence = slowest = "-"
         if not each.away:
             slowest = f"{arrived.slowest(sent):.2f}"
-            if 2 * len(wanted) > len(sent):
+            if 2 * len(expected) > len(sent):
                 silence = f"{arrived.longest_silence(timeline.killed_at, timeline.ended_at):.2f}"
         table.add_row(
             f"{cluster_of(each.node)}/{each.node}" + ("*" if each.away else ""),
-            *map(str, (len(wanted), len(arrived.events), *bad)),
+            *map(str, (len(expected), len(arrived.events), *bad)),
             *(silence, slowest),
         )
     console.print(table)

@@ -44,13 +44,13 @@ class Arrivals:
             newest = max(newest, event_id.sequence_number)
         return count
 
-    def missing(self, wanted: Iterable[EventId]) -> int:
+    def missing(self, expected: Iterable[EventId]) -> int:
         """Return the number of these events that did not arrive."""
-        return len(set(wanted) - set(self.events))
+        return len(set(expected) - set(self.events))
 
-    def unwanted(self, wanted: Iterable[EventId]) -> int:
+    def unwanted(self, expected: Iterable[EventId]) -> int:
         """Return the number of distinct other events that arrived."""
-        return len(set(self.events) - set(wanted))
+        return len(set(self.events) - set(expected))
 
     def longest_silence(self, since: float, until: float) -> float:
         """Return the longest time between two events, or an event and `until`, that ends after

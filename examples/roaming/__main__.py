@@ -202,24 +202,24 @@ class RoamingDemo:
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
     """Return a node's recovery status, with the replay engine if one ran."""
     while True:
-        said: dict[str, Any] = (await client.ask("status"))["recovery"]
-        if not said["replays"]["processes"] or "engine" in said["replays"]:
-            return said
+        status: dict[str, Any] = (await client.ask("status"))["recovery"]
+        if not status["replays"]["processes"] or "engine" in status["replays"]:
+            return status
         await asyncio.sleep(LOOK)
 
 
 def report(demo: RoamingDemo) -> int:
     """Print received against published events; return the number of errors."""
     roaming, done = demo.roaming, demo.done
-    wanted = [receipt.event_id for receipt in done.receipts.values()]
+    expected = [receipt.event_id for receipt in done.receipts.values()]
     arrivals = roaming.arrivals
     found = demo.recovery["recoveries"]["events"]
     bad = (
-        *(arrivals.missing(wanted), arrivals.duplicates),
-        *(arrivals.unwanted(wanted), arrivals.out_of_order),
+        *(arrivals.missing(expected), arrivals.duplicates),
+        *(arrivals.unwanted(expected), arrivals.out_of_order),
     )
     table = Table(
-        title=f"{len(wanted)} events of {demo.feed.name}",
+        title=f"{len(expected)} events of {demo.feed.name}",
         box=box.SIMPLE,
         pad_edge=False,
     )
@@ -228,7 +228,7 @@ def report(demo: RoamingDemo) -> int:
     replays = demo.recovery["replays"]
     engine = f" ({replays['engine']})" if "engine" in replays else ""
     for what, count in (
-        ("published", len(wanted)),
+        ("published", len(expected)),
         ("received live", len(roaming.live)),
         ("recovered from logs", found["log"] + found["former"] + found["logs"]),
         (f"recovered from the archive{engine}", found["archive"]),

@@ -1,4 +1,4 @@
-"""A node's log, its archiver in this process, and an archive on a disk that can end."""
+"""A node's log, an in-process archiver, and an archive on a simulated disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = b"<!ELEMENT e EMPTY>"
 
 
 class Site:
-    """One node's log and its archiver; several sites may share an archive."""
+    """One node's log and archiver. Several sites may share an archive."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Site:
         self.shown = LogView(self.log)
         self.origin = self.log.origin
         self.made: list[LoggedEvent] = []
-        """All that were ever in the log, of its own."""
+        """All own events that were ever in the log."""
         self.texts: dict[DtdReference, bytes] = {REFERENCE: TEXT}
-        """What the node knows."""
+        """DTDs of the node."""
         self.asked: list[DtdReference] = []
 
     @property
     def disk(self) -> FragileDisk:
-        """Of the archive."""
+        """Disk of the archive."""
         return self._archive_of._disk
 
     @disk.setter
@@ -56,26 +56,25 @@ class Site:
         self._archive_of._disk = disk
 
     def close(self) -> None:
-        """Let go of the log."""
         self.log.crash()
 
     def open(self) -> Archive:
-        """The archive, as one more process sees it."""
+        """Open the archive as one more process."""
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
     def archiver(self) -> LogArchiver:
-        """One more process."""
+        """Return one more archiver."""
         return LogArchiver(self.shown, self.open(), self._ask, self.wall)
 
     def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
-        """All that is there now goes into the archive; by whom."""
+        """Archive everything that is left, and return the archiver."""
         archiver = archiver or self.archiver()
         while archiver.flush(dead):
             pass
         return archiver
 
     def log_more(self, count: int, *, epoch: int = 1, document: bytes | None = None) -> None:
-        """So many events of its own."""
+        """Log so many own events."""
         first = self.log.bounds.offset + 1
         serial = self.log.bounds.last + 1
         made = [
@@ -89,25 +88,25 @@ class Site:
         self.made += made
 
     def keep(self, events: Sequence[LoggedEvent], after: Mark) -> None:
-        """Copies of another node's events."""
+        """Store a replica of another node's events."""
         keeping = Keeping(events[0].origin, after, events[-1].mark, list(events))
         self.log.commit(Commit(keeping=[keeping]), self.log.bounds.epoch, MORNING)
 
     def store(self, durables: Mapping[str, bytes | None]) -> None:
-        """Durable subscriptions of the client `c`, by name."""
+        """Store durable subscriptions of the client `c`, by name."""
         changes = [(b"c\0" + name.encode(), stored) for name, stored in durables.items()]
         self.log.commit(Commit(durables=changes), self.log.bounds.epoch, MORNING)
 
     def archived(self) -> list[LoggedEvent]:
-        """All places in the archive, each once."""
+        """Return all places in the archive, each once."""
         return once(everything_in(self.open()))
 
     def offsets(self) -> list[int]:
-        """Those of this log that are in the archive, as often as they are."""
+        """Return the archived offsets of this log, with repetitions."""
         return [each.offset for each in everything_in(self.open()) if each.origin == self.origin]
 
     def covered(self) -> tuple[tuple[Mark, Mark], ...]:
-        """What the archive says that it has of this log."""
+        """Return the archive's coverage of this log."""
         return tuple(self.open().state().covered.get(self.origin, ()))
 
     def _ask(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:

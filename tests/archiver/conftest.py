@@ -1,4 +1,4 @@
-"""Nodes whose logs are archived."""
+"""Nodes with archived logs."""
 
 from __future__ import annotations
 

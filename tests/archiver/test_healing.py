@@ -1,4 +1,4 @@
-"""What is damaged in the archive is written again, by whoever has it still."""
+"""Damaged parts of the archive are written again by any node that still has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.verification import Verification
-from broker.archiver import log_archiver as archiving
+from broker.archiver import log_archiver
 from broker.errors import ArchiveCorrupt, ArchiveUnavailable
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import HOUR, same
@@ -18,7 +18,7 @@ from tests.archiver.archived_node import REFERENCE, TEXT, Site
 
 
 def damaged(site: Site, offset: int) -> None:
-    """A reader finds the file damaged that has this place."""
+    """Mark the file with this place as damaged, as a reader does."""
     archive = site.open()
     for file in archive.state().files.values():
         after, upto = file.intervals.get(site.origin, ((0, 0), (0, 0)))
@@ -28,7 +28,7 @@ def damaged(site: Site, offset: int) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("portion", [1, 2, 100])
-def test_what_is_damaged_is_written_again(
+def test_a_damaged_file_is_written_again(
     site: Site, monkeypatch: pytest.MonkeyPatch, portion: int, restarted: bool
 ) -> None:
     archiver = site.archiver()
@@ -38,7 +38,7 @@ def test_what_is_damaged_is_written_again(
     damaged(site, 5)
     assert site.covered() == (((0, 0), (1, 3)), ((1, 6), (1, 12)))
     assert site.open().state().healing_origins(site.wall.now) == {site.origin}
-    monkeypatch.setattr(archiving, "FLUSH_EVENTS", portion)
+    monkeypatch.setattr(log_archiver, "FLUSH_EVENTS", portion)
     archiver = site.carry(None if restarted else archiver)
     assert site.offsets() == list(range(1, 13))
     assert site.covered() == (((0, 0), (1, 12)),)
@@ -49,8 +49,8 @@ def test_what_is_damaged_is_written_again(
     assert site.disk.step_count == before
 
 
-def test_of_a_file_of_several_origins_each_writes_its_own_again(site: Site, keeper: Site) -> None:
-    """A file that compaction made."""
+def test_each_origin_writes_its_part_of_a_shared_file_again(site: Site, keeper: Site) -> None:
+    """A file made by compaction."""
     for each in (site, keeper):
         for _ in range(2):
             each.log_more(2)
@@ -72,7 +72,7 @@ def test_of_a_file_of_several_origins_each_writes_its_own_again(site: Site, keep
     assert same(sorted(site.archived(), key=lambda event: (event.origin, event.mark)), everything)
 
 
-def test_of_what_is_damaged_only_what_the_log_still_has_is_written_again(tmp_path: Path) -> None:
+def test_only_events_left_in_the_log_are_written_again(tmp_path: Path) -> None:
     site = Site(tmp_path, max_bytes=100_000)
     for _ in range(4):
         site.log_more(5, document=bytes(4_000))
@@ -89,7 +89,7 @@ def test_of_what_is_damaged_only_what_the_log_still_has_is_written_again(tmp_pat
     site.close()
 
 
-def test_what_is_damaged_of_a_dead_origin_its_keeper_writes_again(site: Site, keeper: Site) -> None:
+def test_a_replica_restores_damaged_events_of_a_dead_origin(site: Site, keeper: Site) -> None:
     site.log_more(6)
     keeper.keep(site.made[2:], (1, 2))
     site.carry()
@@ -102,14 +102,14 @@ def test_what_is_damaged_of_a_dead_origin_its_keeper_writes_again(site: Site, ke
 
 
 def pages(site: Site) -> list[str]:
-    """Paths of the manifests of a site's archiver."""
+    """Return the paths of a site's manifests."""
     return sorted(
         each.path for each in site.open().objects.list_objects(f"manifests/{site.origin}")
     )
 
 
 def lose(site: Site, path: str, keep: int | None) -> None:
-    """A manifest is cut to so many bytes, or deleted with None."""
+    """Cut a manifest to so many bytes, or delete it with None."""
     place = Path("/archive") / path
     if keep is None:
         site.disk.remove(place)
@@ -119,7 +119,7 @@ def lose(site: Site, path: str, keep: int | None) -> None:
 
 @pytest.mark.parametrize("keep", [None, 0, 40])
 @pytest.mark.parametrize("which", [0, 1, -1])
-def test_a_manifest_that_is_lost_is_said_again_by_the_archiver_that_said_it(
+def test_a_lost_manifest_is_written_again_by_its_archiver(
     site: Site, keep: int | None, which: int
 ) -> None:
     archiver = site.archiver()
@@ -142,7 +142,7 @@ def test_a_manifest_that_is_lost_is_said_again_by_the_archiver_that_said_it(
 
 @pytest.mark.parametrize("keep", [None, 0, 40])
 @pytest.mark.parametrize("which", [0, 1, -1])
-def test_after_a_restart_what_no_manifest_covers_is_written_again_from_the_log(
+def test_after_a_restart_uncovered_events_are_written_again(
     site: Site, keep: int | None, which: int
 ) -> None:
     for _ in range(3):
@@ -155,7 +155,7 @@ def test_after_a_restart_what_no_manifest_covers_is_written_again_from_the_log(
     assert site.offsets() == list(range(1, 11))
 
 
-def test_a_file_that_is_missing_is_written_again_once_compaction_meets_it(site: Site) -> None:
+def test_a_missing_file_is_written_again_after_compaction_finds_it(site: Site) -> None:
     for _ in range(2):
         site.log_more(2)
         archiver = site.carry()
@@ -175,7 +175,8 @@ def test_a_file_that_is_missing_is_written_again_once_compaction_meets_it(site: 
 def test_clones_that_archive_under_one_name_lose_nothing(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told_apart: bool
 ) -> None:
-    """An object store may not tell two pages apart that are put at one moment: the later stays."""
+    """An object store may not reject one of two simultaneous writes of a page: the later one
+    stays."""
     if not told_apart:
         monkeypatch.setattr(FragileDisk, "rename_new", FragileDisk.rename)
     site.log_more(3)
@@ -190,7 +191,7 @@ def test_clones_that_archive_under_one_name_lose_nothing(
             try:
                 archiver.flush()
             except ArchiveUnavailable:
-                # A page of that number is there.
+                # A page with that number exists.
                 continue
     for _ in range(3):
         for each, archiver in clones.values():
@@ -205,7 +206,7 @@ def test_clones_that_archive_under_one_name_lose_nothing(
 
 
 @pytest.mark.parametrize("keep", [None, 0, 5])
-def test_a_dtd_that_is_lost_is_put_again_by_whoever_knows_it(
+def test_a_lost_dtd_is_written_again_by_any_node_that_has_it(
     site: Site, keeper: Site, keep: int | None
 ) -> None:
     site.log_more(2)
@@ -214,21 +215,21 @@ def test_a_dtd_that_is_lost_is_put_again_by_whoever_knows_it(
     [text] = site.open().state().manifest.dtds
     lose(site, text.path, keep)
     keeper.texts.clear()
-    site.wall.now += archiving.RETRY_MS
+    site.wall.now += log_archiver.RETRY_MS
     keeper.carry(archiver)
     with pytest.raises(ArchiveCorrupt):
         site.open().read_dtd(REFERENCE)
     keeper.texts[REFERENCE] = TEXT
-    site.wall.now += archiving.RETRY_MS
+    site.wall.now += log_archiver.RETRY_MS
     keeper.carry(archiver)
     assert site.open().read_dtd(REFERENCE) == TEXT
     steps = site.disk.step_count
-    site.wall.now += archiving.RETRY_MS
+    site.wall.now += log_archiver.RETRY_MS
     keeper.carry(archiver)
     assert site.disk.step_count == steps
 
 
-def test_the_end_of_a_dead_origin_is_not_lost_in_silence(site: Site, keeper: Site) -> None:
+def test_the_lost_end_of_a_dead_origin_is_reported(site: Site, keeper: Site) -> None:
     for _ in range(2):
         site.log_more(3)
         site.carry()
@@ -237,7 +238,7 @@ def test_the_end_of_a_dead_origin_is_not_lost_in_silence(site: Site, keeper: Sit
     newest = pages(site)[-1]
     lose(site, newest, None)
     archive.objects.delete([p for p, f in archive.state().files.items() if f.spans[site.origin]])
-    # Whatever process looks now, or later: another archiver has seen the end.
+    # Another archiver may already have seen the end.
     for _ in range(2):
         assert site.open().state().lost_ends == {site.origin: (1, 6)}
         keeper.carry()

@@ -1,4 +1,4 @@
-"""An archiver does not begin a second archive where the first one is away."""
+"""An archiver does not create a second archive while the first one is away."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.archiver.known_archive import FILE_NAME, open_archive
 from broker.errors import ArchiveUnavailable
 
 
-def test_an_empty_folder_in_the_place_of_a_known_archive_is_refused(tmp_path: Path) -> None:
+def test_an_empty_folder_in_place_of_a_known_archive_is_refused(tmp_path: Path) -> None:
     log, archive = tmp_path / "log", tmp_path / "archive"
     log.mkdir()
     open_archive(str(archive), log)
@@ -23,7 +23,7 @@ def test_an_empty_folder_in_the_place_of_a_known_archive_is_refused(tmp_path: Pa
     archive.rmdir()
     away.rename(archive)
     open_archive(str(archive), log)
-    # Another one may be begun elsewhere, and by whoever says so.
+    # A new one is allowed at another place, or after the note was removed.
     open_archive(str(tmp_path / "other"), log)
     assert (log / FILE_NAME).read_text().splitlines() == [str(archive), str(tmp_path / "other")]
     archive.rename(away)

@@ -1,4 +1,4 @@
-"""From a log into the archive: once, whatever ends, and however retention hurries."""
+"""A log is archived once, whatever dies, and however fast retention is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.archive.expiry import Expiry, ExpiryRules
 from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.retention import Retention
 from broker.archive.verification import Verification
-from broker.archiver import log_archiver as archiving
+from broker.archiver import log_archiver
 from broker.errors import ArchiveUnavailable
 from broker.event.place import Mark
 from broker.log.log_file import LogFile
@@ -24,10 +24,10 @@ from tests.archive.events import HOUR, MORNING, same
 from tests.archiver.archived_node import REFERENCE, TEXT, Site
 from tests.log.damaging import damage_log, flipped, read_past_damage
 
-# ---------------------------------------------------------------- what is new
+# ---------------------------------------------------------------- new events
 
 
-def test_what_is_new_goes_into_the_archive_once(site: Site) -> None:
+def test_new_events_are_archived_once(site: Site) -> None:
     site.log_more(5)
     archiver = site.carry()
     before = site.disk.step_count
@@ -47,15 +47,15 @@ def test_what_is_new_goes_into_the_archive_once(site: Site) -> None:
     assert Verification(site.open()).run().faults == []
 
 
-def test_a_new_process_goes_on_where_the_archive_ends(site: Site) -> None:
+def test_a_new_process_continues_at_the_end_of_the_archive(site: Site) -> None:
     for count in (4, 1, 7):
         site.log_more(count)
         site.carry()
     assert site.offsets() == list(range(1, 13))
 
 
-def test_much_goes_in_several_flushes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiving, "FLUSH_EVENTS", 4)
+def test_many_events_take_several_flushes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_archiver, "FLUSH_EVENTS", 4)
     site.log_more(10)
     archiver = site.archiver()
     assert [archiver.flush() for _ in range(3)] == [True, True, False]
@@ -63,7 +63,7 @@ def test_much_goes_in_several_flushes(site: Site, monkeypatch: pytest.MonkeyPatc
     assert archiver.counters.flushes == 3
 
 
-def test_a_new_epoch_goes_on_behind_the_old_one(site: Site) -> None:
+def test_a_new_epoch_continues_behind_the_old_one(site: Site) -> None:
     site.log_more(3)
     archiver = site.carry()
     site.log_more(3, epoch=2)
@@ -72,7 +72,7 @@ def test_a_new_epoch_goes_on_behind_the_old_one(site: Site) -> None:
     assert same(site.archived(), site.made)
 
 
-def test_damage_in_the_log_stays_a_hole_until_the_log_is_repaired(site: Site) -> None:
+def test_damage_in_the_log_is_a_missing_range_until_it_is_repaired(site: Site) -> None:
     for _ in range(3):
         site.log_more(4)
     damage_log(site.log, "events", lambda value: flipped(value, 45), 1)
@@ -90,7 +90,7 @@ def test_damage_in_the_log_stays_a_hole_until_the_log_is_repaired(site: Site) ->
     assert same(site.archived(), site.made)
 
 
-# ---------------------------------------------------------------- the end at any moment
+# ---------------------------------------------------------------- death at any moment
 
 
 def _whole(site: Site) -> None:
@@ -111,7 +111,7 @@ def _check(site: Site) -> None:
     assert Verification(archive).run().faults == []
 
 
-def test_each_step_can_be_the_last(tmp_path: Path) -> None:
+def test_the_archiver_may_die_at_each_step(tmp_path: Path) -> None:
     whole = Site(tmp_path / "whole")
     _whole(whole)
     steps = whole.disk.step_count
@@ -135,7 +135,7 @@ def test_each_step_can_be_the_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_it_can_end_again_and_again(tmp_path: Path, seed: int) -> None:
+def test_the_archiver_may_die_many_times(tmp_path: Path, seed: int) -> None:
     random, site = Random(seed), Site(tmp_path)
     site.log_more(1)
     site.store({"a": b"1", "b": b"2"})
@@ -160,7 +160,7 @@ def test_it_can_end_again_and_again(tmp_path: Path, seed: int) -> None:
     site.close()
 
 
-def test_a_full_disk_is_told_and_nothing_is_missing_afterwards(site: Site) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(site: Site) -> None:
     site.log_more(5)
     archiver = site.archiver()
     site.disk.free_bytes = 100
@@ -175,7 +175,7 @@ def test_a_full_disk_is_told_and_nothing_is_missing_afterwards(site: Site) -> No
 # ---------------------------------------------------------------- retention of the log
 
 
-def test_what_retention_took_first_is_counted_and_does_not_stop_it(tmp_path: Path) -> None:
+def test_events_removed_before_archiving_are_counted(tmp_path: Path) -> None:
     site = Site(tmp_path, max_bytes=100_000)
     site.log_more(5)
     archiver = site.carry()
@@ -194,7 +194,7 @@ def test_what_retention_took_first_is_counted_and_does_not_stop_it(tmp_path: Pat
 
 
 class Interrupted(LogView):
-    """A log of which something happens between two looks of the archiver, once."""
+    """Runs a function once between two reads of the archiver."""
 
     def __init__(self, log: LogFile, meanwhile: Callable[[], object]) -> None:
         super().__init__(log)
@@ -206,7 +206,7 @@ class Interrupted(LogView):
         return super().read(after, max_events, max_bytes)
 
 
-def test_what_retention_takes_between_two_looks_is_not_said_to_be_covered(tmp_path: Path) -> None:
+def test_events_removed_during_a_flush_are_not_covered(tmp_path: Path) -> None:
     site = Site(tmp_path, max_bytes=100_000)
     site.log_more(5)
 
@@ -224,7 +224,7 @@ def test_what_retention_takes_between_two_looks_is_not_said_to_be_covered(tmp_pa
     site.close()
 
 
-def test_what_the_archive_let_go_does_not_come_back_from_the_log(site: Site) -> None:
+def test_expired_events_do_not_return_from_the_log(site: Site) -> None:
     site.log_more(5)
     site.carry()
     site.wall.now = MORNING + 3 * HOUR
@@ -241,7 +241,7 @@ def test_what_the_archive_let_go_does_not_come_back_from_the_log(site: Site) -> 
 # ---------------------------------------------------------------- dead origins
 
 
-def test_what_is_kept_of_a_dead_origin_is_archived_by_its_keeper(site: Site, keeper: Site) -> None:
+def test_a_replica_of_a_dead_origin_is_archived(site: Site, keeper: Site) -> None:
     site.log_more(6)
     keeper.keep(site.made, (0, 0))
     keeper.carry()
@@ -254,8 +254,8 @@ def test_what_is_kept_of_a_dead_origin_is_archived_by_its_keeper(site: Site, kee
     assert site.offsets() == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_keeper_says_what_others_have_archived_of_its_copies(site: Site, keeper: Site) -> None:
-    """Until then they stay, for their node may be lost."""
+def test_progress_of_others_with_a_replica_is_reported(site: Site, keeper: Site) -> None:
+    """Replicas stay until then, since their node may be lost."""
     site.log_more(6)
     keeper.keep(site.made, (0, 0))
     archiver = keeper.carry()
@@ -265,7 +265,7 @@ def test_a_keeper_says_what_others_have_archived_of_its_copies(site: Site, keepe
     assert archiver.reached[site.origin] == (1, 6)
 
 
-def test_an_origin_that_comes_back_goes_on_behind_its_keeper(site: Site, keeper: Site) -> None:
+def test_a_returned_origin_continues_behind_its_replica(site: Site, keeper: Site) -> None:
     site.log_more(4)
     site.carry()
     site.log_more(6)
@@ -277,12 +277,12 @@ def test_an_origin_that_comes_back_goes_on_behind_its_keeper(site: Site, keeper:
     assert site.covered() == (((0, 0), (1, 10)),)
 
 
-def test_an_origin_and_its_keeper_at_once_lose_no_place(site: Site, keeper: Site) -> None:
+def test_an_origin_and_its_replica_may_be_archived_at_once(site: Site, keeper: Site) -> None:
     site.log_more(4)
     site.carry()
     site.log_more(6)
     keeper.keep(site.made, (0, 0))
-    # It has looked when its keeper writes.
+    # The other archiver writes after this one has read the log.
     site.shown = Interrupted(site.log, lambda: keeper.carry(dead=[site.origin]))
     of_its_own = site.carry()
     assert same(site.archived(), site.made)
@@ -301,7 +301,7 @@ def _durables(archive: Archive) -> dict[str, bytes]:
     return {name: stored for (_, name), (_, stored, _) in archive.read_durables().items()}
 
 
-def test_durables_are_put_changed_and_removed(site: Site) -> None:
+def test_durables_are_stored_changed_and_removed(site: Site) -> None:
     archiver = site.archiver()
     for step, durables in (
         ({"a": b"1", "b": b"1"}, {"a": b"1", "b": b"1"}),
@@ -319,7 +319,7 @@ def test_durables_are_put_changed_and_removed(site: Site) -> None:
     assert _durables(site.open()) == {}
 
 
-def test_durables_that_did_not_change_are_not_put_again(site: Site) -> None:
+def test_unchanged_durables_are_not_stored_again(site: Site) -> None:
     site.store({"a": b"1"})
     site.carry()
     before = site.disk.step_count
@@ -327,9 +327,7 @@ def test_durables_that_did_not_change_are_not_put_again(site: Site) -> None:
     assert site.disk.step_count == before
 
 
-def test_a_node_that_comes_back_does_not_say_again_what_another_one_changed(
-    site: Site, keeper: Site
-) -> None:
+def test_a_returned_node_does_not_overwrite_newer_durables(site: Site, keeper: Site) -> None:
     site.store({"a": b"old"})
     site.carry()
     site.wall.now += 1_000
@@ -343,7 +341,7 @@ def test_a_node_that_comes_back_does_not_say_again_what_another_one_changed(
 # ---------------------------------------------------------------- DTDs
 
 
-def test_a_dtd_that_could_not_be_had_at_first_is_put_later(site: Site) -> None:
+def test_a_dtd_unknown_at_first_is_archived_later(site: Site) -> None:
     site.texts = {}
     site.log_more(2)
     archiver = site.carry()
@@ -351,18 +349,18 @@ def test_a_dtd_that_could_not_be_had_at_first_is_put_later(site: Site) -> None:
     site.texts = {REFERENCE: TEXT}
     site.carry(archiver)
     assert REFERENCE not in site.open().state().dtds, "asked for again at once"
-    site.wall.now += archiving.RETRY_MS
+    site.wall.now += log_archiver.RETRY_MS
     site.carry(archiver)
     assert site.open().read_dtd(REFERENCE) == TEXT
     asked = len(site.asked)
-    site.wall.now += 10 * archiving.RETRY_MS
+    site.wall.now += 10 * log_archiver.RETRY_MS
     site.carry(archiver)
     site.log_more(1)
     site.carry(archiver)
     assert len(site.asked) == asked, "asked for what is there"
 
 
-def test_the_next_process_puts_a_dtd_that_the_last_one_could_not_have(site: Site) -> None:
+def test_the_next_process_archives_an_earlier_unknown_dtd(site: Site) -> None:
     site.texts = {}
     site.log_more(2)
     site.carry()

@@ -1,4 +1,4 @@
-"""Nodes that share an archive care for it, one at a time, and the next one when that one dies."""
+"""Nodes that share an archive maintain it one at a time; another continues when one dies."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def _filled() -> FragileDisk:
     return disk
 
 
-#: So that each hour is several merges, and there is something to break off.
+#: Each hour takes several merges, so that a run can be interrupted.
 SMALL = CompactionRules(target_rows=8)
 LATER = 24 * HOUR
 
 
 class Shared:
-    """An archive with a file an event, of three hours that are settled."""
+    """An archive of three settled hours with one file per event."""
 
     def __init__(self) -> None:
         self.wall = Wall(MADE[-1].arrival + LATER)
-        # Written once for all tests, as most of the time goes into it.
+        # Written once for all tests, since it takes most of the time.
         self.disk = FragileDisk(self.wall).with_files_of(_filled())
 
     def open(self) -> Archive:
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
-    def care(self, name: str, **rules: int) -> Maintenance:
+    def maintenance(self, name: str, **rules: int) -> Maintenance:
         return Maintenance(self.open(), MaintenanceRules(**rules), f"carer-{name}", SMALL)  # type: ignore[arg-type]
 
     def holder(self) -> str:
-        """Who has the lease now."""
+        """Return the holder of the lease."""
         try:
             said = json.loads(self.open().objects.get(PATH))
         except (ArchiveObjectMissing, ValueError):
@@ -72,26 +72,26 @@ class Shared:
         assert Verification(self.open()).run().faults == []
 
 
-def test_many_small_files_become_few_and_are_deleted_when_nobody_reads_them() -> None:
+def test_small_files_are_merged_and_deleted_once_unread() -> None:
     shared = Shared()
-    care = shared.care("a")
-    assert care.is_due()
-    done = care.run()
+    maintenance = shared.maintenance("a")
+    assert maintenance.is_due()
+    done = maintenance.run()
     assert done.merged == 60
     assert done.made == shared.files() < 12
     assert done.deleted == 0
-    assert not care.is_due()
+    assert not maintenance.is_due()
     shared.wall.now += 2 * HOUR
-    assert care.is_due()
-    assert care.run().deleted == 60
-    assert not care.is_due()
+    assert maintenance.is_due()
+    assert maintenance.run().deleted == 60
+    assert not maintenance.is_due()
     assert len(shared.open().objects.list_objects("events")) == shared.files()
     shared.check()
 
 
-def test_what_is_to_be_deleted_is_looked_at_now_and_then_by_whoever_comes() -> None:
+def test_expiry_runs_at_intervals_at_any_node() -> None:
     shared = Shared()
-    a, b = shared.care("a"), shared.care("b")
+    a, b = shared.maintenance("a"), shared.maintenance("b")
     a.run()
     assert not b.is_due()
     shared.wall.now += EXPIRY_INTERVAL
@@ -100,33 +100,33 @@ def test_what_is_to_be_deleted_is_looked_at_now_and_then_by_whoever_comes() -> N
     assert not a.is_due()
 
 
-def test_a_node_that_is_to_do_nothing_does_nothing() -> None:
+def test_empty_rules_do_nothing() -> None:
     shared = Shared()
-    care = Maintenance(shared.open(), NO_MAINTENANCE, "carer-a")
+    maintenance = Maintenance(shared.open(), NO_MAINTENANCE, "carer-a")
     before = shared.disk.step_count
-    assert not care.is_due()
-    assert care.run() == MaintenanceResult()
+    assert not maintenance.is_due()
+    assert maintenance.run() == MaintenanceResult()
     assert shared.disk.step_count == before
 
 
-def test_files_that_are_too_old_go_also_where_nothing_is_merged() -> None:
+def test_old_files_expire_without_compaction() -> None:
     shared = Shared()
-    done = shared.care("a", compact=False, age_ms=LATER + HOUR // 2).run()
+    done = shared.maintenance("a", compact=False, age_ms=LATER + HOUR // 2).run()
     assert (done.removed, done.merged, done.held) == (40, 0, "")
     assert [each.offset for each in everything_in(shared.open())] == list(range(41, 61))
 
 
-def test_the_oldest_files_go_while_there_are_too_many_bytes() -> None:
+def test_the_oldest_files_expire_beyond_the_byte_limit() -> None:
     shared = Shared()
     files = shared.open().state().files.values()
     of_newest = sum(file.bytes for file in files if file.arrivals[0] == MADE[-1].arrival)
-    assert shared.care("a", compact=False, max_bytes=of_newest + 10).run().removed > 0
+    assert shared.maintenance("a", compact=False, max_bytes=of_newest + 10).run().removed > 0
     assert everything_in(shared.open())[-1].offset == 60
 
 
-def test_the_oldest_files_go_while_there_are_too_many_events() -> None:
+def test_the_oldest_files_expire_beyond_the_event_limit() -> None:
     shared = Shared()
-    done = shared.care("a", compact=False, max_events=25).run()
+    done = shared.maintenance("a", compact=False, max_events=25).run()
     assert (done.removed, done.held) == (40, "")
     assert [each.offset for each in everything_in(shared.open())] == list(range(41, 61))
 
@@ -135,25 +135,25 @@ def durable(pattern: str, position: Position) -> bytes:
     return Durable(pattern, "true()", {}, position, 1).encode()
 
 
-def test_what_a_durable_subscription_needs_stays() -> None:
+def test_events_needed_by_a_durable_subscription_stay() -> None:
     shared = Shared()
     writer = ArchiveWriter(shared.open(), "aa", shared.wall)
     writer.put_durables([("c", "d", durable("s", Position({"aa": (1, 25)})))])
-    done = shared.care("a", compact=False, age_ms=HOUR).run()
+    done = shared.maintenance("a", compact=False, age_ms=HOUR).run()
     assert done.removed == 20
     assert done.held == "2026-11-20T08"
     assert everything_in(shared.open())[0].offset == 21
 
 
 @pytest.mark.parametrize("damage", ["entry", "page"])
-def test_a_durable_subscription_that_can_not_be_read_needs_everything(damage: str) -> None:
+def test_an_unreadable_durable_subscription_needs_all_events(damage: str) -> None:
     shared = Shared()
     writer = ArchiveWriter(shared.open(), "aa", shared.wall)
     writer.put_durables([("c", "d", b"rubbish")])
     if damage == "page":
         (page,) = shared.open().objects.list_objects("durables")
         shared.open().objects.put([(page.path, b"{}")])
-    done = shared.care("a", age_ms=HOUR).run()
+    done = shared.maintenance("a", age_ms=HOUR).run()
     assert done.removed == 0
     assert done.held == "2026-11-20T07"
     assert len(done.problems) == 1
@@ -161,71 +161,71 @@ def test_a_durable_subscription_that_can_not_be_read_needs_everything(damage: st
     assert same(once(everything_in(shared.open())), MADE)
 
 
-# ---------------------------------------------------------------- several
+# ---------------------------------------------------------------- several nodes
 
 
-def test_while_one_is_at_it_others_do_nothing() -> None:
+def test_only_one_node_does_maintenance_at_a_time() -> None:
     shared = Shared()
     others: list[MaintenanceResult] = []
 
     def meanwhile() -> bool:
-        other = shared.care("b")
+        other = shared.maintenance("b")
         assert not other.is_due()
         others.append(other.run())
         return False
 
-    assert shared.care("a").run(meanwhile).merged == 60
+    assert shared.maintenance("a").run(meanwhile).merged == 60
     assert len(others) > 5
     assert set(map(str, others)) == {str(MaintenanceResult())}
     shared.check()
 
 
-def test_one_that_is_broken_off_leaves_the_rest_to_the_next() -> None:
+def test_the_next_run_continues_a_cancelled_one() -> None:
     shared = Shared()
     looks = iter([False, False, True])
-    done = shared.care("a").run(lambda: next(looks, True))
+    done = shared.maintenance("a").run(lambda: next(looks, True))
     assert 0 < done.merged < 60
-    assert shared.care("b").run().merged == 60 - done.merged
+    assert shared.maintenance("b").run().merged == 60 - done.merged
     shared.check()
 
 
-def test_one_that_lost_the_lease_ends() -> None:
+def test_a_run_ends_when_it_loses_the_lease() -> None:
     shared = Shared()
     taken: list[MaintenanceResult] = []
 
     def long_pause() -> bool:
         if not taken:
-            # It stood still for longer than its lease lasts.
+            # The process was suspended for longer than its lease.
             shared.wall.now += MAINTENANCE_LEASE_MS + 1
-            taken.append(shared.care("b").run())
+            taken.append(shared.maintenance("b").run())
             MaintenanceLease(shared.open().objects, "carer-c", shared.wall).acquire()
         return False
 
-    done = shared.care("a").run(long_pause)
+    done = shared.maintenance("a").run(long_pause)
     assert taken[0].merged > 0
     assert done.merged < 60
     assert shared.open().objects.get(PATH).startswith(b'{"carer": "carer-c"')
     shared.check()
 
 
-def test_each_step_of_one_can_be_the_last_and_another_one_goes_on() -> None:
+def test_a_run_may_die_at_each_step_and_another_continues() -> None:
     whole = Shared()
     before = whole.disk.step_count
-    whole.care("a").run()
+    whole.maintenance("a").run()
     steps = whole.disk.step_count - before
     assert steps > 60
     for last in range(0, steps, 7):
         shared = Shared()
         shared.disk.crash_step = shared.disk.step_count + last
         with pytest.raises(SimulatedCrash):
-            shared.care("a").run()
+            shared.maintenance("a").run()
         dead = shared.disk
         shared.disk = (
             dead.disk_after_kill() if last % 2 else dead.disk_after_power_loss(Random(last))
         )
         shared.check()
-        other = shared.care("b")
-        # Nobody knows yet that it is dead, or it had not begun.
+        other = shared.maintenance("b")
+        # Its lease has not ended, or it had not started.
         assert other.is_due() != (shared.holder() == "carer-a")
         shared.wall.now += MAINTENANCE_LEASE_MS + 1
         other.run()
@@ -240,14 +240,14 @@ def test_each_step_of_one_can_be_the_last_and_another_one_goes_on() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(7, 20))
-def test_several_that_die_again_and_again_keep_it_in_order(seed: int) -> None:
+def test_many_dying_runs_keep_the_archive_intact(seed: int) -> None:
     random, shared = Random(seed), Shared()
     left = 12
     while left:
         shared.wall.now += random.randrange(MAINTENANCE_LEASE_MS)
         shared.disk.crash_step = shared.disk.step_count + random.randrange(1, 120)
         try:
-            shared.care(random.choice("abc")).run(lambda: random.random() < 0.1)
+            shared.maintenance(random.choice("abc")).run(lambda: random.random() < 0.1)
         except SimulatedCrash:
             left -= 1
             dead = shared.disk
@@ -261,22 +261,22 @@ def test_several_that_die_again_and_again_keep_it_in_order(seed: int) -> None:
     shared.disk.crash_step = None
     for _ in range(4):
         shared.wall.now += 2 * HOUR
-        shared.care("a").run()
+        shared.maintenance("a").run()
     assert shared.files() <= 9
     assert len(shared.open().objects.list_objects("events")) == shared.files()
     shared.check()
 
 
-def test_one_that_fails_keeps_the_others_from_trying_at_once() -> None:
+def test_a_failed_run_delays_the_others() -> None:
     shared = Shared()
     shared.disk.free_bytes = 200
     with pytest.raises(ArchiveUnavailable):
-        shared.care("a").run()
+        shared.maintenance("a").run()
     shared.disk.free_bytes = None
-    assert not shared.care("b").is_due()
-    assert shared.care("a").is_due()
+    assert not shared.maintenance("b").is_due()
+    assert shared.maintenance("a").is_due()
     shared.wall.now += MAINTENANCE_LEASE_MS
-    assert shared.care("b").run().merged == 60
+    assert shared.maintenance("b").run().merged == 60
 
 
 # ---------------------------------------------------------------- the lease
@@ -298,7 +298,7 @@ def lease(disk: FragileDisk, name: str, wall: Wall) -> MaintenanceLease:
     )
 
 
-def test_a_lease_is_one_s_until_it_is_over(disk: FragileDisk, wall: Wall) -> None:
+def test_a_lease_is_exclusive_until_it_ends(disk: FragileDisk, wall: Wall) -> None:
     a, b = lease(disk, "a", wall), lease(disk, "b", wall)
     assert (a.acquire(), b.is_free(), b.acquire(), a.acquire()) == (True, False, False, True)
     for _ in range(5):
@@ -318,15 +318,13 @@ def test_a_lease_is_one_s_until_it_is_over(disk: FragileDisk, wall: Wall) -> Non
 @pytest.mark.parametrize(
     "rubbish", [b"", b"[]", b"{}", b'{"carer": "x", "until": "z"}', b"\xff", b"null"]
 )
-def test_a_lease_that_can_not_be_read_is_nobody_s(
-    disk: FragileDisk, wall: Wall, rubbish: bytes
-) -> None:
+def test_an_unreadable_lease_is_free(disk: FragileDisk, wall: Wall, rubbish: bytes) -> None:
     lease(disk, "a", wall)
     Archive.open("/archive", wall_clock=wall, disk=disk).objects.put([(PATH, rubbish)])
     assert lease(disk, "a", wall).acquire()
 
 
-def test_a_lease_from_a_clock_that_went_wrong_does_not_last(disk: FragileDisk, wall: Wall) -> None:
+def test_a_lease_of_a_wrong_clock_does_not_last(disk: FragileDisk, wall: Wall) -> None:
     ahead = Wall(wall.now + 1000 * HOUR)
     assert lease(disk, "a", ahead).acquire()
     assert lease(disk, "b", wall).acquire()

@@ -37,7 +37,7 @@ Interval: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 KEYS = ["flush", "covered", "durable", "of", "dead", "dtd", "end", "dtds", "coverage", "found"]
 KEYS += ["text", "archived", "healing", "stored", "reached", "flushed", "problem", "figures"]
 RUBBISH = JSON | st.dictionaries(st.sampled_from(KEYS), JSON)
-#: Lines that are nearly right.
+#: Lines that are nearly valid.
 SPOILT = [
     b"",
     b"\n",
@@ -67,16 +67,14 @@ SPOILT = [
 
 
 @given(FROM_THE_NODE)
-def test_what_the_node_says_comes_as_it_was_said(said: protocol.NodeMessage) -> None:
-    line = protocol.encode_node_message(said)
+def test_node_messages_survive_encoding(message: protocol.NodeMessage) -> None:
+    line = protocol.encode_node_message(message)
     assert line.index(b"\n") == len(line) - 1
-    assert protocol.decode_node_message(line) == said
+    assert protocol.decode_node_message(line) == message
 
 
 @given(st.lists(REFERENCES).map(tuple), NAMES)
-def test_questions_for_dtds_come_as_they_were_asked(
-    wanted: tuple[DtdReference, ...], origin: str
-) -> None:
+def test_dtd_questions_survive_encoding(wanted: tuple[DtdReference, ...], origin: str) -> None:
     assert protocol.decode_archiver_message(
         protocol.encode_dtd_request(wanted, origin)
     ) == protocol.AskDtds(wanted, origin)
@@ -91,12 +89,12 @@ def test_questions_for_dtds_come_as_they_were_asked(
         st.dictionaries(NAMES, NUMBERS),
     )
 )
-def test_reports_come_as_they_were_made(report: protocol.Report) -> None:
+def test_reports_survive_encoding(report: protocol.Report) -> None:
     assert protocol.decode_archiver_message(protocol.encode_report(report)) == report
 
 
 @given(st.dictionaries(NAMES, st.lists(st.tuples(MARKS, MARKS))), st.frozensets(NAMES))
-def test_coverage_comes_as_it_was_told(
+def test_coverage_survives_encoding(
     intervals: dict[str, list[Interval]], healing: frozenset[str]
 ) -> None:
     covered = Coverage(intervals, healing)
@@ -104,13 +102,13 @@ def test_coverage_comes_as_it_was_told(
 
 
 @given(NUMBERS, NAMES, STORED)
-def test_durables_come_as_they_were_found(number: int, origin: str, stored: bytes | None) -> None:
-    told = protocol.decode_archiver_message(protocol.encode_durable(number, origin, stored))
-    assert told == protocol.FoundDurable(number, origin, stored)
+def test_durables_survive_encoding(number: int, origin: str, stored: bytes | None) -> None:
+    decoded = protocol.decode_archiver_message(protocol.encode_durable(number, origin, stored))
+    assert decoded == protocol.FoundDurable(number, origin, stored)
 
 
 @pytest.mark.parametrize("line", SPOILT, ids=range(len(SPOILT)))
-def test_a_line_that_says_nothing_is_a_value_error_that_shows_it(line: bytes) -> None:
+def test_a_malformed_line_is_a_value_error_that_shows_it(line: bytes) -> None:
     for read in (protocol.decode_node_message, protocol.decode_archiver_message):
         with pytest.raises(ValueError, match="malformed line") as caught:
             read(line)
@@ -118,12 +116,12 @@ def test_a_line_that_says_nothing_is_a_value_error_that_shows_it(line: bytes) ->
 
 
 @example(b'{"coverage": {}, "healing": []}')
-@given(st.one_of(RUBBISH.map(lambda said: json.dumps(said).encode()), st.binary()))
-def test_any_line_is_understood_or_a_value_error(line: bytes) -> None:
+@given(st.one_of(RUBBISH.map(lambda message: json.dumps(message).encode()), st.binary()))
+def test_any_line_is_decoded_or_a_value_error(line: bytes) -> None:
     for read in (protocol.decode_node_message, protocol.decode_archiver_message):
         try:
-            said = read(line)
+            message = read(line)
         except ValueError as error:
             assert "malformed line" in str(error)
         else:
-            assert isinstance(said, protocol.NodeMessage | protocol.ArchiverMessage)
+            assert isinstance(message, protocol.NodeMessage | protocol.ArchiverMessage)

@@ -1,4 +1,4 @@
-"""The node's side of its archiver: with a reactor of which the processes are ours."""
+"""The supervisor of the archiver with simulated processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFERENCE = DtdReference("flight", "1.0")
 
 
 class Process:
-    """One that was started: what it is told, and its end."""
+    """A started process: its input and its end."""
 
     def __init__(self, protocol: Any, arguments: list[str]) -> None:
         self._protocol = protocol
@@ -45,7 +45,7 @@ class Process:
             raise ProcessExitedAlready
 
     def told(self) -> list[protocol.NodeMessage]:
-        """Since this was asked last."""
+        """Return the messages since the last call."""
         told, self._told = self._told, b""
         return [protocol.decode_node_message(line) for line in told.splitlines()]
 
@@ -61,7 +61,7 @@ class Process:
 
 
 class Reactor(Clock):
-    """Time, and processes."""
+    """A clock that starts processes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def archiver(reactor: Reactor, tmp_path: Path) -> ArchiverSupervisor:
 
 
 def answers(deferred: Deferred[Any]) -> list[Any]:
-    """What it came to, if it has."""
+    """Return the result if there is one."""
     found: list[Any] = []
     deferred.addCallback(found.append)
     return found
@@ -102,10 +102,10 @@ def report(problem: str = "", **figures: int) -> bytes:
     return protocol.encode_report(protocol.Report({"aa": (1, 2)}, (), problem, figures))
 
 
-# ---------------------------------------------------------------- its life
+# ---------------------------------------------------------------- start and restart
 
 
-def test_each_report_says_at_once_what_is_archived(
+def test_each_report_updates_progress_at_once(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     reached: list[Mapping[str, Mark]] = []
@@ -114,10 +114,10 @@ def test_each_report_says_at_once_what_is_archived(
     assert reached == [{"aa": (1, 2)}] * 2
 
 
-def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> None:
-    care = MaintenanceRules(True, 5, 7, 9)
+def test_the_process_gets_its_arguments(reactor: Reactor, tmp_path: Path) -> None:
+    rules = MaintenanceRules(True, 5, 7, 9)
     ArchiverSupervisor(
-        reactor, log_folder=tmp_path, uri="s3://a", every=2.5, maintenance=care
+        reactor, log_folder=tmp_path, uri="s3://a", every=2.5, maintenance=rules
     ).start()
     told = " ".join(reactor.newest.arguments)
     assert f"--log {tmp_path} --archive s3://a --every 2.5" in told
@@ -125,7 +125,7 @@ def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> N
     assert said == {"compact": True, "age_ms": 5, "max_bytes": 7, "max_events": 9}
 
 
-def test_one_that_dies_is_started_again_later_and_later(
+def test_a_dead_process_is_restarted_with_backoff(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     rest = MIN_RESTART_DELAY
@@ -139,14 +139,14 @@ def test_one_that_dies_is_started_again_later_and_later(
         rest = min(2 * rest, supervisor.MAX_RESTART_DELAY)
     assert rest == supervisor.MAX_RESTART_DELAY
     assert archiver.restarts == 9
-    # One that works for a moment only is not: it would be started again each second.
+    # A process that soon ends again must not reset the backoff.
     reactor.newest.say(report(events=1))
     assert archiver.problem == ""
     reactor.newest.end()
     reactor.advance(MIN_RESTART_DELAY)
     assert len(reactor.processes) == 10
     reactor.advance(supervisor.MAX_RESTART_DELAY)
-    # One that works and lasts is.
+    # A process that lasts resets it.
     reactor.newest.say(report(events=1))
     reactor.advance(LASTED)
     reactor.newest.end()
@@ -154,9 +154,7 @@ def test_one_that_dies_is_started_again_later_and_later(
     assert len(reactor.processes) == 12
 
 
-def test_one_that_can_not_be_started_is_tried_again(
-    reactor: Reactor, archiver: ArchiverSupervisor
-) -> None:
+def test_a_failed_start_is_retried(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     reactor.full = True
     reactor.newest.end()
     reactor.advance(MIN_RESTART_DELAY)
@@ -167,7 +165,9 @@ def test_one_that_can_not_be_started_is_tried_again(
     assert len(reactor.processes) == 2
 
 
-def test_a_new_process_is_told_who_is_dead(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+def test_a_new_process_gets_the_dead_origins(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
     archiver.set_dead_origins(["bb", "aa"])
     archiver.set_dead_origins(["aa", "bb"])
     assert reactor.newest.told() == [protocol.DeadOrigins(("aa", "bb"))]
@@ -176,7 +176,7 @@ def test_a_new_process_is_told_who_is_dead(reactor: Reactor, archiver: ArchiverS
     assert reactor.newest.told() == [protocol.DeadOrigins(("aa", "bb"))]
 
 
-def test_what_it_says_of_itself_is_known(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+def test_reports_update_the_state(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     line = report(problem="the disk is full", events=5)
     for byte in range(len(line)):
         reactor.newest.say(line[byte : byte + 1])
@@ -187,7 +187,7 @@ def test_what_it_says_of_itself_is_known(reactor: Reactor, archiver: ArchiverSup
     assert (archiver.problem, archiver.counters) == ("", {"events": 7})
 
 
-def test_what_care_came_to_is_logged_when_it_has_changed(
+def test_maintenance_counters_are_logged_on_change(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     with capturedLogs() as events:
@@ -200,10 +200,10 @@ def test_what_care_came_to_is_logged_when_it_has_changed(
     ]
 
 
-# ---------------------------------------------------------------- its end
+# ---------------------------------------------------------------- stop
 
 
-def test_a_stop_lets_it_flush_and_waits(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+def test_stop_waits_for_the_last_flush(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     stopped = answers(archiver.stop())
     assert reactor.newest.told() == [protocol.End()]
     assert stopped == []
@@ -213,9 +213,7 @@ def test_a_stop_lets_it_flush_and_waits(reactor: Reactor, archiver: ArchiverSupe
     assert len(reactor.processes) == 1
 
 
-def test_a_stop_kills_one_that_takes_too_long(
-    reactor: Reactor, archiver: ArchiverSupervisor
-) -> None:
+def test_stop_kills_a_slow_process(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     stopped = answers(archiver.stop())
     reactor.advance(STOP_TIMEOUT - 0.1)
     assert reactor.newest.signals == []
@@ -226,9 +224,7 @@ def test_a_stop_kills_one_that_takes_too_long(
     assert reactor.getDelayedCalls() == []
 
 
-def test_a_stop_in_the_middle_of_a_restart_is_the_end(
-    reactor: Reactor, archiver: ArchiverSupervisor
-) -> None:
+def test_stop_cancels_a_restart(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     reactor.newest.end()
     reactor.advance(MIN_RESTART_DELAY / 2)
     assert answers(archiver.stop()) == [None]
@@ -237,9 +233,7 @@ def test_a_stop_in_the_middle_of_a_restart_is_the_end(
     assert len(reactor.processes) == 1
 
 
-def test_one_that_is_over_already_can_be_killed(
-    reactor: Reactor, archiver: ArchiverSupervisor
-) -> None:
+def test_an_ended_process_can_be_killed(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     stopped = answers(archiver.stop())
     reactor.newest.over = True
     reactor.advance(STOP_TIMEOUT + 1)
@@ -247,13 +241,13 @@ def test_one_that_is_over_already_can_be_killed(
     assert stopped == [None]
 
 
-# ---------------------------------------------------------------- rubbish
+# ---------------------------------------------------------------- malformed output
 
 
 @pytest.mark.parametrize(
     "rubbish", [b"\xff\xfe\n", b"{}\n", b'{"coverage":[]}\n', b"[" * 10_000 + b"\n"]
 )
-def test_one_that_writes_rubbish_is_killed(
+def test_a_malformed_line_kills_the_process(
     reactor: Reactor, archiver: ArchiverSupervisor, rubbish: bytes
 ) -> None:
     reactor.newest.say(rubbish + report(events=5))
@@ -264,9 +258,7 @@ def test_one_that_writes_rubbish_is_killed(
     assert len(reactor.processes) == 2
 
 
-def test_one_that_writes_a_line_without_an_end_is_killed(
-    reactor: Reactor, archiver: ArchiverSupervisor
-) -> None:
+def test_an_endless_line_kills_the_process(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     for _ in range(supervisor.MAX_LINE_BYTES // 65_536):
         reactor.newest.say(bytes(65_536))
     assert reactor.newest.signals == []
@@ -274,7 +266,7 @@ def test_one_that_writes_a_line_without_an_end_is_killed(
     assert reactor.newest.signals[:1] == ["KILL"]
 
 
-def test_endless_complaints_take_no_more_room_than_a_line(
+def test_an_endless_error_line_is_bounded(
     reactor: Reactor, archiver: ArchiverSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
@@ -289,7 +281,7 @@ def test_endless_complaints_take_no_more_room_than_a_line(
 # ---------------------------------------------------------------- questions
 
 
-def test_all_who_ask_at_once_are_one_question(
+def test_concurrent_coverage_requests_share_one_question(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     asked = [answers(archiver.get_coverage({"aa": (1, n), "zz": (0, 0)})) for n in (0, 5, 9)]
@@ -304,7 +296,7 @@ def test_all_who_ask_at_once_are_one_question(
     assert reactor.newest.told() == [protocol.ASK_COVERAGE]
 
 
-def test_each_durable_is_a_question_of_its_own(
+def test_each_durable_request_is_its_own_question(
     reactor: Reactor, archiver: ArchiverSupervisor
 ) -> None:
     one, other = (answers(archiver.find_durable("c", name)) for name in ("one", "other"))
@@ -317,19 +309,19 @@ def test_each_durable_is_a_question_of_its_own(
     assert one == [None]
 
 
-def test_it_gives_dtds_of_the_archive(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+def test_archived_dtds_are_returned(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
     asked = [answers(archiver.find_dtd(REFERENCE)) for _ in range(3)]
     numbers = [said.number for said in reactor.newest.told() if isinstance(said, protocol.AskDtd)]
     reactor.newest.say(protocol.encode_dtd(numbers[0], b"<!ELEMENT a EMPTY>"))
     assert asked == [[b"<!ELEMENT a EMPTY>"], [], []]
-    # An archiver that does not answer in time holds nobody up, nor does one that dies.
+    # A slow or dead archiver must not block callers.
     reactor.newest.end()
     assert asked[1:] == [[None], [None]]
     assert answers(archiver.find_dtd(REFERENCE)) == [None]
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-def test_questions_are_answered_when_it_dies(
+def test_open_questions_are_answered_when_the_process_dies(
     reactor: Reactor, archiver: ArchiverSupervisor, stopping: bool
 ) -> None:
     asked = [
@@ -357,7 +349,7 @@ def tell(text: bytes | None) -> Callable[[DtdReference, str], Deferred[bytes | N
         (lambda reference, origin: fail(ValueError("it is broken")), None),
     ],
 )
-def test_it_is_told_dtds(
+def test_dtd_questions_are_answered(
     reactor: Reactor, archiver: ArchiverSupervisor, text: Any, told: bytes | None
 ) -> None:
     archiver.dtd_text = text

@@ -1,4 +1,4 @@
-"""An archiver whose archive can not be opened answers its node, so that nobody waits for it."""
+"""An archiver with an unreadable archive still answers its node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker.recovery.archive_access import Coverage
 pytestmark = pytest.mark.system
 
 
-def test_questions_are_answered_while_the_archive_can_not_be_opened(tmp_path: Path) -> None:
+def test_questions_are_answered_while_the_archive_is_unreadable(tmp_path: Path) -> None:
     LogFile(tmp_path / "log", Retention(), sync=False).crash()
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -35,11 +35,11 @@ def test_questions_are_answered_while_the_archive_can_not_be_opened(tmp_path: Pa
         problem = protocol.decode_archiver_message(process.stdout.readline())
         assert isinstance(problem, protocol.Report)
         assert "not an archive of the format" in problem.problem
-        for said in (protocol.ASK_COVERAGE, protocol.AskDurable(1, "c", "d"), protocol.Flush(2)):
-            process.stdin.write(protocol.encode_node_message(said))
+        for message in (protocol.ASK_COVERAGE, protocol.AskDurable(1, "c", "d"), protocol.Flush(2)):
+            process.stdin.write(protocol.encode_node_message(message))
         process.stdin.flush()
-        told = [protocol.decode_archiver_message(process.stdout.readline()) for _ in range(5)]
+        messages = [protocol.decode_archiver_message(process.stdout.readline()) for _ in range(5)]
         process.stdin.write(protocol.encode_node_message(protocol.End()))
-    assert Coverage() in told
-    assert protocol.FoundDurable(1, "", None) in told
-    assert any(isinstance(each, protocol.Report) and each.flushed == (2,) for each in told)
+    assert Coverage() in messages
+    assert protocol.FoundDurable(1, "", None) in messages
+    assert any(isinstance(each, protocol.Report) and each.flushed == (2,) for each in messages)

@@ -53,7 +53,7 @@ def test_there_is_a_floor_for_each_promise_and_all_can_be_held() -> None:
     assert all(found.values())
 
 
-def test_what_is_dearer_than_promised_is_missed() -> None:
+def test_a_cost_above_its_bound_misses_the_floor() -> None:
     found = verdicts(findings(ratio=1.6, many=6.5, alone=400.0))
     missed = {what for what, held in found.items() if not held}
     assert missed == {
@@ -63,7 +63,7 @@ def test_what_is_dearer_than_promised_is_missed() -> None:
     }
 
 
-def test_the_memory_of_a_query_is_what_came_since_before_the_first() -> None:
+def test_the_memory_of_a_query_counts_from_before_the_first() -> None:
     assert bytes_of_a_query(HELD) == 1900.0
     heavy = attrs.evolve(findings(), memory_report={**HELD, "after_all_shapes": 3_100_000})
     assert not verdicts(heavy)["VOEvents, memory of one of 1,000 queries"]

@@ -34,7 +34,7 @@ def test_the_floor_is_a_tenth(seconds: float, held: bool) -> None:
     assert (one.is_met, ten.is_met, dropped.is_met) == (held, True, True)
 
 
-def test_what_was_dropped_misses_a_floor() -> None:
+def test_dropped_events_miss_a_floor() -> None:
     assert not made(1.0, dropped=1).floors[2].is_met
 
 

@@ -41,7 +41,7 @@ def crossing(work: str, *microseconds: float, dropped: int = 0) -> Crossing:
 
 
 def said(*transit: float, ingress: float = 20.0, dropped: int = 0) -> Report:
-    """A report of as many rounds as there are costs of a node that passes events on."""
+    """Return a report with one round for each cost of a relaying node."""
     crossings = []
     for cost in transit:
         crossings += [crossing(INGRESS, ingress), crossing(ALONE, 25.0)]
@@ -60,7 +60,7 @@ def test_transit_is_measured_in_what_ingress_costs_in_the_same_round() -> None:
     assert not said(11.0).floors[0].is_met
 
 
-def test_what_subscribers_lost_misses_a_floor() -> None:
+def test_events_lost_by_subscribers_miss_a_floor() -> None:
     assert [floor.is_met for floor in said(2.0, dropped=1).floors] == [True, False]
 
 
@@ -78,7 +78,7 @@ def test_every_work_has_a_row_in_both_tables_and_a_bar() -> None:
     assert {name for name, row in by_name.items() if row[-1] == "0.12"} == set(LINES)
     assert by_name[PLAIN][3:6] == ["30.0", "2.5", "40.0"]
     assert by_name[INGRESS][3:] == ["20.0", "", "", ""]
-    # Where nobody else wants anything no frame begins.
+    # Without other interests no frame begins.
     assert {row[0]: row[2] for row in runner.rows}[MIDDLE] == ""
     need("matplotlib")
     figure = importlib.import_module("matplotlib.figure").Figure()

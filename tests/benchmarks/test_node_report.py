@@ -60,7 +60,7 @@ def test_without_the_peer_its_floor_is_left_out() -> None:
     assert [floor.bound for floor in said.floors] == [40_000, 150_000, 1]
 
 
-def test_what_the_further_queries_got_is_told() -> None:
+def test_deliveries_of_the_extra_queries_are_reported() -> None:
     said = report(works(45_000, 16_000, 44), [])
     besides = said.sheets[2]
     assert len(besides.rows) == 5

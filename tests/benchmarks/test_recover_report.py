@@ -22,7 +22,7 @@ def test_a_thousand_clients_have_a_floor_against_one_for_each_engine() -> None:
     assert [row[5] for row in said.sheets[2].rows] == ["1.00", "9.50", "1.00", "10.50"]
 
 
-def test_that_there_was_no_spark_is_said() -> None:
+def test_the_report_states_the_absence_of_spark() -> None:
     assert report(1000, [], [came("local", 1, 1.0)], "no Java").notes[-1] == (
         "without Spark: no Java"
     )

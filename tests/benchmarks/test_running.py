@@ -78,7 +78,7 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
     assert flights[0]["median_ratio"] == 1.0
     assert {cost["queries"] for cost in flights} == {None, 0, 4, 100, 500}
     assert all(cost["median_micros"] > 0 for cost in content["costs"])
-    # Engine and lxml were compared, or the run would have failed.
+    # The run itself compares engine and lxml.
     assert content["agreed"]["flights, 500 harder queries"] > 0
     assert list(data.iterdir()) == []
     assert processes_that_mention(str(data)) == []
@@ -86,7 +86,7 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.system
-def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None:
+def test_a_quick_run_of_the_archive_counts_its_written_events(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()
     process = started(
@@ -105,7 +105,7 @@ def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.soak
 @pytest.mark.system
-def test_a_quick_run_of_the_replay_delivers_each_event_once_whoever_asks(tmp_path: Path) -> None:
+def test_a_quick_run_of_the_replay_delivers_each_event_once(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()
     process = started(
@@ -147,7 +147,7 @@ def test_a_quick_run_of_the_line_carries_everything(tmp_path: Path) -> None:
     line = {run["work"]: run for run in saved(results, "line")["runs"]}
     assert [len(run["cpu"]) for run in line.values()] == [1, 1, 1, *[3] * 8]
     assert all(run["dropped"] == 0 for run in line.values())
-    # Nobody wants anything of it elsewhere: then nothing but marks goes over the links.
+    # Without interests elsewhere only progress marks cross the links.
     assert line["between two idle neighbours, subscriber"]["link_bytes"] < 10_000
     tenth, all_of_it = line["line, a tenth wanted at c"], line["line, subscriber at c"]
     assert tenth["link_bytes"] < all_of_it["link_bytes"] / 5
@@ -156,7 +156,7 @@ def test_a_quick_run_of_the_line_carries_everything(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.system
-def test_a_quick_run_of_the_node_counts_what_further_queries_get(tmp_path: Path) -> None:
+def test_a_quick_run_of_the_node_counts_deliveries_of_extra_queries(tmp_path: Path) -> None:
     # The run would install them.
     need("peers")
     results, data = tmp_path / "results", tmp_path / "data"
@@ -172,7 +172,7 @@ def test_a_quick_run_of_the_node_counts_what_further_queries_get(tmp_path: Path)
     for subscribers in (1, 10):
         beside = works["node, prebuilt", subscribers, 1000]["beside"]
         assert beside["published"] == 2_500
-        # The same events and queries: what lxml finds.
+        # The number that lxml finds for the same events and queries.
         assert beside["delivered"] == count_matches(rare_queries(1_000), range(2_500))
         assert beside["dropped"] == 0
     assert works["ActiveMQ, payload alone", 1, 1000]["runs"][0]["published_per_second"] > 0
@@ -185,7 +185,7 @@ def test_a_quick_run_of_the_node_counts_what_further_queries_get(tmp_path: Path)
 def test_a_benchmark_that_is_interrupted_leaves_nothing_behind(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    # The quick form, but long enough: it is interrupted as soon as its node is there.
+    # The quick form, but long enough to be interrupted as soon as its node runs.
     process = started("--quick", "--results", str(tmp_path), "--data", str(tmp_path), "memory")
     while not processes_that_mention(str(tmp_path / "xmlbroker-bench-")):
         assert process.poll() is None

@@ -82,7 +82,7 @@ class World:
 @attrs.define(eq=False)
 class End:
     node: OrganisedNode
-    greeting: Initiator | Responder
+    handshake: Initiator | Responder
     initiated: bool
     over: Callable[[Accepted | Refused], None]
     far: End | None = None
@@ -122,7 +122,7 @@ class OrganisedNode:
         self.alive = True
         self.links: dict[str, End] = {}
         self.times_left = 0
-        self._beside: Endpoint | None = None
+        self._gateway: Endpoint | None = None
 
     # ------------------------------------------------------------------- joining
 
@@ -140,8 +140,8 @@ class OrganisedNode:
                     self._dial(Target(endpoint, MEMBER, ()), self._answered)
                 case RoundFailed(_error, rest):
                     self.world.at(self.world.now + rest, self._wake_joining)
-                case Founded(cluster, beside):
-                    self._beside = beside
+                case Founded(cluster, gateway):
+                    self._gateway = gateway
                     self._settle(cluster, 0)
                 case Joined(cluster, admitted):
                     self._settle(cluster, admitted)
@@ -166,9 +166,9 @@ class OrganisedNode:
         self.map = NetworkMap(address)
         self.own = OwnLinks(self.node)
         self.tables = Tables(address, 1, lambda: (self.node.origin, 0, 0))
-        self.reception = Acceptor(self.world.rules, self._situation)
+        self.acceptor = Acceptor(self.world.rules, self._context)
         self.meshing = Meshing(64, self.world.rng)
-        self.acquaintances = KnownPeers(self.node.name)
+        self.known_peers = KnownPeers(self.node.name)
         self._publish(self.own.set_node(self.node))
         self._tick(self.map)
 
@@ -188,7 +188,7 @@ class OrganisedNode:
         for end in self.links.values():
             end.close()
 
-    def _situation(self) -> AdmissionContext:
+    def _context(self) -> AdmissionContext:
         assert self.map
         return AdmissionContext(
             *(self.node, self.map.members(), {"tcp": len(self.links)}),
@@ -199,28 +199,28 @@ class OrganisedNode:
 
     def _dial(self, target: Target, over: Callable[[Accepted | Refused], None]) -> None:
         far = self.world.nodes.get(target.endpoint)
-        greeting = Initiator(
+        handshake = Initiator(
             *(self.node, "net", KEY),
             purpose=target.purpose,
             cluster=target.cluster,
             expected_name=target.name,
         )
-        end = End(self, greeting, True, over)
+        end = End(self, handshake, True, over)
         apart = not self.world.joins(self.node.name, target.endpoint.host)
         if (
             apart
             or not (far and far.alive and far.map)
-            or far.reception.start_handshake(self.world.now)
+            or far.acceptor.start_handshake(self.world.now)
         ):
             error = Refused(NotConnected("refused"))
             self.world.at(self.world.now + 0.01, lambda: over(error))
             return
         other = End(
-            far, far._answering(), False, lambda answer: far.reception.end_handshake(), far=end
+            far, far._answering(), False, lambda answer: far.acceptor.end_handshake(), far=end
         )
         end.far = other
-        other.greeting.start(self.world.now)
-        self._greeted(end, greeting.start(self.world.now))
+        other.handshake.start(self.world.now)
+        self._apply_handshake(end, handshake.start(self.world.now))
 
     def _answering(self) -> Responder:
         life = self.map
@@ -229,7 +229,7 @@ class OrganisedNode:
             if self.map is not life:
                 return Refusal(ShuttingDown("this node has left its cluster"))
             now = self.world.now
-            return self.reception.decide_admission(hello, "192.0.2.1", "tcp", now, int(now * 1000))
+            return self.acceptor.decide_admission(hello, "192.0.2.1", "tcp", now, int(now * 1000))
 
         return Responder(self.node, "net", KEY, decide)
 
@@ -237,18 +237,18 @@ class OrganisedNode:
         if not self.alive:
             return
         if end.peer is None:
-            self._greeted(end, end.greeting.receive_message(message, self.world.now))
+            self._apply_handshake(end, end.handshake.receive_message(message, self.world.now))
         elif self.map and self.links.get(end.peer.name) is end:
             self._do(self.tables.receive_message(end.peer.name, message, self.world.now))
 
     def closed(self, end: End) -> None:
         end.open = False
         if end.peer is None:
-            self._greeted(end, end.greeting.connection_lost())
+            self._apply_handshake(end, end.handshake.connection_lost())
         elif self.map and self.links.get(end.peer.name) is end:
             self._down(end.peer.name)
 
-    def _greeted(self, end: End, effects: Iterable[object]) -> None:
+    def _apply_handshake(self, end: End, effects: Iterable[object]) -> None:
         for effect in effects:
             match effect:
                 case Send(message):
@@ -321,16 +321,16 @@ class OrganisedNode:
         if self.node.name in surplus_members(members, self.world.rules.most_nodes):
             self._leave()
             return
-        self.acquaintances.update(members, now)
-        everybody = [*sorted(members.items()), *self.acquaintances.list_absent(members).items()]
+        self.known_peers.update(members, now)
+        everybody = [*sorted(members.items()), *self.known_peers.list_absent(members).items()]
         targets = {
             name: Target(node.tcp, MEMBER, node.address.unit, name)
             for name, node in everybody
             if node.tcp and name != self.node.name
         }
-        if self._beside:
-            name = self._beside.host
-            targets[name] = Target(self._beside, GATEWAY, (), name)
+        if self._gateway:
+            name = self._gateway.host
+            targets[name] = Target(self._gateway, GATEWAY, (), name)
         self._dialled(self.meshing.set_targets(targets, now))
         for name in self.links:
             self._dialled(self.meshing.link_up(name, now))
@@ -345,7 +345,7 @@ class OrganisedNode:
 
         def over(answer: Accepted | Refused) -> None:
             if isinstance(answer, Refused) and self.map and self.map is life:
-                self.acquaintances.record_refusal(key, answer.error)
+                self.known_peers.record_refusal(key, answer.error)
                 self._dialled(self.meshing.dial_failed(key, self.world.now))
 
         return over

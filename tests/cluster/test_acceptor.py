@@ -20,25 +20,27 @@ OWN = a_node("a.c1/n1")
 RULES = AdmissionRules(most_nodes=2, most_links={"tcp": 9})
 
 
-class House:
+class Member:
     """One member with its acceptor."""
 
     def __init__(self) -> None:
         self.members: dict[str, NodeDescriptor] = {"n1": OWN}
-        self.reception = Acceptor(RULES, self.situation)
+        self.acceptor = Acceptor(RULES, self.context)
 
-    def situation(self) -> AdmissionContext:
+    def context(self) -> AdmissionContext:
         return AdmissionContext(OWN, dict(self.members), {}, {}, ())
 
-    def asks(self, node: NodeDescriptor, now: float, purpose: str = MEMBER) -> Admission | Refusal:
+    def decide(
+        self, node: NodeDescriptor, now: float, purpose: str = MEMBER
+    ) -> Admission | Refusal:
         hello = NodeHello(MAGIC, (1,), "net", node, purpose, (), bytes(NONCE_BYTES))
-        return self.reception.decide_admission(
+        return self.acceptor.decide_admission(
             hello, "192.0.2.1", "tcp", now, wall_ms=int(1000 * now)
         )
 
 
 def test_an_admitted_node_gets_its_new_address() -> None:
-    decision = House().asks(a_node("/n2"), 5.0)
+    decision = Member().decide(a_node("/n2"), 5.0)
     assert isinstance(decision, Admission)
     assert str(decision.peer.address) == "a.c1/n2"
     assert decision.peer.admitted == 5000
@@ -46,68 +48,68 @@ def test_an_admitted_node_gets_its_new_address() -> None:
 
 
 def test_the_last_place_is_leased_once() -> None:
-    house = House()
-    assert isinstance(house.asks(a_node("/n2"), 5.0), Admission)
-    refusal = house.asks(a_node("/n3"), 5.1)
+    member = Member()
+    assert isinstance(member.decide(a_node("/n2"), 5.0), Admission)
+    refusal = member.decide(a_node("/n3"), 5.1)
     assert isinstance(refusal, Refusal) and isinstance(refusal.error, ClusterFull)
-    impostor = house.asks(a_node("/n2", origin="f" * 16), 5.2)
-    assert isinstance(impostor, Refusal) and isinstance(impostor.error, NameTaken)
+    other_origin = member.decide(a_node("/n2", origin="f" * 16), 5.2)
+    assert isinstance(other_origin, Refusal) and isinstance(other_origin.error, NameTaken)
 
 
 def test_a_reconnecting_node_keeps_its_place() -> None:
-    house = House()
-    first = house.asks(a_node("/n2"), 5.0)
-    again = house.asks(a_node("/n2", incarnation=2), 6.0)
+    member = Member()
+    first = member.decide(a_node("/n2"), 5.0)
+    again = member.decide(a_node("/n2", incarnation=2), 6.0)
     assert isinstance(first, Admission) and isinstance(again, Admission)
     assert again.peer.admitted == first.peer.admitted == 5000
 
 
 def test_an_expired_lease_frees_the_place() -> None:
-    house = House()
-    house.asks(a_node("/n2"), 5.0)
-    assert isinstance(house.asks(a_node("/n3"), 5.0 + LEASE - 0.1), Refusal)
-    assert isinstance(house.asks(a_node("/n3"), 5.0 + LEASE), Admission)
+    member = Member()
+    member.decide(a_node("/n2"), 5.0)
+    assert isinstance(member.decide(a_node("/n3"), 5.0 + LEASE - 0.1), Refusal)
+    assert isinstance(member.decide(a_node("/n3"), 5.0 + LEASE), Admission)
 
 
 def test_a_lease_ends_when_the_node_is_on_the_map() -> None:
-    house = House()
-    house.asks(a_node("/n2"), 5.0)
-    house.members["n2"] = a_node("a.c1/n2", admitted=5000)
-    assert isinstance(house.asks(a_node("/n3"), 6.0), Refusal)
-    del house.members["n2"]
-    assert isinstance(house.asks(a_node("/n3"), 6.1), Admission)
+    member = Member()
+    member.decide(a_node("/n2"), 5.0)
+    member.members["n2"] = a_node("a.c1/n2", admitted=5000)
+    assert isinstance(member.decide(a_node("/n3"), 6.0), Refusal)
+    del member.members["n2"]
+    assert isinstance(member.decide(a_node("/n3"), 6.1), Admission)
 
 
 def test_a_configured_member_has_no_time_of_admission() -> None:
-    decision = House().asks(a_node("a.c1/n2"), 5.0)
+    decision = Member().decide(a_node("a.c1/n2"), 5.0)
     assert isinstance(decision, Admission) and decision.peer.admitted == 0
 
 
 def test_a_gateway_takes_no_place() -> None:
-    house = House()
-    decision = house.asks(a_node("a.c2/m1"), 5.0, GATEWAY)
+    member = Member()
+    decision = member.decide(a_node("a.c2/m1"), 5.0, GATEWAY)
     assert isinstance(decision, Admission)
     assert decision.members == ()
-    assert isinstance(house.asks(a_node("/n2"), 5.0), Admission)
+    assert isinstance(member.decide(a_node("/n2"), 5.0), Admission)
 
 
 def test_concurrent_handshakes_are_bounded() -> None:
-    reception = House().reception
-    assert [reception.start_handshake(0.0) for _each in range(MOST_HANDSHAKES)] == [
+    acceptor = Member().acceptor
+    assert [acceptor.start_handshake(0.0) for _each in range(MOST_HANDSHAKES)] == [
         None
     ] * MOST_HANDSHAKES
-    assert isinstance(reception.start_handshake(0.0), Overloaded)
-    reception.end_handshake()
-    assert reception.start_handshake(0.0) is None
-    assert isinstance(reception.start_handshake(0.0), Overloaded)
+    assert isinstance(acceptor.start_handshake(0.0), Overloaded)
+    acceptor.end_handshake()
+    assert acceptor.start_handshake(0.0) is None
+    assert isinstance(acceptor.start_handshake(0.0), Overloaded)
 
 
 def test_the_rate_of_handshakes_is_bounded() -> None:
-    reception = House().reception
+    acceptor = Member().acceptor
     let_in = 0
     for tick in range(10_000):
-        if reception.start_handshake(tick / 1000) is None:
+        if acceptor.start_handshake(tick / 1000) is None:
             let_in += 1
-            reception.end_handshake()
+            acceptor.end_handshake()
     assert let_in <= HANDSHAKE_BURST + 10 * HANDSHAKES_PER_SECOND
     assert let_in >= 10 * HANDSHAKES_PER_SECOND

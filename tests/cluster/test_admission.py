@@ -52,7 +52,7 @@ OTHERS = (
 )
 
 
-def situation(*members: NodeDescriptor, **fields: Any) -> AdmissionContext:
+def context(*members: NodeDescriptor, **fields: Any) -> AdmissionContext:
     everybody = {node.name: node for node in (OWN, *members)}
     return attrs.evolve(
         AdmissionContext(own=OWN, members=everybody, links={}, degrees={}, other_clusters=OTHERS),
@@ -66,14 +66,14 @@ def hello(
     return NodeHello(MAGIC, (1,), "net", node, purpose, cluster, bytes(NONCE_BYTES))
 
 
-def judged(
-    greeting: NodeHello,
+def refusal_of(
+    hello_for: NodeHello,
     at: AdmissionContext,
     rules: AdmissionRules = RULES,
     host: str = "192.0.2.7",
     transport: str = "tcp",
 ) -> Refusal | None:
-    return find_refusal(greeting, host, transport, rules, at)
+    return find_refusal(hello_for, host, transport, rules, at)
 
 
 def refused(refusal: Refusal | None) -> type[BrokerError]:
@@ -82,52 +82,52 @@ def refused(refusal: Refusal | None) -> type[BrokerError]:
 
 
 def test_a_node_is_admitted_if_there_is_room() -> None:
-    assert judged(hello(), situation(N2)) is None
-    assert judged(hello(cluster=("a",)), situation(N2)) is None
+    assert refusal_of(hello(), context(N2)) is None
+    assert refusal_of(hello(cluster=("a",)), context(N2)) is None
 
 
 def test_a_full_cluster_names_other_clusters() -> None:
-    refusal = judged(hello(), situation(N2, N3))
+    refusal = refusal_of(hello(), context(N2, N3))
     assert refused(refusal) is ClusterFull
     assert refusal and refusal.alternatives == OTHERS
-    refusal = judged(hello(cluster=("a",)), situation(N2, N3))
+    refusal = refusal_of(hello(cluster=("a",)), context(N2, N3))
     assert refusal and refusal.alternatives == OTHERS[:1]
 
 
 def test_a_member_comes_back_into_a_full_cluster() -> None:
-    assert judged(hello(N2._replace(incarnation=2)), situation(N2, N3)) is None
+    assert refusal_of(hello(N2._replace(incarnation=2)), context(N2, N3)) is None
 
 
 def test_a_surplus_member_can_not_rejoin_through_another_member() -> None:
     n4 = a_node("a.c1/n4", admitted=9)
-    assert refused(judged(hello(n4), situation(N2, N3, n4))) is ClusterFull
-    assert judged(hello(N3), situation(N2, N3, n4)) is None
+    assert refused(refusal_of(hello(n4), context(N2, N3, n4))) is ClusterFull
+    assert refusal_of(hello(N3), context(N2, N3, n4)) is None
     # The time of admission on the map counts, not the claimed one.
-    assert refused(judged(hello(n4._replace(admitted=0)), situation(N2, N3, n4))) is ClusterFull
+    assert refused(refusal_of(hello(n4._replace(admitted=0)), context(N2, N3, n4))) is ClusterFull
 
 
 def test_a_member_that_joins_again_keeps_its_place_in_a_full_cluster() -> None:
-    assert judged(hello(a_node("/n3")), situation(N2, N3)) is None
+    assert refusal_of(hello(a_node("/n3")), context(N2, N3)) is None
 
 
 def test_after_a_partition_the_oldest_members_stay() -> None:
-    full = situation(N2._replace(admitted=5), N3._replace(admitted=7))
-    assert judged(hello(a_node("a.c1/n4", admitted=6)), full) is None
-    assert refused(judged(hello(a_node("a.c1/n4", admitted=8)), full)) is ClusterFull
+    full = context(N2._replace(admitted=5), N3._replace(admitted=7))
+    assert refusal_of(hello(a_node("a.c1/n4", admitted=6)), full) is None
+    assert refused(refusal_of(hello(a_node("a.c1/n4", admitted=8)), full)) is ClusterFull
 
 
 def test_gateways_do_not_count_as_members() -> None:
-    assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(N2, N3)) is None
+    assert refusal_of(hello(a_node("a.c2/m1"), GATEWAY), context(N2, N3)) is None
 
 
 @pytest.mark.parametrize("far", ["a.c1/x", "a/x", "a.c1.d/x", "/x"])
 def test_a_gateway_must_be_in_another_cluster(far: str) -> None:
-    assert refused(judged(hello(a_node(far), GATEWAY), situation())) is WrongNetwork
+    assert refused(refusal_of(hello(a_node(far), GATEWAY), context())) is WrongNetwork
 
 
 @pytest.mark.parametrize("cluster", [("b",), ("a", "c2"), ("a", "c1", "d")])
 def test_a_node_of_another_cluster_gets_alternatives_there(cluster: tuple[str, ...]) -> None:
-    refusal = judged(hello(cluster=cluster), situation())
+    refusal = refusal_of(hello(cluster=cluster), context())
     assert refused(refusal) is WrongNetwork
     assert refusal is not None
     for other in refusal.alternatives:
@@ -136,54 +136,54 @@ def test_a_node_of_another_cluster_gets_alternatives_there(cluster: tuple[str, .
 
 def test_two_nodes_do_not_have_one_name() -> None:
     other = N2._replace(origin="f" * 16)
-    refusal = judged(hello(other), situation(N2))
+    refusal = refusal_of(hello(other), context(N2))
     assert refused(refusal) is NameTaken
     assert refusal and refusal.alternatives == ()
-    assert refused(judged(hello(OWN), situation())) is NameTaken
+    assert refused(refusal_of(hello(OWN), context())) is NameTaken
 
 
 def test_an_older_process_is_refused() -> None:
     known = N2._replace(incarnation=5)
-    assert refused(judged(hello(N2), situation(known))) is IncarnationRefused
+    assert refused(refusal_of(hello(N2), context(known))) is IncarnationRefused
 
 
 def test_a_draining_node_names_other_members() -> None:
     leaving = OWN._replace(draining=True)
-    at = situation(N2, N3._replace(draining=True), own=leaving)
-    refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
+    at = context(N2, N3._replace(draining=True), own=leaving)
+    refusal = refusal_of(hello(), at, attrs.evolve(RULES, most_nodes=9))
     assert refused(refusal) is ShuttingDown
     assert refusal and [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
 
 
 def test_an_overloaded_node_refuses_new_members_and_names_others() -> None:
-    refusal = judged(hello(), situation(N2, is_overloaded=True))
+    refusal = refusal_of(hello(), context(N2, is_overloaded=True))
     assert refused(refusal) is Overloaded
     assert refusal is not None
     assert [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
     # Its members and gateways keep their links.
-    assert judged(hello(N2), situation(N2, is_overloaded=True)) is None
-    assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(is_overloaded=True)) is None
+    assert refusal_of(hello(N2), context(N2, is_overloaded=True)) is None
+    assert refusal_of(hello(a_node("b.c9/k1"), GATEWAY), context(is_overloaded=True)) is None
 
 
 def test_a_node_without_free_links_names_the_members_with_fewest_links() -> None:
-    at = situation(N2, N3, links={"tcp": 2}, degrees={"n2": 5, "n3": 1})
-    refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
+    at = context(N2, N3, links={"tcp": 2}, degrees={"n2": 5, "n3": 1})
+    refusal = refusal_of(hello(), at, attrs.evolve(RULES, most_nodes=9))
     assert refused(refusal) is TooManyLinks
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
     # A member without known links has none.
-    refusal = judged(
+    refusal = refusal_of(
         hello(), attrs.evolve(at, degrees={"n2": 1}), attrs.evolve(RULES, most_nodes=9)
     )
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
 
 
 def test_an_unlisted_transport_allows_no_links() -> None:
-    assert refused(judged(hello(), situation(), transport="udp")) is TooManyLinks
+    assert refused(refusal_of(hello(), context(), transport="udp")) is TooManyLinks
 
 
 def test_alternatives_are_bounded() -> None:
     many = OTHERS * MOST_ALTERNATIVES
-    refusal = judged(hello(), situation(N2, N3, other_clusters=many))
+    refusal = refusal_of(hello(), context(N2, N3, other_clusters=many))
     assert refusal and len(refusal.alternatives) == MOST_ALTERNATIVES
 
 
@@ -215,11 +215,11 @@ def test_alternatives_are_bounded() -> None:
 def test_address_rules_restrict_members(rules: IpRules, host: str, admits: bool) -> None:
     assert rules.allows(host) is admits
     with_rules = attrs.evolve(RULES, is_address_allowed=rules.allows)
-    refusal = judged(hello(), situation(), with_rules, host)
+    refusal = refusal_of(hello(), context(), with_rules, host)
     assert (refusal is None) is admits
     assert admits or refused(refusal) is AddressNotAllowed
     # A gateway links to another segment by design.
-    assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(), with_rules, host) is None
+    assert refusal_of(hello(a_node("a.c2/m1"), GATEWAY), context(), with_rules, host) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -239,8 +239,8 @@ def test_all_members_agree_on_the_surplus(seed: int) -> None:
 
 
 def test_refusals_name_the_setting_to_change() -> None:
-    def said(greeting: NodeHello) -> str:
-        refusal = judged(greeting, situation(N2))
+    def said(hello_for: NodeHello) -> str:
+        refusal = refusal_of(hello_for, context(N2))
         assert refusal is not None
         return str(refusal.error)
 

@@ -17,18 +17,18 @@ def update(number: int, incarnation: int, *tables: Any) -> Update:
 
 def test_interest_expires_from_the_last_disappearance_of_its_author() -> None:
     node = NodeDescriptor(Address(("a",), "n"), "0" * 16, 1, (1,))
-    knowledge = NetworkState(node, lambda: ("0" * 16, 1, 0))
-    knowledge.publish_descriptor(node, 0.0)
+    state = NetworkState(node, lambda: ("0" * 16, 1, 0))
+    state.publish_descriptor(node, 0.0)
     far = NodeDescriptor(Address(("b",), "far"), "1" * 16, 1, (1,))
-    knowledge.link_up(far, "tcp", 1, 2, 0.0)
-    said = ("summary", "b", REPLACED, (("w", (">", "true()", ())),))
-    knowledge.receive_message("far", update(1, 1, said), 0.0)
-    knowledge.receive_message("far", update(2, 1), 0.0)  # disappeared
-    knowledge.receive_message("far", update(1, 2, said), 5.0)  # announced again by a later process
-    knowledge.receive_message("far", update(2, 2), INTEREST_EXPIRY - 1.0)  # disappeared again
+    state.link_up(far, "tcp", 1, 2, 0.0)
+    entries = ("summary", "b", REPLACED, (("w", (">", "true()", ())),))
+    state.receive_message("far", update(1, 1, entries), 0.0)
+    state.receive_message("far", update(2, 1), 0.0)  # disappeared
+    state.receive_message("far", update(1, 2, entries), 5.0)  # announced again by a later process
+    state.receive_message("far", update(2, 2), INTEREST_EXPIRY - 1.0)  # disappeared again
     effects: list[InterestRemoved] = []
     now = INTEREST_EXPIRY - 1.0
     while now < 2 * INTEREST_EXPIRY - 2.0:
-        effects += [e for e in knowledge.handle_timeout(now) if isinstance(e, InterestRemoved)]
+        effects += [e for e in state.handle_timeout(now) if isinstance(e, InterestRemoved)]
         now += 0.5
     assert effects == []

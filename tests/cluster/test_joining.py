@@ -231,7 +231,7 @@ def test_cluster_names_derive_from_their_founders() -> None:
 
 
 @attrs.define
-class Town:
+class Clusters:
     """Clusters of at most `most` nodes, with membership known to all at once."""
 
     most: int
@@ -254,9 +254,9 @@ class Town:
             if node.address.unit != unit
         )
         rules = AdmissionRules(self.most, {"tcp": 1000})
-        situation = AdmissionContext(own, self.in_cluster(unit), {}, {}, others)
+        context = AdmissionContext(own, self.in_cluster(unit), {}, {}, others)
         hello = NodeHello(MAGIC, (1,), "net", who, MEMBER, (), bytes(NONCE_BYTES))
-        decision = Acceptor(rules, lambda: situation).decide_admission(
+        decision = Acceptor(rules, lambda: context).decide_admission(
             hello, "192.0.2.1", "tcp", self.clock, int(self.clock * 1000)
         )
         if isinstance(decision, Refusal):
@@ -267,8 +267,8 @@ class Town:
 @pytest.mark.parametrize("seed", range(10))
 def test_forty_nodes_settle_in_clusters_within_the_limit(seed: int) -> None:
     rng = random.Random(seed)
-    town = Town(most=8)
-    town.settle(a_node("x.c1/n00"))
+    clusters = Clusters(most=8)
+    clusters.settle(a_node("x.c1/n00"))
     seed_node = Endpoint("n00", 4000)
     coming = {
         f"n{number:02}": Joining(f"n{number:02}", [seed_node], rng) for number in range(1, 41)
@@ -276,35 +276,35 @@ def test_forty_nodes_settle_in_clusters_within_the_limit(seed: int) -> None:
     todo: list[tuple[float, str, AskNode | None]] = [(0.0, name, None) for name in coming]
     while todo:
         todo.sort(key=lambda item: (item[0], item[1]))
-        town.clock, name, ask = todo.pop(0)
+        clusters.clock, name, ask = todo.pop(0)
         one = coming[name]
         effects: list[Effect]
         if one.state is JoiningState.NOT_STARTED:
-            effects = one.start(town.clock)
+            effects = one.start(clusters.clock)
         elif ask is None:
-            effects = one.handle_timeout(town.clock)
+            effects = one.handle_timeout(clusters.clock)
         else:
-            answer = town.ask(ask.endpoint, a_node(f"/{name}"))
+            answer = clusters.ask(ask.endpoint, a_node(f"/{name}"))
             if isinstance(answer, Accepted):
-                effects = one.join_accepted(answer, town.clock)
+                effects = one.join_accepted(answer, clusters.clock)
             else:
-                effects = one.join_refused(answer, town.clock)
+                effects = one.join_refused(answer, clusters.clock)
         for effect in effects:
             match effect:
                 case AskNode():
-                    todo.append((town.clock + rng.uniform(0.0, 0.02), name, effect))
+                    todo.append((clusters.clock + rng.uniform(0.0, 0.02), name, effect))
                 case RoundFailed():
-                    todo.append((town.clock + effect.wait, name, None))
+                    todo.append((clusters.clock + effect.wait, name, None))
                 case Joined(cluster, admitted):
                     unit = ".".join(cluster)
-                    town.settle(a_node(f"{unit}/{name}", admitted=admitted))
+                    clusters.settle(a_node(f"{unit}/{name}", admitted=admitted))
                 case Founded(cluster):
-                    town.settle(a_node(f"{'.'.join(cluster)}/{name}"))
-    assert len(town.at) == 41
-    units = {node.address.unit for node in town.at.values()}
-    sizes = [len(town.in_cluster(unit)) for unit in units]
+                    clusters.settle(a_node(f"{'.'.join(cluster)}/{name}"))
+    assert len(clusters.at) == 41
+    units = {node.address.unit for node in clusters.at.values()}
+    sizes = [len(clusters.in_cluster(unit)) for unit in units]
     assert max(sizes) <= 8
     # 41 nodes need 6 clusters of 8; some are founded concurrently.
     assert 6 <= len(units) <= 12
     assert all(unit[0] == "x" for unit in units)
-    assert town.clock < 60
+    assert clusters.clock < 60

@@ -274,7 +274,7 @@ def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
                 writer.step()
 
     answered: list[Frame] = []
-    keeping = Replicas(
+    replicas = Replicas(
         log,
         replicator=cast(Any, None),
         send_to_neighbour=lambda name, message: None,
@@ -284,13 +284,13 @@ def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
         has_other_log=lambda whose, origin: False,
     )
     keep(1, 3)
-    keeping.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
+    replicas.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
     keep(4, 30)
     reader.step()
     assert answered == []
     after = log.kept["far"].after
     assert after > (1, 0)
-    keeping.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", after))
+    replicas.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", after))
     reader.step()
     (frame,) = answered
     assert (frame.ranges[0].after, frame.ranges[0].upto, frame.event_count) == (

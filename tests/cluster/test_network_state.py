@@ -36,27 +36,27 @@ def wanted(node: CoreNode) -> int:
 
 def test_destinations_are_near_nodes_and_far_units() -> None:
     nodes = chain()
-    knowledge = nodes.nodes["a0"].knowledge
+    state = nodes.nodes["a0"].state
     near, far = Address(A, "a1"), [Address(B, ""), Address(("y",), "")]
-    assert sorted(knowledge.destinations()) == sorted([near, *far])
-    assert sorted(knowledge.destinations_inside(("x",))) == sorted(
-        [knowledge.address, near, Address(B, "")]
+    assert sorted(state.destinations()) == sorted([near, *far])
+    assert sorted(state.destinations_inside(("x",))) == sorted(
+        [state.address, near, Address(B, "")]
     )
-    assert knowledge.destinations_inside(A) == [knowledge.address, near]
+    assert state.destinations_inside(A) == [state.address, near]
 
 
 def test_every_address_is_in_one_destination() -> None:
-    knowledge = chain().nodes["a0"].knowledge
-    assert knowledge.destination_of(Address(A, "a1")) == Address(A, "a1")
-    assert knowledge.destination_of(Address(B, "b0")) == Address(B, "")
-    assert knowledge.destination_of(Address(("y", "c"), "c0")) == Address(("y",), "")
+    state = chain().nodes["a0"].state
+    assert state.destination_of(Address(A, "a1")) == Address(A, "a1")
+    assert state.destination_of(Address(B, "b0")) == Address(B, "")
+    assert state.destination_of(Address(("y", "c"), "c0")) == Address(("y",), "")
 
 
 def test_the_next_hop_to_a_node_and_its_unit_is_the_same() -> None:
     nodes = chain()
-    assert nodes.nodes["a1"].knowledge.next_hop(Address(("y", "c"), "c0"), 0) == "b0"
-    assert nodes.nodes["a1"].knowledge.next_hop(Address(("y",), ""), 0) == "b0"
-    assert nodes.nodes["a1"].knowledge.next_hop(Address(("z",), ""), 0) is None
+    assert nodes.nodes["a1"].state.next_hop(Address(("y", "c"), "c0"), 0) == "b0"
+    assert nodes.nodes["a1"].state.next_hop(Address(("y",), ""), 0) == "b0"
+    assert nodes.nodes["a1"].state.next_hop(Address(("z",), ""), 0) is None
 
 
 def test_a_unit_without_known_interest_is_no_destination() -> None:
@@ -66,40 +66,40 @@ def test_a_unit_without_known_interest_is_no_destination() -> None:
     nodes.link_nodes("a0", "b0")
     # A node that has just started does not lead its unit yet.
     nodes.run(LEAD_DELAY / 2)
-    knowledge = nodes.nodes["a0"].knowledge
-    assert knowledge.next_hop(Address(B, ""), 0) == "b0"
-    assert knowledge.destinations() == []
+    state = nodes.nodes["a0"].state
+    assert state.next_hop(Address(B, ""), 0) == "b0"
+    assert state.destinations() == []
     nodes.run(LEAD_DELAY)
-    assert knowledge.destinations() == [Address(B, "")]
+    assert state.destinations() == [Address(B, "")]
 
 
 def test_a_node_leads_after_a_delay() -> None:
     node = NodeDescriptor(Address(A, "n"), "0" * 16, 1, (1,))
-    knowledge = NetworkState(node, lambda: ("0" * 16, 1, 0))
-    knowledge.publish_descriptor(node, 100.0)
-    assert knowledge.map.is_leader()
-    assert not list(knowledge.tables.items("summary"))
-    knowledge.handle_timeout(100.0 + LEAD_DELAY)
-    knowledge.handle_timeout(100.0 + LEAD_DELAY)
-    assert {key.subject for key, _ in knowledge.tables.items("summary")} == {"x.a", "x"}
+    state = NetworkState(node, lambda: ("0" * 16, 1, 0))
+    state.publish_descriptor(node, 100.0)
+    assert state.map.is_leader()
+    assert not list(state.tables.items("summary"))
+    state.handle_timeout(100.0 + LEAD_DELAY)
+    state.handle_timeout(100.0 + LEAD_DELAY)
+    assert {key.subject for key, _ in state.tables.items("summary")} == {"x.a", "x"}
 
 
 def end(name: str) -> tuple[NetworkState, NodeDescriptor]:
     """Return a node in a cluster by itself."""
     node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
-    knowledge = NetworkState(node, lambda: (node.origin, 1, 0))
-    knowledge.publish_descriptor(node, 0.0)
-    return knowledge, node
+    state = NetworkState(node, lambda: (node.origin, 1, 0))
+    state.publish_descriptor(node, 0.0)
+    return state, node
 
 
 def said(effects: Iterable[object]) -> list[Message]:
     return [each.message for each in effects if isinstance(each, Send)]
 
 
-def links(knowledge: NetworkState) -> set[str]:
+def links(state: NetworkState) -> set[str]:
     """Return the links that the node publishes."""
-    own = TableKey("node", knowledge.address.node, knowledge.address.node)
-    return {key for key in knowledge.tables.get(own) if key.startswith("link:")}
+    own = TableKey("node", state.address.node, state.address.node)
+    return {key for key in state.tables.get(own) if key.startswith("link:")}
 
 
 def test_a_link_is_published_after_all_tables_have_arrived() -> None:

@@ -93,7 +93,7 @@ class Setting:
         log: Any = self.log
         matcher: Any = self.matcher
         quarantine: Any = self
-        self.intake = RelayIngest(
+        self.ingest = RelayIngest(
             matcher=matcher,
             event_log=log,
             quarantine=quarantine,
@@ -122,7 +122,7 @@ class Setting:
         frame = OriginSender("far", HOME, (1, 0)).make_frame(
             [told], carried, [0] * len(carried), runs
         )
-        self.intake.log_range(
+        self.ingest.log_range(
             ReceivedRange(told, frame, 0),
             (1, first - 1),
             lambda error: self.settled.append((last, error)),
@@ -141,7 +141,7 @@ def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
 def enters(setting: Setting, frame: Frame) -> list[str]:
     """Return the calls for a frame that enters a unit, in order."""
     said: list[str] = []
-    setting.intake.match_range(
+    setting.ingest.match_range(
         ReceivedRange(frame.ranges[0], frame, 0),
         lambda job: said.append("matched"),
         lambda: said.append("late"),
@@ -151,14 +151,14 @@ def enters(setting: Setting, frame: Frame) -> list[str]:
 
 def test_entering_ranges_are_matched_before_later_frames() -> None:
     setting = Setting()
-    setting.intake._slices._working = True
+    setting.ingest._slices._working = True
     said = enters(setting, frame_of(1))
-    setting.intake.wait_for_earlier(frame_of(2), lambda: said.append("followed"))
+    setting.ingest.wait_for_earlier(frame_of(2), lambda: said.append("followed"))
     assert said == []
-    setting.intake._slices._working = False
-    setting.intake._slices.work()
+    setting.ingest._slices._working = False
+    setting.ingest._slices.work()
     assert said == ["matched", "followed"]
-    setting.intake.wait_for_earlier(frame_of(3), lambda: said.append("at once"))
+    setting.ingest.wait_for_earlier(frame_of(3), lambda: said.append("at once"))
     assert said[-1] == "at once"
 
 
@@ -167,18 +167,18 @@ def test_an_unmatchable_range_does_not_block_others() -> None:
     assert enters(setting, frame_of(1, body=b"no zstd")) == ["late"]
     setting.matcher.broken.add(b"2")
     assert enters(setting, frame_of(2)) == ["late"]
-    setting.intake.waiting_bytes = MOST_WAITING_BYTES
+    setting.ingest.waiting_bytes = MOST_WAITING_BYTES
     assert enters(setting, frame_of(3)) == ["late"]
 
 
 def test_a_half_full_queue_or_an_unavailable_log_is_overload() -> None:
     setting = Setting()
-    assert not setting.intake.is_overloaded()
-    setting.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
-    assert setting.intake.is_overloaded()
-    setting.intake.waiting_bytes = 0
+    assert not setting.ingest.is_overloaded()
+    setting.ingest.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
+    assert setting.ingest.is_overloaded()
+    setting.ingest.waiting_bytes = 0
     setting.log.resting = True
-    assert setting.intake.is_overloaded()
+    assert setting.ingest.is_overloaded()
 
 
 def test_a_queue_that_waits_for_a_type_does_not_block_others() -> None:
@@ -193,20 +193,20 @@ def test_a_queue_that_waits_for_a_type_does_not_block_others() -> None:
         def get(self, _: object) -> object:
             return self
 
-    setting.intake._missing_types._dtds = cast(Any, Dtds())
+    setting.ingest._missing_types._dtds = cast(Any, Dtds())
     real = setting.matcher.match
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
     first = enters(setting, frame_of(1))
     second = enters(setting, frame_of(2))
     followed: list[str] = []
-    setting.intake.wait_for_earlier(frame_of(3), lambda: followed.append("late"))
+    setting.ingest.wait_for_earlier(frame_of(3), lambda: followed.append("late"))
     assert first == second == followed == ["late"]
     setting.matcher.match = real  # type: ignore[method-assign]
     looked_up[0].callback(None)
     setting.clock.advance(1.0)
     assert first == second == ["late", "matched"]
-    assert setting.intake.waiting_bytes == 0
+    assert setting.ingest.waiting_bytes == 0
 
 
 def test_ranges_after_a_failed_one_are_not_logged() -> None:
@@ -222,7 +222,7 @@ def test_ranges_after_a_failed_one_are_not_logged() -> None:
     setting.take(4, 9)
     setting.log.commit()
     assert setting.log.logged == [(1, n) for n in range(1, 10)]
-    assert setting.intake.outcomes.not_taken == 3
+    assert setting.ingest.outcomes.not_taken == 3
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -231,16 +231,16 @@ def test_queued_jobs_fail_with_the_one_before_them(waits: bool) -> None:
     setting.take(1, 3)
     if waits:
         # It is matched in a later slice, after the failed commit.
-        setting.intake._slices._working = True
+        setting.ingest._slices._working = True
     setting.take(4, 6)
     setting.log.commit(fails=True)
-    setting.intake._slices._working = False
-    setting.intake._slices.work()
+    setting.ingest._slices._working = False
+    setting.ingest._slices.work()
     setting.log.commit()
     assert setting.log.logged == []
     assert [last for last, error in setting.settled if error] == [3, 6]
     assert setting.committed == []
-    outcomes = setting.intake.outcomes
+    outcomes = setting.ingest.outcomes
     assert outcomes.received == outcomes.not_taken == 6
 
 
@@ -255,7 +255,7 @@ def test_an_event_that_crashes_the_matcher_does_not_block_other_origins(
     setting.take(1, 3)
     setting.log.commit()
     assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
-    assert setting.intake.waiting_bytes == 0
+    assert setting.ingest.waiting_bytes == 0
 
 
 def test_matched_events_are_appended_in_the_same_time_slice() -> None:
@@ -274,8 +274,8 @@ def test_matched_events_are_appended_in_the_same_time_slice() -> None:
     assert ranges == [((1, 0), (1, 4)), ((1, 4), (1, 8)), ((1, 8), (1, 10))]
     setting.log.commit()
     assert setting.log.logged == [(1, n) for n in range(1, 11)]
-    assert setting.intake.waiting_bytes == 0
-    outcomes = setting.intake.outcomes
+    assert setting.ingest.waiting_bytes == 0
+    outcomes = setting.ingest.outcomes
     assert (outcomes.received, outcomes.logged) == (10, 10)
 
 
@@ -291,13 +291,13 @@ def test_an_unmatched_entering_range_is_not_announced_as_complete() -> None:
         def get(self, _: object) -> None:
             return None
 
-    setting.intake._missing_types._dtds = cast(Any, Dtds())
+    setting.ingest._missing_types._dtds = cast(Any, Dtds())
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
     said = enters(setting, frame_of(1))
     setting.clock.advance(1.0)
     assert "matched" not in said
-    assert setting.intake.outcomes.turned_away == {}
+    assert setting.ingest.outcomes.turned_away == {}
 
 
 def test_a_failed_append_is_retried() -> None:
@@ -307,11 +307,11 @@ def test_a_failed_append_is_retried() -> None:
         raise RuntimeError("the environment is closed")
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
-    setting.intake._slices._failed = lambda error: None
-    setting.intake._slices._working = True
+    setting.ingest._slices._failed = lambda error: None
+    setting.ingest._slices._working = True
     setting.take(1, 3)
-    setting.intake._slices._working = False
-    setting.intake._slices.work_later()
+    setting.ingest._slices._working = False
+    setting.ingest._slices.work_later()
     setting.clock.advance(1.0)
     assert len(setting.settled) == 1 and setting.settled[0][1] is not None
 
@@ -325,10 +325,10 @@ def test_a_failed_append_does_not_block_other_origins() -> None:
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
     setting.clock.callLater(0, lambda: None)
-    setting.intake._slices._working = True
+    setting.ingest._slices._working = True
     setting.take(1, 3)
-    setting.intake._slices._working = False
-    setting.intake._slices.work_later()
+    setting.ingest._slices._working = False
+    setting.ingest._slices.work_later()
     setting.clock.advance(1.0)
     setting.log.deduplication.record = real  # type: ignore[method-assign]
     setting.take(4, 6)

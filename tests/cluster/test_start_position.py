@@ -16,11 +16,11 @@ NOW = 1_700_000_000_000
 class Setting:
     def __init__(self) -> None:
         self.now = NOW
-        self.newcomers = StartPositions(lambda: self.now)
+        self.positions = StartPositions(lambda: self.now)
 
     def begins(self, age: int = 0) -> Mark:
         """Return the start for an origin that is `age` ms older than NOW."""
-        return self.newcomers.start_of(new_origin(NOW - age), THERE)
+        return self.positions.start_of(new_origin(NOW - age), THERE)
 
 
 def test_without_keys_the_given_mark_is_the_start() -> None:
@@ -29,55 +29,55 @@ def test_without_keys_the_given_mark_is_the_start() -> None:
 
 def test_an_origin_younger_than_a_key_is_read_from_its_first_event() -> None:
     setting = Setting()
-    setting.newcomers.add_key("one")
+    setting.positions.add_key("one")
     assert setting.begins(age=MAX_CLOCK_SKEW) == FIRST
     assert setting.begins(age=MAX_CLOCK_SKEW + 1000) == THERE
-    setting.newcomers.remove_key("one")
+    setting.positions.remove_key("one")
     assert setting.begins() == THERE
 
 
 def test_an_origin_of_unknown_age_is_old() -> None:
     setting = Setting()
-    setting.newcomers.add_key("one")
-    assert setting.newcomers.start_of("a" * 16, THERE) == THERE
+    setting.positions.add_key("one")
+    assert setting.positions.start_of("a" * 16, THERE) == THERE
 
 
 def test_the_oldest_key_decides() -> None:
     setting = Setting()
-    setting.newcomers.add_key("one")
+    setting.positions.add_key("one")
     setting.now += 10 * MAX_CLOCK_SKEW
-    setting.newcomers.add_key("two")
-    setting.newcomers.add_key("one")
+    setting.positions.add_key("two")
+    setting.positions.add_key("one")
     assert setting.begins() == FIRST
-    setting.newcomers.remove_key("one")
+    setting.positions.remove_key("one")
     assert setting.begins() == THERE
 
 
 def test_an_empty_origin_keeps_the_given_mark() -> None:
     setting = Setting()
-    setting.newcomers.add_key("one")
-    assert setting.newcomers.start_of(new_origin(NOW), (1, 0)) == (1, 0)
+    setting.positions.add_key("one")
+    assert setting.positions.start_of(new_origin(NOW), (1, 0)) == (1, 0)
 
 
 def test_a_resume_position_limits_the_start() -> None:
     setting = Setting()
     young, other = new_origin(NOW), new_origin(NOW)
-    setting.newcomers.add_key("one", {young: (1, 7)})
-    setting.newcomers.add_key("two", {young: (1, 9)})
-    assert setting.newcomers.start_of(young, THERE) == (1, 7)
-    assert setting.newcomers.start_of(young, (1, 3)) == (1, 3)
-    assert setting.newcomers.start_of(other, THERE) == FIRST
-    assert setting.newcomers.resume_marks == {young: (1, 7)}
-    setting.newcomers.add_key("three", {other: (1, 2)})
-    assert setting.newcomers.start_of(young, THERE) == FIRST
-    setting.newcomers.remove_key("three")
-    assert setting.newcomers.start_of(young, THERE) == (1, 7)
-    setting.newcomers.add_key("three")
-    assert setting.newcomers.start_of(young, THERE) == FIRST
+    setting.positions.add_key("one", {young: (1, 7)})
+    setting.positions.add_key("two", {young: (1, 9)})
+    assert setting.positions.start_of(young, THERE) == (1, 7)
+    assert setting.positions.start_of(young, (1, 3)) == (1, 3)
+    assert setting.positions.start_of(other, THERE) == FIRST
+    assert setting.positions.resume_marks == {young: (1, 7)}
+    setting.positions.add_key("three", {other: (1, 2)})
+    assert setting.positions.start_of(young, THERE) == FIRST
+    setting.positions.remove_key("three")
+    assert setting.positions.start_of(young, THERE) == (1, 7)
+    setting.positions.add_key("three")
+    assert setting.positions.start_of(young, THERE) == FIRST
     for key in ("one", "two", "three"):
-        setting.newcomers.remove_key(key)
-    assert setting.newcomers.resume_marks == {}
-    assert setting.newcomers.start_of(young, THERE) == THERE
+        setting.positions.remove_key(key)
+    assert setting.positions.resume_marks == {}
+    assert setting.positions.start_of(young, THERE) == THERE
 
 
 @pytest.mark.parametrize("offsets", [(7, 9), (9, 7)])
@@ -87,29 +87,29 @@ def test_the_lowest_resume_mark_counts_in_any_order(
     setting = Setting()
     young = new_origin(NOW)
     for offset in offsets:
-        setting.newcomers.add_key(offset, {young: (1, offset)})
-    assert setting.newcomers.resume_marks == {young: (1, 7)}
-    assert setting.newcomers.start_of(young, THERE) == (1, 7)
+        setting.positions.add_key(offset, {young: (1, offset)})
+    assert setting.positions.resume_marks == {young: (1, 7)}
+    assert setting.positions.start_of(young, THERE) == (1, 7)
 
 
 def test_a_resume_position_may_follow_later() -> None:
     setting = Setting()
     young = new_origin(NOW)
-    setting.newcomers.add_key("one", {})
-    assert setting.newcomers.start_of(young, THERE) == FIRST
+    setting.positions.add_key("one", {})
+    assert setting.positions.start_of(young, THERE) == FIRST
     setting.now += 10 * MAX_CLOCK_SKEW
-    setting.newcomers.add_key("one", {young: (1, 7)})
-    setting.newcomers.add_key("one")
-    assert setting.newcomers.start_of(young, THERE) == (1, 7)
+    setting.positions.add_key("one", {young: (1, 7)})
+    setting.positions.add_key("one")
+    assert setting.positions.start_of(young, THERE) == (1, 7)
     assert setting.begins() == FIRST
 
 
 def test_a_dead_origin_must_be_younger_without_clock_skew() -> None:
     setting = Setting()
-    assert setting.newcomers.start_of_dead(new_origin(NOW)) is None
-    setting.newcomers.add_key("one")
-    assert setting.newcomers.start_of_dead(new_origin(NOW)) == FIRST
-    assert setting.newcomers.start_of_dead(new_origin(NOW - 1000)) is None
+    assert setting.positions.start_of_dead(new_origin(NOW)) is None
+    setting.positions.add_key("one")
+    assert setting.positions.start_of_dead(new_origin(NOW)) == FIRST
+    assert setting.positions.start_of_dead(new_origin(NOW - 1000)) is None
     old = new_origin(NOW - 10 * MAX_CLOCK_SKEW)
-    setting.newcomers.add_key("two", {old: THERE})
-    assert setting.newcomers.start_of_dead(old) == THERE
+    setting.positions.add_key("two", {old: THERE})
+    assert setting.positions.start_of_dead(old) == THERE

@@ -53,15 +53,15 @@ class Bench:
     """A node with events of its own origin and of `o`."""
 
     def __init__(self, **marks: Mark) -> None:
-        self.post, self.clock = FakeMessenger(), Clock()
+        self.messenger, self.clock = FakeMessenger(), Clock()
         self.coverage = Coverage({"self": (1, 7), "o": (1, 10), **marks})
         self.changed: list[WireTimes] = []
         log = cast(EventLog, SimpleNamespace(origin="self", coverage=self.coverage))
-        post = cast(NodeMessenger, self.post)
-        self.times = StreamTimes(log, self.clock, lambda: NOW, post, self.changed.append)
+        messenger = cast(NodeMessenger, self.messenger)
+        self.times = StreamTimes(log, self.clock, lambda: NOW, messenger, self.changed.append)
 
-    def tell(self, upto: Mark, time: int, source: Address = OTHER, origin: str = "o") -> None:
-        self.post.listeners[TimeReply](TimeReply(OWN, source, 9, origin, upto, time))
+    def reply(self, upto: Mark, time: int, source: Address = OTHER, origin: str = "o") -> None:
+        self.messenger.listeners[TimeReply](TimeReply(OWN, source, 9, origin, upto, time))
 
     def time(self, origin: str = "o") -> int:
         return dict(self.times.times())[origin]
@@ -92,7 +92,7 @@ def test_an_impossible_origin_is_refused(wrong: Any) -> None:
 
 
 def test_the_first_source_of_each_other_origin_is_asked(bench: Bench) -> None:
-    (asked,) = bench.post.sent
+    (asked,) = bench.messenger.sent
     assert (asked.target, asked.source, asked.origin) == (OTHER, OWN, "o")
 
 
@@ -101,18 +101,18 @@ def test_the_own_stream_time_is_the_wall_clock_and_an_unknown_one_is_0(bench: Be
 
 
 def test_the_answer_has_the_newest_own_mark_and_the_wall_clock(bench: Bench) -> None:
-    bench.post.sent.clear()
-    bench.post.listeners[TimeRequest](TimeRequest(OWN, THIRD, 9, "o"))
-    assert bench.post.sent == []
-    bench.post.listeners[TimeRequest](TimeRequest(OWN, THIRD, 9, "self"))
-    (told,) = bench.post.sent
+    bench.messenger.sent.clear()
+    bench.messenger.listeners[TimeRequest](TimeRequest(OWN, THIRD, 9, "o"))
+    assert bench.messenger.sent == []
+    bench.messenger.listeners[TimeRequest](TimeRequest(OWN, THIRD, 9, "self"))
+    (told,) = bench.messenger.sent
     assert (told.target, told.upto, told.time) == (THIRD, (1, 7), NOW)
 
 
 def test_a_stream_time_is_valid_when_all_earlier_events_have_arrived(bench: Bench) -> None:
-    bench.tell((1, 10), 500)
+    bench.reply((1, 10), 500)
     assert bench.time() == 500
-    bench.tell((1, 12), 600)
+    bench.reply((1, 12), 600)
     assert bench.time() == 500
     bench.coverage.rise({"o": (1, 11)})
     assert bench.time() == 500
@@ -122,35 +122,35 @@ def test_a_stream_time_is_valid_when_all_earlier_events_have_arrived(bench: Benc
 
 def test_answers_that_are_ahead_of_the_node_are_bounded(bench: Bench) -> None:
     for number in range(2 * MOST_ANSWERS):
-        bench.tell((1, 20 + number), 100 + number)
+        bench.reply((1, 20 + number), 100 + number)
     bench.coverage.rise({"o": (1, 20 + MOST_ANSWERS)})
     assert bench.time() == 100 + MOST_ANSWERS
 
 
 def test_answers_of_other_nodes_are_ignored(bench: Bench) -> None:
-    bench.tell((1, 10), 500, THIRD)
-    bench.tell((1, 10), 500, origin="unasked")
+    bench.reply((1, 10), 500, THIRD)
+    bench.reply((1, 10), 500, origin="unasked")
     assert bench.time() == 0
 
 
 def test_a_clock_ahead_is_limited_by_the_own_clock(bench: Bench) -> None:
-    bench.tell((1, 10), NOW + 3_600_000)
+    bench.reply((1, 10), NOW + 3_600_000)
     assert bench.time() == NOW
 
 
 def test_answers_are_passed_on_together(bench: Bench) -> None:
-    bench.tell((1, 10), 500)
-    bench.tell((1, 10), 501)
+    bench.reply((1, 10), 500)
+    bench.reply((1, 10), 501)
     assert bench.changed == []
     bench.clock.advance(GATHER_DELAY)
     assert [dict(times)["o"] for times in bench.changed] == [501]
 
 
 def test_stop_drops_all_times(bench: Bench) -> None:
-    bench.tell((1, 10), 500)
+    bench.reply((1, 10), 500)
     bench.times.stop()
     assert not bench.clock.getDelayedCalls()
-    bench.tell((1, 10), 501)
+    bench.reply((1, 10), 501)
     assert bench.time() == 0 and not bench.clock.getDelayedCalls()
 
 

@@ -44,7 +44,7 @@ def test_only_this_machine_reaches_a_loopback_interface_or_a_unix_socket(text: s
         "haproxy:tcp:port=8765:interface=127.0.0.1",
     ],
 )
-def test_what_is_not_surely_loopback_counts_as_open(text: str) -> None:
+def test_an_unknown_endpoint_does_not_count_as_loopback(text: str) -> None:
     assert check_endpoint(text) == text
     assert not is_loopback_endpoint(text)
 

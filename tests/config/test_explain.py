@@ -57,7 +57,7 @@ def test_no_line_is_too_wide_for_a_terminal() -> None:
     assert max(len(line) for line in explain().splitlines()) <= 100
 
 
-def test_the_document_shows_what_the_program_prints() -> None:
+def test_the_document_shows_the_program_output() -> None:
     document = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()
     found = re.search(r"<!-- begin: explain -->\n```toml\n(.*)```\n<!-- end", document, re.DOTALL)
     assert found is not None

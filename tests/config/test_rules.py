@@ -38,7 +38,7 @@ def test_encryption_alone_does_not_open_a_node_without_accounts() -> None:
         ('[log]\nmax_bytes = "1MiB"\n[limits]\nmax_event_bytes = "2MiB"', "log.max_bytes"),
     ],
 )
-def test_whatever_holds_events_must_hold_the_largest(text: str, key: str) -> None:
+def test_each_buffer_must_hold_the_largest_event(text: str, key: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{key} is .* must hold the largest event"):
         load_text(text, "node.toml")
 

@@ -39,6 +39,6 @@ def test_a_stored_secret_does_not_show_itself_in_a_log() -> None:
         (f"scrypt$16384$8$1${SALT}$", "16 to 64 bytes"),
     ],
 )
-def test_what_scrypt_could_not_check_is_refused(text: str, reason: str) -> None:
+def test_a_secret_outside_the_range_of_scrypt_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         StoredSecret.parse(text)

@@ -212,7 +212,7 @@ def test_a_secret_is_never_repeated_in_an_error() -> None:
     ("text", "line"),
     [("[node]\nname = \n", 2), ("[node\n", 1), ('a = """\n\n', 3), ("a=1\na=2", 2)],
 )
-def test_what_is_not_toml_is_refused_with_its_line(text: str, line: int) -> None:
+def test_an_error_in_toml_is_refused_with_its_line(text: str, line: int) -> None:
     error = refusal(text)
     assert error.text.startswith("node.toml is not TOML: ")
     assert error.line == line

@@ -48,7 +48,7 @@ def test_a_size_is_a_number_of_bytes_or_a_number_and_a_unit(written: object, siz
     "written",
     ["", "d", "-1s", "7 weeks", "1d12h", "1e3s", "٣s", "1 000s", True, None, -1, float("nan")],
 )
-def test_what_is_no_duration_is_refused(written: object) -> None:
+def test_an_invalid_duration_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="."):
         parse_duration(written)
 
@@ -56,7 +56,7 @@ def test_what_is_no_duration_is_refused(written: object) -> None:
 @pytest.mark.parametrize(
     "written", ["1kb", "1K", "0.5B", 0.5, "-1", True, [], float("inf"), 10**400]
 )
-def test_what_is_no_size_is_refused(written: object) -> None:
+def test_an_invalid_size_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="."):
         parse_size(written)
 

@@ -1,4 +1,4 @@
-"""What the tests of DTDs share: the shipped catalogue, and events written by hand."""
+"""Shared fixtures of the DTD tests: the shipped catalogue, and handwritten events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _XML_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>\s*")
 
 
 def read_event(event: bytes) -> etree._Element:
-    """The root element, parsed as a node does: nothing is loaded, resolved or supplied."""
+    """Parse like a node: nothing is loaded, resolved or supplied."""
     return etree.fromstring(event, _PARSER)
 
 
@@ -32,8 +32,8 @@ def write_event(
     event_type: bytes = b"",
     rest: bytes = b"",
 ) -> bytes:
-    """An event by string concatenation. `linkage` goes first in EventLinkage, `event_type` into
-    the tag of EventType, `rest` behind EventLinkage."""
+    """Build an event. `linkage` goes first in EventLinkage, `event_type` into the tag of EventType,
+    `rest` behind EventLinkage."""
     reference = DtdReference(type_name, version)
     return b"".join(
         (
@@ -67,14 +67,11 @@ FLIGHT = (
 
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
-    """The catalogue that the program ships."""
     return Catalogue.load(shipped_folder())
 
 
 @pytest.fixture(scope="session")
 def shipped(catalogue: Catalogue) -> Callable[[str, str], Dtd]:
-    """Load a shipped DTD by type and version."""
-
     def load(type_name: str, version: str) -> Dtd:
         reference = DtdReference(type_name, version)
         text = catalogue.read(reference.public_id, reference.system_id)
@@ -86,25 +83,25 @@ def shipped(catalogue: Catalogue) -> Callable[[str, str], Dtd]:
 
 @pytest.fixture
 def event() -> Callable[..., bytes]:
-    """Writes an event; see `write_event`."""
+    """Return `write_event`."""
     return write_event
 
 
 @pytest.fixture
 def parse() -> Callable[[bytes], etree._Element]:
-    """Parses an event; see `read_event`."""
+    """Return `read_event`."""
     return read_event
 
 
 @pytest.fixture
 def flight() -> bytes:
-    """The flight record of the papers (D88), mended as K10 says."""
+    """Return the papers' flight record (D88), corrected by K10."""
     return FLIGHT
 
 
 @pytest.fixture(scope="session")
 def voevents(shared_data: Path) -> list[bytes]:
-    """All real VOEvent packets, in order of arrival."""
+    """Return all real VOEvent packets, in order of arrival."""
     packets = []
     for archive in sorted((shared_data / "voevent").glob("*.tar.bz2")):
         with tarfile.open(archive) as tar:

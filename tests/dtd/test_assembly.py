@@ -1,4 +1,4 @@
-"""DTDs made self-contained, and what is refused on the way."""
+"""Assembly of self-contained DTDs, and rejected texts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_five_predefined_entities_may_be_declared_again() -> None:
     assert expand('<!ENTITY lt "&#38;#60;"><!ELEMENT a EMPTY>') == "<!ELEMENT a EMPTY>\n"
 
 
-def test_what_libxml2_makes_of_the_original_it_makes_of_the_result(catalogue: Catalogue) -> None:
+def test_libxml2_parses_original_and_result_alike(catalogue: Catalogue) -> None:
     for reference in catalogue.references():
         path = catalogue.public[reference.public_id]
         text = assemble(path.read_bytes(), catalogue.read).text
@@ -101,7 +101,7 @@ def test_what_libxml2_makes_of_the_original_it_makes_of_the_result(catalogue: Ca
                 for element in dtd.iterelements()
             )
 
-        # The first declaration of an attribute binds; lxml shows content models without addresses.
+        # The first declaration of an attribute binds; lxml prints content models without addresses.
         strip = [str(entry).split(" at 0x")[0] for entry in declarations(by_us)]
         assert strip == [str(entry).split(" at 0x")[0] for entry in declarations(by_libxml2)]
 
@@ -167,7 +167,7 @@ def test_a_billion_laughs_of_parameter_entities_are_refused() -> None:
     assert "expand to more than" in early.text
     assert early.line > 1
     late = refused(laughs(10, late=True))
-    # The innermost declaration comes a second time long before the limits are reached.
+    # The innermost declaration repeats long before the limits.
     assert "declared twice" in late.text
 
 
@@ -234,7 +234,7 @@ def test_the_number_of_declarations_has_a_limit() -> None:
         (b'<?xml version="1.0" encoding="UTF-16"?>', "only UTF-8"),
     ],
 )
-def test_what_is_no_usable_dtd_is_refused_with_a_line(text: str | bytes, problem: str) -> None:
+def test_an_unusable_dtd_is_refused_with_a_line(text: str | bytes, problem: str) -> None:
     error = refused(text)
     assert problem in error.text
     assert error.line >= 1

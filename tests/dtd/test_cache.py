@@ -1,4 +1,4 @@
-"""The cache of DTDs: one fetch, several versions, bounds."""
+"""The DTD cache: single fetches, several versions, bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HINT = FetchHint("https://dtd.example/x.dtd")
 
 
 def text(root: str = "a", padding: int = 0) -> bytes:
-    """A driver for a payload of that name. Each has another content."""
+    """Return a driver for a payload of that name, with different content for each."""
     attributes = "".join(f" attribute{n} CDATA #IMPLIED" for n in range(padding))
     attlist = f"<!ATTLIST {root}{attributes}>" if padding else ""
     return (
@@ -42,7 +42,7 @@ def reference(number: int, type_name: str = "a") -> DtdReference:
 
 @implementer(IDtdSource)
 class ScriptedSource:
-    """A source whose answers the test gives, when it likes."""
+    """A source whose answers the test controls."""
 
     def __init__(self, name: str = "a neighbour") -> None:
         self.name = name
@@ -96,7 +96,7 @@ class CacheTests(SynchronousTestCase):
 
     # ------------------------------------------------------------- the catalogue
 
-    def test_a_type_of_the_catalogue_is_there_at_once_and_asks_nobody(self) -> None:
+    def test_a_catalogue_type_is_available_at_once_without_other_sources(self) -> None:
         cache = self.cache()
         self.assertIsNone(cache.get(FLIGHT_1_0))
         dtd = self.successResultOf(cache.lookup(FLIGHT_1_0, HINT))
@@ -179,12 +179,12 @@ class CacheTests(SynchronousTestCase):
         ):
             self.assertIn(part, said)
 
-    def test_a_text_that_is_no_dtd_is_told_as_such(self) -> None:
+    def test_a_text_that_is_no_dtd_has_its_own_error(self) -> None:
         found = self.cache().lookup(reference(1), HINT)
         self.source.pending[0].callback(b"<html>")
         self.failureResultOf(found, BadDtd)
 
-    def test_a_forbidden_pointer_is_told_as_such(self) -> None:
+    def test_a_forbidden_pointer_has_its_own_error(self) -> None:
         found = self.cache(PointerRules()).lookup(reference(1), FetchHint("bad"))
         self.failureResultOf(found, ForbiddenPointer)
 
@@ -240,10 +240,10 @@ class CacheTests(SynchronousTestCase):
             self.failureResultOf(
                 cache.lookup(reference(number), FetchHint("bad")), ForbiddenPointer
             )
-        # The third pushed out the first, which had to be asked again; the others had not.
+        # The third evicted the first, which was fetched again; the others were not.
         self.assertEqual(rules.asked, 4)
 
-    def test_those_who_wait_are_bounded(self) -> None:
+    def test_the_number_of_waiting_logins_is_bounded(self) -> None:
         cache = self.cache(limits=CacheLimits(max_waiters=2))
         waiting = [cache.lookup(reference(1), HINT) for _ in range(2)]
         self.failureResultOf(cache.lookup(reference(1), HINT), Overloaded)
@@ -338,7 +338,7 @@ class CacheTests(SynchronousTestCase):
         self.assertIsNone(cache.get(reference(1)))
         self.assertIsNotNone(cache.get(FLIGHT_1_0))
 
-    def test_what_is_not_loaded_can_not_be_pinned(self) -> None:
+    def test_only_a_loaded_dtd_can_be_pinned(self) -> None:
         with self.assertRaises(UnknownType):
             self.cache().pin(reference(1))
 
@@ -352,7 +352,7 @@ class CacheTests(SynchronousTestCase):
 
     # ------------------------------------------------------------- forgetting
 
-    def test_what_is_forgotten_is_fetched_anew_and_may_be_another(self) -> None:
+    def test_a_removed_dtd_is_fetched_again_and_may_differ(self) -> None:
         cache = self.cache()
         cache.add(reference(1), text())
         self.assertTrue(cache.remove(reference(1)))
@@ -375,7 +375,7 @@ class CacheTests(SynchronousTestCase):
 
     # ------------------------------------------------------------- new versions
 
-    def test_a_version_newer_than_all_known_is_told_in_a_turn_of_its_own(self) -> None:
+    def test_a_new_latest_version_is_reported_in_its_own_reactor_turn(self) -> None:
         cache = self.cache()
         cache.add(FLIGHT_2_0, text())
         self.assertEqual(self.newer, [])

@@ -126,7 +126,7 @@ def test_the_first_entry_counts_and_groups_are_entered(tmp_path: Path) -> None:
     assert Catalogue.load(write(tmp_path, entries)).read("one\ntwo", "") == b"a"
 
 
-def test_a_file_that_vanished_is_told_by_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.dtd").write_text("a")
     catalogue = Catalogue.load(write(tmp_path, '<public publicId="x" uri="a.dtd"/>'))
     (tmp_path / "a.dtd").unlink()

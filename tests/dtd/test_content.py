@@ -1,4 +1,4 @@
-"""What content models let an element contain."""
+"""Possible contents of elements by their content models."""
 
 from __future__ import annotations
 

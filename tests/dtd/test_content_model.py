@@ -37,11 +37,11 @@ def libxml2_calls_it_deterministic(model: str) -> bool:
 
 @settings(max_examples=500, deadline=None)
 @given(models(st.sampled_from("abcd")))
-def test_what_we_call_deterministic_libxml2_does_too(model: str) -> None:
+def test_libxml2_accepts_all_models_found_deterministic(model: str) -> None:
     try:
         count_pairs(model)
     except UnusableModel as problem:
-        # libxml2 is laxer where both places lead to the same: (a|a). XML is not.
+        # libxml2 accepts (a|a), since both places are equivalent; XML does not.
         assert "not deterministic" in str(problem)
     else:
         assert libxml2_calls_it_deterministic(model)
@@ -86,7 +86,7 @@ def test_a_model_that_would_keep_libxml2_busy_is_refused_at_once(model: str) -> 
     start = time.perf_counter()
     with pytest.raises(UnusableModel):
         count_pairs(model)
-    # A minute and a half for the first one, if libxml2 is let to try.
+    # libxml2 would take a minute and a half for the first one.
     assert time.perf_counter() - start < 2
 
 

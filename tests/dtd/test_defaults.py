@@ -1,4 +1,4 @@
-"""Attributes that the DTD supplies (T21)."""
+"""Attributes supplied by the DTD (T21)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_envelope_is_live_and_of_medium_security_by_default(
     assert dict(event_type.attrib) == {"Securitylevel": "med", "Liveness": "live"}
 
 
-def test_what_the_document_says_stays(
+def test_attributes_of_the_document_stay(
     shipped: Shipped, event: Event, parse: Parse, flight: bytes
 ) -> None:
     root = parse(event(flight, event_type=b' Securitylevel="high"'))

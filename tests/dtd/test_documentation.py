@@ -1,4 +1,4 @@
-"""docs/dtds.md says what the DTDs say (M40)."""
+"""docs/dtds.md agrees with the DTDs (M40)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = {(1, 1): "1", (0, 1): "0 or 1", (0, MANY): "0 or more"}
 
 
 def counts(model: Any) -> dict[str, tuple[int, int]]:
-    """How often each child may occur in a content model."""
+    """Return the least and greatest number of each child in a content model."""
     if model is None or model.type == "pcdata":
         return {}
     if model.type == "element":

@@ -1,4 +1,4 @@
-"""A DTD in use: loading, checking events."""
+"""Loading DTDs, and checking events with them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_valid_event_has_no_error(
     assert shipped("flight", "1.0").check(parse(event(flight))) is None
 
 
-def test_an_invalid_event_is_told_in_one_line_with_its_line_number(
+def test_the_error_of_an_invalid_event_has_one_line_and_a_line_number(
     shipped: Shipped, event: Event, parse: Parse
 ) -> None:
     payload = b"\n<flight>\n<id>X</id><flightleg><height>290</height></flightleg></flight>"
@@ -92,7 +92,7 @@ def test_an_invalid_event_is_told_in_one_line_with_its_line_number(
 def test_a_document_without_the_envelope_is_not_valid(
     shipped: Shipped, parse: Parse, flight: bytes
 ) -> None:
-    # libxml2 takes any declared element as the root when it is given a DTD to validate against.
+    # libxml2 accepts any declared element as the root.
     problem = shipped("flight", "1.0").check(parse(flight))
     assert problem is not None
     assert "the root element is 'flight'" in problem.text
@@ -175,7 +175,7 @@ def test_an_ambiguous_content_model_is_refused_with_its_line(catalogue: Catalogu
     assert error.line == 3
 
 
-def test_a_driver_that_breaks_the_envelopes_model_is_told_the_module(catalogue: Catalogue) -> None:
+def test_an_error_of_a_driver_in_the_envelopes_model_names_the_module(catalogue: Catalogue) -> None:
     driver = f'<!ENTITY % Mspaces.content ", Mspaces:Summary">{INCLUDE}'
     error = refused(driver, catalogue)
     assert "'Mspaces:Summary' could match two places (in mspaces-1.0.mod)" in error.text

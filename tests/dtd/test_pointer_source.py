@@ -1,4 +1,4 @@
-"""Pointers in events: where they may lead, and what a server may answer."""
+"""Pointers in events: allowed addresses, and answers of servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACE = "https://dtd.example:8443/types/"
 
 @implementer(IAgentEndpointFactory)
 class MemoryServers:
-    """In place of the network: hands out transports, whose other end the test plays."""
+    """Replaces the network: returns transports whose other end the test controls."""
 
     def __init__(self) -> None:
         self.uris: list[bytes] = []
@@ -45,7 +45,7 @@ class MemoryServers:
         assert protocol is not None
         transport = StringTransportWithDisconnection()
         transport.protocol = protocol
-        # A real transport aborts at once; in memory that is the same as losing the connection.
+        # A real transport aborts at once; here that equals a lost connection.
         transport.abortConnection = transport.loseConnection  # type: ignore[method-assign]
         protocol.makeConnection(transport)
         self.transports.append(transport)
@@ -118,7 +118,7 @@ class PointerTests(SynchronousTestCase):
             self.assertTrue(self.closed())
         self.assertEqual(len(self.servers.uris), 5)
 
-    def test_another_status_is_told(self) -> None:
+    def test_another_status_is_an_error(self) -> None:
         found = self.fetch(PLACE + "a.dtd")
         self.answer(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         self.assertIn("status 404", str(self.failureResultOf(found, UnknownType).value))
@@ -158,19 +158,19 @@ class PointerTests(SynchronousTestCase):
         self.assertIn("within 5 s", str(self.failureResultOf(found, UnknownType).value))
         self.assertTrue(self.closed())
 
-    def test_a_connection_lost_halfway_is_told(self) -> None:
+    def test_a_connection_lost_halfway_is_reported(self) -> None:
         found = self.fetch(PLACE + "a.dtd")
         self.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nxxx")
         self.servers.transports[-1].loseConnection()
         self.failureResultOf(found, UnknownType)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_a_server_that_is_not_there_is_told(self) -> None:
+    def test_an_unreachable_server_is_an_error(self) -> None:
         self.servers.refuse = True
         failure = self.failureResultOf(self.fetch(PLACE + "a.dtd"), UnknownType)
         self.assertIn("nobody there", str(failure.value))
 
-    def test_a_server_that_does_not_speak_http_is_told(self) -> None:
+    def test_a_server_without_http_is_an_error(self) -> None:
         found = self.fetch(PLACE + "a.dtd")
         self.answer(b"SSH-2.0-OpenSSH_9.2\r\n")
         self.failureResultOf(found, UnknownType)
@@ -188,7 +188,7 @@ FORBIDDEN = [
     "https://dtd.example:8443/types",
     "https://dtd.example:8443/",
     "http://plain.example:8080/a",
-    # ways to seem to be one of them
+    # imitations of allowed ones
     "https://dtd.example:8443/types/../secret",
     "https://dtd.example:8443/types/./../secret",
     "https://dtd.example:8443/types/..",

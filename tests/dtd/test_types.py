@@ -44,7 +44,7 @@ def test_a_timestamp_is_valid_only_in_flight_1_1(
 def test_a_recovery_event_of_an_old_version_validates_against_its_own(
     shipped: Shipped, event: Event, parse: Parse, flight: bytes
 ) -> None:
-    """M17: were it held against the newest DTD, an old form would be refused, or a new one pass."""
+    """M17: against the newest DTD, an old form would be rejected, or a new one accepted."""
     old = parse(event(flight, event_type=b' Liveness="recovery"'))
     assert shipped("flight", "1.0").check(old) is None
     two_bundles = parse(event(flight, event_type=b' Liveness="recovery"', linkage=BUNDLE * 2))
@@ -131,7 +131,7 @@ _LINE = re.compile(
 
 
 def asdi(line: str) -> bytes:
-    """A raw line as an event's payload, the way the DTD's comment shows it."""
+    """Return a raw line as an event's payload, as in the DTD's comment."""
     match = _LINE.fullmatch(line.rstrip())
     assert match is not None
     words = match["rest"].split()

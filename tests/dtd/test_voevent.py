@@ -1,4 +1,4 @@
-"""VOEvent: real packets, and documents made from the rules of the schema."""
+"""VOEvent: real packets, and documents generated from the schema."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_root_may_be_spelt_in_each_way_that_the_schema_allows(
     ],
 )
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
-def test_what_is_no_voevent_is_refused(
+def test_an_invalid_voevent_is_refused(
     payload: str, version: str, shipped: Shipped, event: Event, parse: Parse
 ) -> None:
     namespace = f"http://www.ivoa.net/xml/VOEvent/v{version}"
@@ -152,9 +152,10 @@ def test_coordinates_of_1_1_may_have_the_prefix_stc(
 
 
 class SchemaWriter:
-    """Writes documents by the rules of an XML Schema: any order and number that they allow.
+    """Writes random documents by an XML Schema.
 
-    It knows what VOEvent's schema uses: all, choice, sequence, enumerations and simple types.
+    It supports the constructs of VOEvent's schema: all, choice, sequence, enumerations and simple
+    types.
     """
 
     VALUES = {
@@ -182,7 +183,7 @@ class SchemaWriter:
         self._fill(root, self._root.find(f"{XS}complexType"), 0)
         if self._random.random() < 0.5:
             return etree.tostring(root)
-        # The other spelling: a default namespace, which each child of the root resets.
+        # The other spelling: a default namespace, reset by each child of the root.
         for child in root.iterchildren(etree.Element):
             child.set("reset", "")
         written = etree.tostring(root).replace(b' reset=""', b' xmlns=""')
@@ -232,7 +233,7 @@ class SchemaWriter:
         return self._random.choice(self.VALUES[kind.removeprefix("xs:")])
 
 
-def test_whatever_the_schema_accepts_the_dtd_accepts(
+def test_the_dtd_accepts_all_documents_of_the_schema(
     shared_data: Path, shipped: Shipped, event: Event, parse: Parse
 ) -> None:
     source = etree.parse(str(shared_data / "voevent" / "VOEvent-v2.0.xsd"))
@@ -244,5 +245,5 @@ def test_whatever_the_schema_accepts_the_dtd_accepts(
             accepted += 1
             problem = dtd.check(parse(event(payload, "VOEvent", "2.0")))
             assert problem is None, f"seed {seed}: {problem}\n{payload.decode()}"
-    # Not all: white space in an element without content the schema refuses.
+    # Not all: the schema rejects white space in an element without content.
     assert accepted > 1_200

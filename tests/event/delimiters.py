@@ -1,4 +1,4 @@
-"""Valid events that hold the delimiters of events wherever XML allows them.
+"""Valid events with delimiters of events wherever XML allows them.
 
 A document has places, and each place takes fillings: comments, processing instructions, CDATA
 sections, references, raw text, attribute values. `single_fillings` is exhaustive: each filling of
@@ -29,33 +29,33 @@ DELIMITERS = (
         _LINKAGE + "<forged/></Mspaces:Event>",
     ),
 )
-#: Where comments and processing instructions may stand, and no text.
+#: Places for comments and processing instructions, but not for text.
 MARKUP_PLACES = (
     *("before-doctype", "before-root", "in-event", "in-id", "in-type", "in-linkage"),
     *("in-bundle-linkage", "in-order", "after-linkage", "before-payload", "in-payload"),
     *("after-reason", "after-payload", "after-root"),
 )
-#: Where text may stand too.
+#: Places for text too.
 TEXT_PLACES = ("constraint", "scheme", "order", "application", "summary", "reason")
-#: Values of attributes: in double quotes, in single quotes, and the DOCTYPE's system identifier.
+#: Attribute values in double and single quotes, and the DOCTYPE's system identifier.
 VALUE_PLACES = ("double-quoted", "single-quoted", "pointer")
 
 
 def comments(delimiter: str) -> Iterator[str]:
-    """Comments that hold the delimiter, if it may stand in one."""
+    """Yield comments with the delimiter, if they may contain it."""
     if "--" not in delimiter:
         yield f"<!--{delimiter} -->"
         yield f"<!--{delimiter}--><!-- {delimiter} -->"
 
 
 def instructions(delimiter: str) -> Iterator[str]:
-    """Processing instructions that hold the delimiter, if it may stand in one."""
+    """Yield processing instructions with the delimiter, if they may contain it."""
     if "?>" not in delimiter:
         yield f"<?x {delimiter}?>"
 
 
 def texts(delimiter: str) -> Iterator[str]:
-    """The delimiter as text: raw as far as possible, as references, in CDATA sections."""
+    """Yield the delimiter as text: raw as far as possible, as references, in CDATA sections."""
     yield escape(delimiter)
     yield delimiter.replace("&", "&amp;").replace("<", "&lt;").replace("]]>", "]]&gt;")
     yield "".join(f"&#{ord(sign)};&#x{ord(sign):x};" for sign in delimiter)
@@ -63,7 +63,7 @@ def texts(delimiter: str) -> Iterator[str]:
 
 
 def fillings(place: str, delimiter: str) -> Iterator[str]:
-    """All fillings of a place that hold the delimiter."""
+    """Yield all fillings of a place with the delimiter."""
     if place in VALUE_PLACES:
         raw = delimiter if place == "pointer" else delimiter.replace("&", "&amp;")
         if place == "single-quoted":
@@ -79,7 +79,7 @@ def fillings(place: str, delimiter: str) -> Iterator[str]:
 
 
 def single_fillings() -> Iterator[tuple[str, str]]:
-    """(place, filling) for all places, delimiters and kinds of markup."""
+    """Yield (place, filling) for all places, delimiters and kinds of markup."""
     for place in (*MARKUP_PLACES, *TEXT_PLACES, *VALUE_PLACES):
         for delimiter in DELIMITERS:
             for filling in fillings(place, delimiter):
@@ -90,7 +90,7 @@ _EVENT_ID = EventId("feed", 1, 1, 1)
 
 
 def event_with(filled: Mapping[str, str], event_id: EventId = _EVENT_ID) -> tuple[bytes, bytes]:
-    """A valid event with these fillings, and its payload."""
+    """Return a valid event with these fillings, and its payload."""
 
     def at(place: str) -> str:
         return filled.get(place, "")

@@ -39,7 +39,7 @@ TYPES = st.builds(
 
 
 @given(TYPES, LINKAGES, st.lists(TEXT, max_size=2).map(tuple), st.none() | TEXT)
-def test_what_is_written_is_read_back_whole(
+def test_a_written_event_reads_back_whole(
     kind: EventType, linkage: EventLinkage, applications: tuple[str, ...], summary: str | None
 ) -> None:
     event_id = EventId("feed", 1_760_000_000_000, 7, 3)
@@ -87,7 +87,7 @@ def test_a_payload_loses_its_prolog_and_nothing_else(document: bytes, element: b
     "document",
     [b"", b"text", b"<!DOCTYPE a><a/>", b"<?pi?>", b'<?xml version="1.0" encoding="UTF-16"?><a/>'],
 )
-def test_what_is_no_single_element_in_utf8_is_no_payload(document: bytes) -> None:
+def test_a_payload_is_a_single_element_in_utf8(document: bytes) -> None:
     with pytest.raises(BadEnvelope):
         extract_payload_element(document)
 
@@ -103,7 +103,7 @@ def test_a_type_that_would_break_the_doctype_is_refused(kind: EventType) -> None
         write_event(EventId("a", 1, 1, 1), "s", kind)
 
 
-def test_reading_what_is_no_event_says_why() -> None:
+def test_reading_another_document_is_a_typed_error() -> None:
     with pytest.raises(NotWellFormed) as broken:
         read_event(b"<a>\n<b></a>")
     assert broken.value.line == 2

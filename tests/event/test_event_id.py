@@ -1,4 +1,4 @@
-"""EventIds: unique through everything that clocks and processes do (A15, T18)."""
+"""EventIds stay unique for all clocks and restarts (A15, T18)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_clock_set_back_between_processes_does_not_lower_the_incarnation() -> 
     assert next_incarnation(5_000, 10) == 5_001
 
 
-def test_an_id_that_was_not_used_leaves_no_hole() -> None:
+def test_an_unused_id_leaves_no_gap() -> None:
     mint = EventIdGenerator("feed", 1)
     mint.next_id(10)
     unused = mint.next_id(20)

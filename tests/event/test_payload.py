@@ -1,4 +1,4 @@
-"""The payload is what lxml finds in the parsed tree, whatever the bytes around it look like."""
+"""The payload is lxml's element in the parsed tree, for any bytes around it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def string_of(root: etree._Element, name: str) -> str:
 
 
 def check_is_what_lxml_says(document: bytes, payload: bytes) -> None:
-    """The payload, byte for byte, and the tree that the bytes make; so for the envelope's texts."""
+    """Check the payload's bytes, the tree of these bytes, and the envelope's texts."""
     root = etree.fromstring(document, PARSER)
     event = read_event(document)
     assert event.payload == payload
@@ -79,7 +79,7 @@ FILLED = st.dictionaries(
 
 
 def chosen(place: str, choices: list[tuple[str, int]]) -> str:
-    """Fillings of a place, one behind the other."""
+    """Return concatenated fillings of a place."""
     made = ""
     for delimiter, number in choices:
         possible = list(fillings(place, delimiter))
@@ -127,13 +127,13 @@ def envelope_around(payload: str, more: str = "") -> bytes:
         '<Event xmlns="urn:xmlbroker:mspaces"/>',
         "<a-- b='-->'/>",
         "<a--></a-->",
-        # Letters that XML 1.0 has since its fifth edition; expat knows those of the fourth.
+        # Letters that XML 1.0 has since its fifth edition; expat knows the fourth.
         "<\u0221 \U00020000='1' \U00020001='\u0221'>\u00e9</\u0221>",
         "<x:a/>",
     ],
 )
 @pytest.mark.parametrize("behind", ["", "<!-- x -->", "<?x?>", "&#32;", "<![CDATA[ ]]>", "text>"])
-def test_payloads_that_look_like_something_else(payload: str, behind: str) -> None:
+def test_payloads_that_resemble_other_markup(payload: str, behind: str) -> None:
     document = envelope_around(payload + behind, ' xmlns:x="urn:x"')
     assert read_event(document).payload == payload.encode()
 
@@ -214,7 +214,7 @@ LONG: dict[str, Callable[[int], dict[str, str]]] = {
 
 
 def processor_time(document: bytes) -> float:
-    """The least of some readings, in seconds."""
+    """Return the least of some readings, in seconds."""
     taken = []
     gc.disable()
     try:
@@ -233,5 +233,5 @@ def test_reading_takes_time_in_proportion_to_the_size(
     made: Callable[[int], dict[str, str]],
 ) -> None:
     small, large = (event_with(made(count))[0] for count in (1_000, 8_000))
-    # Quadratic would be 64 times as long; a small one that was held up makes it only shorter.
+    # Quadratic would be 64 times as long; a delay of the small one only lowers the ratio.
     assert processor_time(large) < 24 * processor_time(small)

@@ -56,9 +56,9 @@ def test_a_malformed_pattern_is_refused(text: str) -> None:
 
 
 @given(PATTERNS, PATTERNS)
-def test_covering_is_what_it_says_on_every_name(wide: str, narrow: str) -> None:
+def test_covering_agrees_with_matching_on_every_name(wide: str, narrow: str) -> None:
     first, second = StreamPattern.parse(wide), StreamPattern.parse(narrow)
-    # "z" stands for any token that neither pattern names.
+    # "z" stands for any token in neither pattern.
     names = [
         ".".join(tokens)
         for length in range(1, 6)

@@ -26,7 +26,7 @@ def account() -> Account:
     return accounts_by_name(load_text(TEXT, "node.toml").accounts)["zbw"]
 
 
-def test_an_account_is_what_its_table_says() -> None:
+def test_an_account_has_the_values_of_its_table() -> None:
     assert account().rights.publish == (StreamPattern.parse("asdi.zbw.>"),)
     assert account().rights.subscribe == ()
     assert account().clearance is SecurityLevel.HIGH
@@ -74,6 +74,6 @@ def test_a_star_is_the_only_wildcard(pattern: str, client_id: str, matches: bool
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", max_size=8))
-def test_a_pattern_matches_what_the_regular_expression_would(pattern: str, client_id: str) -> None:
+def test_a_pattern_matches_like_the_regular_expression(pattern: str, client_id: str) -> None:
     expression = ".*".join(re.escape(part) for part in pattern.split("*"))
     assert matches_client_id(pattern, client_id) is bool(re.fullmatch(expression, client_id))

@@ -39,7 +39,7 @@ SETTINGS = load_text(
 
 
 class FakeThreads:
-    """Takes what is meant for other threads and runs it when told to."""
+    """Collects calls for other threads, and runs them on demand."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], bool], Deferred[bool]]] = []
@@ -71,7 +71,7 @@ class AccountsTests(SynchronousTestCase):
         self.threads.run_all()
         return login
 
-    def test_the_pieces_are_what_twisted_cred_asks_for(self) -> None:
+    def test_the_classes_implement_twisted_cred(self) -> None:
         accounts = accounts_by_name(SETTINGS.accounts)
         verifyObject(IAuthenticator, self.authenticator)
         verifyObject(IRealm, AccountsRealm(accounts))
@@ -133,7 +133,7 @@ class AccountsTests(SynchronousTestCase):
         for login in logins:
             self.failureResultOf(login, AuthenticationFailed)
 
-    def test_more_than_may_wait_are_told_so_and_the_others_are_served(self) -> None:
+    def test_waiters_beyond_the_limit_get_an_error_and_the_others_are_served(self) -> None:
         logins = [
             self.authenticator.authenticate("zbw-1", "zbw", b"s" * 2000)
             for _ in range(MAX_CONCURRENT_CHECKS + MAX_WAITING_CHECKS)
@@ -158,14 +158,14 @@ class AccountsTests(SynchronousTestCase):
         with self.assertRaises(NotImplementedError):
             realm.requestAvatar(b"zbw", "zbw-1", IReactorTime)
 
-    def test_the_realm_gives_nothing_to_who_is_not_named(self) -> None:
+    def test_the_realm_rejects_an_anonymous_avatar(self) -> None:
         realm = AccountsRealm(accounts_by_name(SETTINGS.accounts))
         with self.assertRaises(UnauthorizedLogin):
             realm.requestAvatar((), "zbw-1", IIdentity)
         with self.assertRaises(UnauthorizedLogin):
             realm.requestAvatar(b"zbw", None, IIdentity)
 
-    def test_a_realm_of_another_kind_of_avatar_lets_nobody_in(self) -> None:
+    def test_a_realm_with_another_kind_of_avatar_is_an_error(self) -> None:
         class OtherRealm(AccountsRealm):
             def requestAvatar(self, avatarId: object, mind: object, *interfaces: object) -> object:
                 return IIdentity, object(), lambda: None

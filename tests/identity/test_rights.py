@@ -47,7 +47,7 @@ def test_publishing_needs_one_pattern_that_matches_the_stream(
         (">", ">", True),
     ],
 )
-def test_a_subscription_must_lie_within_what_is_open(allowed: str, wanted: str, may: bool) -> None:
+def test_a_subscription_must_lie_within_the_rights(allowed: str, wanted: str, may: bool) -> None:
     assert rights(subscribe=allowed).may_subscribe(StreamPattern.parse(wanted)) is may
 
 

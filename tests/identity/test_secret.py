@@ -44,12 +44,12 @@ def test_an_endless_secret_is_refused_without_hashing_it(
 
 
 def test_a_secret_of_another_cost_is_recognised_too() -> None:
-    # From this cost on, OpenSSL wants to be told that it may take so much memory.
+    # From this cost on, OpenSSL needs a higher memory limit.
     dear = StoredSecret(2**15, 8, 1, b"s" * 16, b"d" * 32)
     assert not matches_secret(b"guess", dear)
 
 
-def test_what_stands_for_an_unknown_account_costs_what_a_stored_secret_does() -> None:
+def test_checking_an_unknown_account_costs_as_much_as_a_stored_secret() -> None:
     stored, stand_in = StoredSecret.parse(hash_secret("x")), unmatchable_secret()
     assert (stored.n, stored.r, stored.p) == (stand_in.n, stand_in.r, stand_in.p)
     assert len(stored.digest) == len(stand_in.digest)

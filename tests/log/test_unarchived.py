@@ -57,11 +57,11 @@ def test_nothing_goes_before_it_is_said(site: Site) -> None:
     assert hold.taken == 0
     while site.log.bounds.used_bytes <= MOST:
         fill(site, 1)
-        report.look(hold, site.log.bounds.used_bytes, is_known=False)
+        report.log_changes(hold, site.log.bounds.used_bytes, is_known=False)
     fill(site, 1)
     assert hold.taken == 0
     with capturedLogs() as logs:
-        report.look(hold, site.log.bounds.used_bytes)
+        report.log_changes(hold, site.log.bounds.used_bytes)
     assert any("will be removed" in formatEvent(each) for each in logs)
     fill(site, 1)
     assert hold.taken > 0
@@ -94,8 +94,8 @@ def test_it_is_said_before_events_go() -> None:
 
     def said(used: int) -> list[str]:
         with capturedLogs() as logs:
-            report.look(hold, used)
-            report.look(hold, used)
+            report.log_changes(hold, used)
+            report.log_changes(hold, used)
         return [f"{each['log_level'].name}: {formatEvent(each)}" for each in logs]
 
     assert said(100) == []

@@ -9,14 +9,14 @@ from typing import Final
 from tests.mutation.groups import ROOT
 from tests.mutation.mutants import Mutant
 
-_FILLING: Final = (
-    "tests/recovery/test_subscription_recovery.py::test_no_source_gives_what_is_above_the_clearance"
+_RECOVERY: Final = (
+    "tests/recovery/test_subscription_recovery.py::test_no_source_yields_events_above_the_clearance"
 )
 _PAGES: Final = (
     "tests/recovery/test_log_page_reader.py::"
-    "test_a_page_leaves_out_and_counts_what_is_above_the_clearance"
+    "test_a_page_omits_and_counts_events_above_the_clearance"
 )
-_FETCHING: Final = "tests/recovery/test_page_exchange.py::"
+_EXCHANGE: Final = "tests/recovery/test_page_exchange.py::"
 _ADDRESSES: Final = (
     "tests/simulation/network/test_addresses.py::"
     "test_a_node_that_the_rules_exclude_founds_a_cluster_beside"
@@ -27,8 +27,8 @@ _SLOW: Final = "tests/simulation/network/test_slow_nodes.py::"
 #: By module and test: what is changed, wherever it stands in the module, and into what.
 NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     # Ignore clearance.
-    ("recovery/archive_source", _FILLING, {"clearance=missed.clearance": "clearance=2"}),
-    ("recovery/log_source", _FILLING, {"missed.clearance, ranges": "2, ranges"}),
+    ("recovery/archive_source", _RECOVERY, {"clearance=missed.clearance": "clearance=2"}),
+    ("recovery/log_source", _RECOVERY, {"missed.clearance, ranges": "2, ranges"}),
     ("recovery/log_page_reader", _PAGES, {"if event.level <= request.clearance": "if True"}),
     (
         "recovery/engine/matching",
@@ -37,12 +37,12 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ),
     (
         "recovery/page_exchange",
-        _FETCHING + "test_a_page_is_asked_for_and_read_with_the_clearance_of_who_wants_it",
+        _EXCHANGE + "test_a_page_is_read_with_the_clearance_of_its_reader",
         {"request.clearance, ranges": "2, ranges", "message.clearance,": "2,"},
     ),
     (
         "recovery/page_exchange",
-        _FETCHING + "test_a_page_holds_what_a_way_to_the_reader_is_cleared_for",
+        _EXCHANGE + "test_a_page_has_only_events_cleared_for_the_route",
         {"if self._messenger.is_cleared(message.source, e.level)": "if True"},
     ),
     # Drop allow, deny and segments.

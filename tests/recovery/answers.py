@@ -1,4 +1,4 @@
-"""What engines answer, and whether it is right."""
+"""Runs replay engines and checks their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer: TypeAlias = tuple[Report, list[LoggedEvent]]
 
 
 def answers(engine: Engine, requests: list[ReplayRequest], folder: Path) -> list[Answer]:
-    """What an engine gives for each request."""
+    """Run an engine, and return its answer to each request."""
     folder.mkdir()
     reports = engine.run(requests, folder, lambda done, of: None, lambda: False)
     spool = Spool(folder)
@@ -26,7 +26,7 @@ def answers(engine: Engine, requests: list[ReplayRequest], folder: Path) -> list
 
 
 def compare(world: World, request: ReplayRequest, answer: Answer) -> None:
-    """An answer is right: by what a look at each event gives."""
+    """Check an answer against a scan of all events."""
     report, got = answer
     right = expected(world, request)
     assert [(event.origin, event.mark) for event in got] == right.places

@@ -1,4 +1,4 @@
-"""Which readers of a log wait until they have given back what it lacks."""
+"""Readers with events that the log lacks wait until these are restored."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HERE, READER, KEEPER = (Address(("c",), name) for name in ("here", "reader", "ke
 
 @attrs.define
 class Log:
-    """A log that went on behind its 10th event, in epoch 5."""
+    """A log that continued behind its 10th event, in epoch 5."""
 
     branch: Mark | None = None
-    """Where the branch of any reader's place leaves this one."""
+    """The place at which any reader's branch leaves this log."""
     begun_at: int = 10
     origin: str = "own"
     newest_own: Mark = (5, 12)
@@ -49,7 +49,7 @@ class Log:
         return self.branch
 
 
-def returning(log: Log, clock: Clock, network: object = None) -> BranchRestore:
+def make_restore(log: Log, clock: Clock, network: object = None) -> BranchRestore:
     driver = SimpleNamespace(page_server=SimpleNamespace())
     return BranchRestore(
         cast(Any, network or SimpleNamespace(driver=driver, state=None)),
@@ -67,7 +67,7 @@ def shows(after: Mark, origin: str = "own", reader: Address = READER) -> PageReq
 
 def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
     clock = Clock()
-    made = returning(Log(branch=(4, 10)), clock)
+    made = make_restore(Log(branch=(4, 10)), clock)
     assert made.must_delay_page(shows((4, 15)))
     assert made.must_delay_page(shows((4, 16)))
     assert made.must_delay_page(shows((4, 15), reader=Address(("c",), "other")))
@@ -78,15 +78,15 @@ def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
 @pytest.mark.parametrize(
     ("beyond", "waits"), [(MAX_BRANCH_PLACES, True), (MAX_BRANCH_PLACES + 1, False)]
 )
-def test_a_place_that_can_not_be_is_not_waited_for(beyond: int, waits: bool) -> None:
-    made = returning(Log(branch=(4, 10)), Clock())
+def test_an_impossible_place_is_not_awaited(beyond: int, waits: bool) -> None:
+    made = make_restore(Log(branch=(4, 10)), Clock())
     with capturedLogs() as captured:
         assert made.must_delay_page(shows((4, 10 + beyond))) is waits
     assert bool(captured) is not waits
 
 
-def test_readers_that_wait_are_bounded() -> None:
-    made = returning(Log(branch=(4, 10)), Clock())
+def test_the_number_of_waiting_readers_is_bounded() -> None:
+    made = make_restore(Log(branch=(4, 10)), Clock())
     waits = [
         made.must_delay_page(shows((4, 15), reader=Address(("c",), f"n{number}")))
         for number in range(MAX_READERS + 1)
@@ -94,28 +94,28 @@ def test_readers_that_wait_are_bounded() -> None:
     assert waits == [True] * MAX_READERS + [False]
 
 
-def test_after_a_start_readers_of_earlier_epochs_wait_for_those_that_may_have_more() -> None:
+def test_after_a_start_readers_of_earlier_epochs_wait() -> None:
     clock = Clock()
-    made = returning(Log(), clock)
+    made = make_restore(Log(), clock)
     assert not made.must_delay_page(shows((5, 11))), "it has been here since this start"
     assert made.must_delay_page(shows((4, 8)))
     clock.advance(SETTLE_TIME - 0.1)
     assert made.must_delay_page(shows((4, 8), reader=Address(("c",), "other")))
-    late = returning(Log(), clock)
+    late = make_restore(Log(), clock)
     assert late.must_delay_page(shows((4, 8)))
     clock.advance(SETTLE_TIME)
     assert not late.must_delay_page(shows((4, 9), reader=Address(("c",), "other")))
 
 
-def test_a_log_that_begins_with_this_process_lacks_nothing() -> None:
-    assert not returning(Log(begun_at=0), Clock()).must_delay_page(shows((4, 8)))
+def test_a_log_that_began_with_this_process_lacks_nothing() -> None:
+    assert not make_restore(Log(begun_at=0), Clock()).must_delay_page(shows((4, 8)))
 
 
-@pytest.mark.parametrize("given", [3, 5])
-def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
-    given: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("returned", [3, 5])
+def test_neighbours_are_asked_for_events_that_no_reader_returns(
+    returned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Soak 8011: the one that had a replica of the branch had read on for itself."""
+    """Soak 8011: the neighbour with a replica of the branch had read on."""
     near = [SimpleNamespace(node=SimpleNamespace(address=KEEPER), up=True)]
     network = SimpleNamespace(
         driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near
@@ -129,14 +129,14 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
             self, address: Address, after: Mark, upto: Mark
         ) -> AsyncIterator[Any]:
             asked.append(address)
-            numbers = {READER: range(1, given + 1), HERE: range(1, 3)}.get(address, (4,))
+            numbers = {READER: range(1, returned + 1), HERE: range(1, 3)}.get(address, (4,))
             yield [logged("own", 10 + n, n, "p", n) for n in numbers]
 
         async def recover_from_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
             return
             yield
 
-    async def relog(events: Sequence[LoggedEvent], home: object) -> set[int]:
+    async def relog(events: Sequence[LoggedEvent], sender: object) -> set[int]:
         return {event.offset for event in events}
 
     async def nothing(*_: object) -> None:
@@ -145,7 +145,7 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
     async def record_loss(branch: Mark, upto: Mark, runs: Sequence[tuple[int, int]]) -> None:
         lost.append(runs)
 
-    made = returning(cast(Any, log), Clock(), network)
+    made = make_restore(cast(Any, log), Clock(), network)
     for name, does in (
         ("_relog_covered", nothing),
         ("_relog", relog),
@@ -155,9 +155,9 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
     made._origin_reader = cast(Any, Sources())
     shown: dict[Address, Mark] = {HERE: (1, 12), READER: (1, 15)}
     Deferred.fromCoroutine(made._restore_branch((1, 10), (1, 15), shown))
-    # Who has shown most comes first.
-    assert asked == ([READER, HERE, KEEPER] if given == 3 else [READER, HERE])
-    assert lost == ([((15, 15),)] if given == 3 else [()])
+    # The furthest reader comes first.
+    assert asked == ([READER, HERE, KEEPER] if returned == 3 else [READER, HERE])
+    assert lost == ([((15, 15),)] if returned == 3 else [()])
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
         ((5, 1), False),
     ],
 )
-def test_who_was_behind_all_that_was_lost_has_all_of_it(shown: Mark | None, has_all: bool) -> None:
-    made = returning(Log(), Clock())
+def test_a_reader_behind_a_loss_has_all_of_its_events(shown: Mark | None, has_all: bool) -> None:
+    made = make_restore(Log(), Clock())
     if shown is not None:
         made._returned_up_to[READER] = shown
     loss = Loss((5, 3), (5, 9), (1, 3), (1, 9), ((4, 9),))

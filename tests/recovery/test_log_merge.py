@@ -1,4 +1,4 @@
-"""Events of several logs in one order, whatever the clocks of their nodes say."""
+"""Merging several logs in one order, with any clocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name(event: LoggedEvent) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_each_origins_and_each_publishers_order_hold(seed: int) -> None:
+def test_the_order_of_each_origin_and_each_publisher_holds(seed: int) -> None:
     random = Random(seed)
     origins = ["a", "b", "c"][: random.randrange(1, 4)]
     skew = {origin: random.choice((0, 0, -5_000, 90_000)) for origin in origins}
@@ -34,7 +34,7 @@ def test_each_origins_and_each_publishers_order_hold(seed: int) -> None:
     for now in range(random.randrange(1, 80)):
         publisher = random.choice("pqr")
         numbers[publisher] += 1
-        # A publisher that was not answered sends to another node again what it sent before.
+        # A publisher without an answer sends its events to another node again.
         for origin in random.sample(
             origins, random.choice((1, 1, 1, 2)) if len(origins) > 1 else 1
         ):
@@ -49,12 +49,12 @@ def test_each_origins_and_each_publishers_order_hold(seed: int) -> None:
     newest: dict[str, int] = {}
     for event in got:
         publisher, number = published[name(event)]
-        # What comes again is dropped by who has it; nothing comes before what it follows.
+        # The receiver drops repeated events. No event comes before its predecessor.
         assert number <= newest.get(publisher, 0) + 1, f"{publisher} at {number} (seed {seed})"
         newest[publisher] = max(number, newest.get(publisher, 0))
 
 
-def test_by_arrival_where_nothing_else_is_said() -> None:
+def test_other_events_come_by_arrival() -> None:
     logs = {
         "a": [logged("a", 1, 10, "p", 1), logged("a", 2, 30, "p", 2)],
         "b": [logged("b", 1, 20, "q", 1), logged("b", 2, 40, "q", 2)],
@@ -62,7 +62,7 @@ def test_by_arrival_where_nothing_else_is_said() -> None:
     assert [event.arrival for event in merge_logs(logs)] == [10, 20, 30, 40]
 
 
-def test_orders_that_contradict_each_other_end_all_the_same() -> None:
+def test_contradicting_orders_do_not_block() -> None:
     logs = {
         "a": [logged("a", 1, 1, "p", 2), logged("a", 2, 2, "q", 1)],
         "b": [logged("b", 1, 3, "q", 2), logged("b", 2, 4, "p", 1)],

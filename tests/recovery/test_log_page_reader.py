@@ -1,4 +1,4 @@
-"""Pages of a log for one query, while the log and those who ask change."""
+"""Pages of a log while the log and its readers change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Bounds:
 
 
 class Repairs:
-    """Nothing is damaged."""
+    """No damage."""
 
     def lost_behind(self, table: str, origin: str, after: Mark) -> None:
         return None
@@ -47,12 +47,12 @@ class Repairs:
 
 @attrs.define
 class Log:
-    """A log from which retention may take events while it is read."""
+    """A log from which retention may remove events during a read."""
 
     taken: int = 0
-    """How many the next read finds gone."""
+    """Number of events that the next read finds removed."""
     page: int = 0
-    """How many are read at once."""
+    """Number of events in one read."""
     origin: str = "own"
     since: dict[str, Mark] = attrs.field(factory=dict)
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
@@ -61,7 +61,7 @@ class Log:
     repairs: Repairs = attrs.field(factory=lambda: Repairs())
     chain: Chain = attrs.field(factory=Chain)
     forks_at: Mark | None = None
-    """Where the branch of any own place leaves this log."""
+    """The place at which the branch of any own place leaves this log."""
     histories: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
@@ -99,7 +99,7 @@ class Log:
 
 
 class Matcher:
-    """Knows who asks; an answer comes when it is let go."""
+    """Counts subscribed queries; answers wait until they are released."""
 
     def __init__(self) -> None:
         self.known: set[int] = set()
@@ -147,7 +147,7 @@ def ask(pages: LogPageReader, request: LogPageRequest = WHOLE) -> list[Page]:
     return got
 
 
-def test_all_of_a_range_comes_and_nobody_is_left_in_the_matcher() -> None:
+def test_a_range_is_complete_and_its_query_is_unsubscribed() -> None:
     matcher = Matcher()
     (page,) = ask(pages_of(Log(), matcher))
     assert [event.offset for event in page.events] == [1, 2, 3, 4, 5, 6]
@@ -157,7 +157,7 @@ def test_all_of_a_range_comes_and_nobody_is_left_in_the_matcher() -> None:
 
 @pytest.mark.parametrize("clearance", [0, 1, 2])
 @pytest.mark.parametrize("kept", [False, True], ids=["own", "copies"])
-def test_a_page_leaves_out_and_counts_what_is_above_the_clearance(
+def test_a_page_omits_and_counts_events_above_the_clearance(
     clearance: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -176,7 +176,7 @@ def test_a_page_leaves_out_and_counts_what_is_above_the_clearance(
 
 
 @pytest.mark.parametrize("clearance", [0, 1, 2])
-def test_of_events_of_any_log_those_above_the_clearance_are_left_out(clearance: int) -> None:
+def test_selected_events_of_any_log_are_cleared(clearance: int) -> None:
     events = [attrs.evolve(event, level=event.offset // 3) for event in EVENTS]
     request = attrs.evolve(WHOLE, clearance=clearance)
     matched: list[list[LoggedEvent]] = []
@@ -185,7 +185,7 @@ def test_of_events_of_any_log_those_above_the_clearance_are_left_out(clearance: 
     assert matched == [[event for event in events if event.level <= clearance]]
 
 
-def test_who_asks_at_the_same_time_is_not_in_the_way() -> None:
+def test_concurrent_readers_do_not_interfere() -> None:
     matcher = Matcher()
     matcher.waits = True
     pages = pages_of(Log(), matcher)
@@ -196,7 +196,7 @@ def test_who_asks_at_the_same_time_is_not_in_the_way() -> None:
     assert matcher.known == set()
 
 
-def test_what_retention_takes_while_it_is_read_is_not_passed_over() -> None:
+def test_events_removed_during_a_read_do_not_count_as_read() -> None:
     (page,) = ask(pages_of(Log(taken=3), Matcher()))
     assert (page.events, page.reached, page.next_serial) == ([], {}, 0)
 
@@ -219,10 +219,10 @@ def test_a_log_is_read_page_by_page(upto: Mark | None, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("matching", [True, False])
-def test_a_page_ends_when_it_has_enough_bytes_of_what_matches(
+def test_a_page_ends_when_its_matching_events_fill_it(
     matching: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is read two events at a time; a page is full with three of them."""
+    """Two events are read at a time; three fill a page."""
 
     class Rare(Matcher):
         async def select(self, _: int, documents: Sequence[bytes], *__: Any) -> list[bool]:
@@ -232,13 +232,13 @@ def test_a_page_ends_when_it_has_enough_bytes_of_what_matches(
     assert {event.size for event in EVENTS} == {size}
     monkeypatch.setattr("broker.recovery.log_page_reader.PAGE_BYTES", 3 * size)
     (page,) = ask(pages_of(Log(page=2), Rare()))
-    # Where nothing matches one page looks at all of it.
+    # Without matching events, one page reads all of the log.
     assert [event.offset for event in page.events] == ([1, 2, 3, 4] if matching else [])
     assert page.reached == {"own": (1, 4 if matching else 6)}
     assert page.next_serial == (5 if matching else 0)
 
 
-def test_there_may_be_something_of_the_own_origin_and_of_those_with_copies() -> None:
+def test_a_log_has_its_own_origin_and_its_replicas() -> None:
     pages = pages_of(Log(kept={"gone": KeptSpan((0, 0), (1, 6))}), Matcher())
     assert [pages.has_log_or_replica(origin) for origin in ("own", "gone", "far")] == [
         True,
@@ -261,7 +261,7 @@ def test_there_may_be_something_of_the_own_origin_and_of_those_with_copies() -> 
     ],
     ids=["before", "no-end", "ends-before", "at", "had-it", "recorded", "goes-on", "behind"],
 )
-def test_a_page_ends_where_own_events_were_lost_and_the_next_begins_behind(
+def test_a_page_ends_before_lost_events_and_the_next_begins_behind(
     after: Mark,
     upto: Mark | None,
     serial: int,
@@ -270,7 +270,7 @@ def test_a_page_ends_where_own_events_were_lost_and_the_next_begins_behind(
     begins: Mark | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Offsets go on above those of the other branch.
+    # Offsets continue above those of the other branch.
     marks = [(1, 1), (1, 2), (1, 3), (2, 11), (2, 12)]
     monkeypatch.setattr(
         f"{__name__}.EVENTS",
@@ -290,7 +290,7 @@ def test_a_page_ends_where_own_events_were_lost_and_the_next_begins_behind(
     assert page.begins == ({} if begins is None else {"own": begins})
 
 
-def test_a_log_that_lacks_the_beginning_says_where_it_begins() -> None:
+def test_an_incomplete_page_tells_where_the_log_begins() -> None:
     own = LogPageRequest(*(WHOLE.pattern, WHOLE.query, 2), {"own": ((0, 0), (1, 6))})
     (page,) = ask(pages_of(Log(since={"own": (1, 2)}), Matcher()), own)
     assert (page.events, page.reached, page.begins) == ([], {}, {"own": (1, 2)})
@@ -302,7 +302,7 @@ def test_a_log_that_lacks_the_beginning_says_where_it_begins() -> None:
     assert page.begins == {}
 
 
-def test_an_end_of_a_query_leaves_nobody_behind() -> None:
+def test_a_failed_query_is_unsubscribed() -> None:
     matcher = Matcher()
     matcher.waits = True
     pages = pages_of(Log(), matcher)
@@ -314,13 +314,13 @@ def test_an_end_of_a_query_leaves_nobody_behind() -> None:
 
 
 def of_two_origins(refused: int) -> list[LoggedEvent]:
-    """Six events, in turns of `own` and of `far`; one is refused."""
+    """Return six events, alternating between `own` and `far`; one is refused."""
     events = [attrs.evolve(each, origin=("far", "own")[each.offset % 2]) for each in EVENTS]
     code = make_placeholder("not-valid")
     return [attrs.evolve(e, document=code) if e.offset == refused else e for e in events]
 
 
-def test_a_reader_that_does_not_know_placeholders_gets_an_origin_up_to_the_first(
+def test_an_old_reader_gets_events_up_to_the_first_placeholder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(f"{__name__}.EVENTS", of_two_origins(refused=4))
@@ -335,17 +335,17 @@ def test_a_reader_that_does_not_know_placeholders_gets_an_origin_up_to_the_first
     (page,) = ask(pages_of(log, Matcher()), request)
     assert [event.offset for event in page.events] == [1, 2, 3, 5]
     assert page.reached == {"own": (1, 5), "far": (1, 3)}
-    # Nor does a later page go on behind it.
+    # Later pages do not continue behind it either.
     ranges = {"own": ((1, 3), (1, 5)), "far": ((1, 3), (1, 6))}
     (page,) = ask(pages_of(log, Matcher()), attrs.evolve(request, ranges=ranges, serial=5))
     assert [event.offset for event in page.events] == [5]
     assert page.reached == {"own": (1, 5)}
 
 
-def test_a_log_that_lacks_a_part_of_an_origin_tells_nothing_of_others_but_its_own(
+def test_a_log_with_a_missing_part_returns_only_own_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # An event of `far` may have come as one of `gone` before, and is not in this log again.
+    # An event of `far` may have come as one of `gone` before, so it is not in this log.
     names = ("own", "far", "gone")
     events = [attrs.evolve(each, origin=names[each.offset % 3]) for each in EVENTS]
     monkeypatch.setattr(f"{__name__}.EVENTS", events)
@@ -362,19 +362,19 @@ def test_a_log_that_lacks_a_part_of_an_origin_tells_nothing_of_others_but_its_ow
     assert page(whole, request) == ([1, 2, 3, 4, 5, 6], {*names})
     lacking = Log(coverage=Coverage(marks), since={"gone": (1, 2)})
     assert page(lacking, request) == ([3, 6], {"own"})
-    # Of what the reader has had, and of what never came, nothing is lacking.
+    # Events that the reader has had, and events that never came, are not missing.
     assert page(
         lacking, attrs.evolve(request, ranges={**request.ranges, "gone": ((1, 2), (1, 5))})
     ) == ([1, 3, 4, 5, 6], {*names})
     never = Log(coverage=Coverage({"own": (1, 6), "far": (1, 4)}), since={"gone": (1, 2)})
     assert page(never, request) == ([1, 3, 4, 6], {"own", "far"})
-    # A page before ended at damage that has been repaired since.
+    # An earlier page ended at damage that has been repaired since.
     assert page(whole, attrs.evolve(request, serial=4)) == ([], set())
     behind = {"own": ((1, 3), (1, 6)), "far": ((1, 1), (1, 4)), "gone": ((1, 1), (1, 5))}
     assert page(whole, attrs.evolve(request, ranges=behind, serial=4)) == ([4, 6], {"own", "far"})
 
 
-def test_copies_end_before_a_placeholder_for_such_a_reader(
+def test_a_replica_page_for_an_old_reader_ends_before_a_placeholder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events = [attrs.evolve(each, origin="far") for each in of_two_origins(refused=4)]
@@ -386,7 +386,7 @@ def test_copies_end_before_a_placeholder_for_such_a_reader(
     assert (page.reached, page.next_serial) == ({"far": (1, 3)}, 0)
 
 
-def test_events_to_be_logged_elsewhere_are_given_as_they_are() -> None:
+def test_events_to_be_logged_elsewhere_are_not_matched() -> None:
     class Nobody(Matcher):
         async def select(self, *_: Any) -> list[bool]:
             raise AssertionError

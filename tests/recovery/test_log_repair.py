@@ -23,8 +23,8 @@ from broker.recovery.log_repair import LogRepair
 from tests.recovery.test_log_merge import logged
 
 
-class Fetching:
-    """A node that has refused the second of two events."""
+class Exchange:
+    """A node that refused the second of two events."""
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         (origin,) = request.ranges
@@ -48,21 +48,25 @@ def test_a_placeholder_repairs_only_events_that_were_relayed(
 ) -> None:
     clock = Clock()
     node = Address(("c",), "relay")
-    around = RecoveryContext(
+    context = RecoveryContext(
         own_origin="own",
         page_reader=cast(Any, None),
-        page_exchange=cast(Any, Fetching()),
+        page_exchange=cast(Any, Exchange()),
         origin_nodes=lambda _: [node],
         is_reachable=lambda _: True,
         archive=None,
         clock=clock,
         patience=0.0,
     )
-    repairing = LogRepair(
-        cast(Any, Log()), around, lambda _: [node], lambda: False, lambda text, _: parse_query(text)
+    repair = LogRepair(
+        cast(Any, Log()),
+        context,
+        lambda _: [node],
+        lambda: False,
+        lambda text, _: parse_query(text),
     )
     after: Mark = (0, 0)
     damage = Damage(table, b"", 0, 1, Kind.HEAD, (Span(origin, after, (1, 2)),))
     found: list[list[LoggedEvent]] = []
-    repairing.find_events(damage).addCallback(lambda events: found.append(list(events)))
+    repair.find_events(damage).addCallback(lambda events: found.append(list(events)))
     assert [[event.offset for event in events] for events in found] == [offsets]

@@ -1,4 +1,4 @@
-"""Recovery from several logs of which each lacks something else."""
+"""Recovery from several logs with different missing events."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.recovery.test_log_merge import logged
 
 ORIGIN = "far"
 HOME, KEEPER = Address(("c",), "home"), Address(("c",), "keeper")
-#: By node the offsets that it lacks; each page ends in front of these.
+#: Missing offsets by node; each page ends before them.
 LACKS = {HOME: {3}, KEEPER: {5, 6}}
 LAST: Mark = (1, 9)
 
 
 class Nodes:
-    """Both sides of pages: each node has the offsets 1 to 9 but for what it lacks."""
+    """Serves the offsets 1 to 9 of each node without its missing ones."""
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         (after, upto) = request.ranges[ORIGIN]
@@ -50,9 +50,9 @@ class Nodes:
         return False
 
 
-def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -> None:
+def test_the_rest_comes_from_the_nearest_place_where_a_log_continues() -> None:
     nodes = Nodes()
-    around = RecoveryContext(
+    context = RecoveryContext(
         "own",
         cast(Any, nodes),
         cast(Any, nodes),
@@ -63,7 +63,7 @@ def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -
         0.0,
     )
     missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, {ORIGIN: ((1, 0), LAST)})
-    logs = LogSource(missed, around, RemainingRanges(missed.ranges))
+    logs = LogSource(missed, context, RemainingRanges(missed.ranges))
     found: list[int] = []
 
     async def read() -> None:
@@ -78,7 +78,7 @@ def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -
 
 
 @pytest.mark.parametrize(
-    ("begins", "upto", "hole"),
+    ("begins", "upto", "missing"),
     [
         ({(1, 6), (2, 7)}, (2, 9), (2, 7)),
         ({(2, 6), (2, 7)}, None, (2, 6)),
@@ -86,19 +86,19 @@ def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -
         ({(2, 8)}, (2, 7), None),
     ],
 )
-def test_a_log_goes_on_only_behind_what_was_looked_at(
-    begins: set[Mark], upto: Mark | None, hole: Mark | None
+def test_a_log_continues_only_behind_the_read_part(
+    begins: set[Mark], upto: Mark | None, missing: Mark | None
 ) -> None:
     """Marks of other branches may have higher offsets, and those of later epochs lower ones."""
     ranges = {ORIGIN: ((2, 4), upto)}
     missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, ranges)
     logs = LogSource(missed, cast(Any, None), RemainingRanges(ranges))
     logs._available_from = {ORIGIN: begins}
-    assert logs._skip_to_available() is (hole is not None)
-    assert logs.missing_ranges == ([] if hole is None else [(ORIGIN, (2, 4), hole)])
+    assert logs._skip_to_available() is (missing is not None)
+    assert logs.missing_ranges == ([] if missing is None else [(ORIGIN, (2, 4), missing)])
 
 
-def test_a_node_gives_a_branch_back_also_behind_what_it_lacks_of_it() -> None:
+def test_a_branch_is_read_also_behind_a_missing_range() -> None:
     sources = OriginReader(ORIGIN, cast(Any, Nodes()), None, lambda text, _: parse_query(text))
     found: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Events of lost branches come in the order of their places among what is recovered."""
+"""Events of lost branches come in place order among the recovered ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.recovery.test_subscription_recovery import Log as Sources
 
 
 class Log:
-    """A log that has events of epoch 1 at these offsets."""
+    """A log with events of epoch 1 at these offsets."""
 
     def __init__(self, *offsets: int) -> None:
         self.events = [logged("own", offset, 0, "p", offset) for offset in offsets]
@@ -55,7 +55,7 @@ def before(branches: LostBranchReader, mark: Mark | None) -> list[int]:
     return [event.offset for event in events]
 
 
-def test_events_are_read_as_far_as_their_places_lie_before_a_mark() -> None:
+def test_events_are_read_up_to_a_mark() -> None:
     log = Log(3, 5, 6, 9, 12)
     branches = LostBranchReader(cast(Any, log), "own", [((1, 4), (1, 7)), ((1, 8), (2, 0))])
     assert before(branches, (1, 4)) == [] and log.read == []
@@ -67,7 +67,7 @@ def test_events_are_read_as_far_as_their_places_lie_before_a_mark() -> None:
     assert log.read == [((1, 4), (1, 7)), ((1, 8), (2, 0))]
 
 
-def test_many_come_in_portions() -> None:
+def test_many_events_come_in_portions() -> None:
     branches = LostBranchReader(
         cast(Any, Log(*range(1, MAX_EVENTS + 3))), "own", [((1, 0), (2, 0))]
     )
@@ -76,17 +76,17 @@ def test_many_come_in_portions() -> None:
     assert before(branches, None) == []
 
 
-# ------------------------------------------------------------------ where a branch has left a log
+# ------------------------------------------------------------------ the place where a branch left
 
 
 @pytest.mark.parametrize(
     ("after", "found", "reached"),
     [((0, 0), [1, 2, 3], (1, 3)), ((1, 2), [3], (1, 3)), ((1, 3), [], None), ((1, 4), [], None)],
 )
-def test_a_log_gives_own_events_up_to_where_a_lost_branch_began(
+def test_own_events_end_where_a_lost_branch_began(
     after: Mark, found: list[int], reached: Mark | None
 ) -> None:
-    """What it has logged behind that is not what the reader asks for."""
+    """Later events of the log are of another branch than the reader's."""
     log = OneLog(forks_at=(1, 3))
     request = attrs.evolve(WHOLE_LOG, ranges={"own": (after, (1, 6))})
     (page,) = ask(pages_of(log, Matcher()), request)
@@ -103,20 +103,18 @@ def test_a_log_gives_own_events_up_to_where_a_lost_branch_began(
         ((0, 0), (0, 9), False),
     ],
 )
-def test_whether_a_log_has_any_of_a_range_counts_its_last_place(
-    after: Mark, upto: Mark, found: bool
-) -> None:
-    told: list[bool] = []
+def test_has_events_includes_the_last_place(after: Mark, upto: Mark, found: bool) -> None:
+    expected: list[bool] = []
     asked = pages_of(OneLog(), Matcher()).has_events("own", after, upto)
-    Deferred.fromCoroutine(asked).addCallback(told.append)
-    assert told == [found]
+    Deferred.fromCoroutine(asked).addCallback(expected.append)
+    assert expected == [found]
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["log", "copies"])
 @pytest.mark.parametrize(
     ("upto", "found", "reached"),
     [
-        # Of the lost branch nobody can tell what it lacks behind its last event.
+        # Behind the last event of a lost branch, missing events are unknown.
         ((1, 5), [(1, 1), (1, 2), (1, 3)], (1, 3)),
         ((1, 3), [(1, 1), (1, 2), (1, 3)], (1, 3)),
         # These lie before the branch, and on the other one.
@@ -124,14 +122,14 @@ def test_whether_a_log_has_any_of_a_range_counts_its_last_place(
         ((2, 4), [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4)], (2, 4)),
     ],
 )
-def test_a_log_claims_of_a_lost_branch_no_more_than_its_events(
+def test_a_page_of_a_lost_branch_ends_at_its_last_event(
     upto: Mark,
     found: list[Mark],
     reached: Mark,
     kept: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Origin `far` was set back to its second event, and logged up to the fifth anew."""
+    """Origin `far` was restored to its second event, and logged new ones up to the fifth."""
     marks = [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4), (2, 5)]
     events = [
         attrs.evolve(logged("far", offset, 0, "p", offset), epoch=epoch, serial=serial)
@@ -156,7 +154,7 @@ def test_a_log_claims_of_a_lost_branch_no_more_than_its_events(
 
 
 class WithBranch(Sources):
-    """This node's log, which has copies of events 3 and 4 of a branch that another has lost."""
+    """This node's log with replicas of events 3 and 4 of a lost branch."""
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         return origin == GONE
@@ -170,15 +168,15 @@ class WithBranch(Sources):
         return Page([each for each in copies if after < each.mark <= upto], {}, 0)
 
 
-def branched(**said: Any) -> SubscriptionRecovery:
-    """A recovery of what two logs have."""
+def branched(**changes: Any) -> SubscriptionRecovery:
+    """Return a recovery from two logs."""
     ranges = {**WHOLE, GONE: ((0, 0), EVENTS[GONE][-1].mark)}
-    filling = recovered(None, Sources([GONE]), ranges)
-    around = attrs.evolve(filling._context, page_reader=cast(Any, WithBranch([OWN])))
-    return SubscriptionRecovery(attrs.evolve(filling._missed, **said), around, 0)
+    recovery = recovered(None, Sources([GONE]), ranges)
+    context = attrs.evolve(recovery._context, page_reader=cast(Any, WithBranch([OWN])))
+    return SubscriptionRecovery(attrs.evolve(recovery._missed, **changes), context, 0)
 
 
-def test_events_of_a_lost_branch_come_where_their_places_lie(
+def test_events_of_a_lost_branch_come_in_place_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     marks = [(1, 1), (1, 2), (2, 5), (2, 6)]
@@ -191,36 +189,36 @@ def test_events_of_a_lost_branch_come_where_their_places_lie(
     assert [offset for origin, offset in came if origin == GONE] == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_the_client_has_had_of_an_origin_does_not_come_again() -> None:
-    """Its range begins before that, since its place lies on a lost branch."""
+def test_events_before_the_client_position_do_not_come_again() -> None:
+    """The range begins earlier, since the client's place is on a lost branch."""
     came = all_of(branched(position={GONE: (1, 2), OWN: (1, 1)}))
     assert came == [(GONE, 3), (OWN, 2), (OWN, 3)]
 
 
 def losses_of(
-    filling: SubscriptionRecovery, position: Mapping[str, Mark]
+    recovery: SubscriptionRecovery, position: Mapping[str, Mark]
 ) -> list[tuple[Mark, Mark]]:
-    """What a client is told that comes with a position on a lost branch."""
-    missed = attrs.evolve(filling._missed, position=position)
+    """Return the losses for a client with a position on a lost branch."""
+    missed = attrs.evolve(recovery._missed, position=position)
     lost: list[Lost] = []
-    all_of(SubscriptionRecovery(missed, filling._context, 0), lost)
+    all_of(SubscriptionRecovery(missed, recovery._context, 0), lost)
     return [(each.after, each.upto) for each in lost]
 
 
-@pytest.mark.parametrize(("had", "told"), [(1, [((1, 1), (1, 2))]), (2, []), (3, [])])
-def test_no_loss_is_told_of_what_the_client_has_had(
-    had: int, told: list[tuple[Mark, Mark]]
+@pytest.mark.parametrize(("had", "expected"), [(1, [((1, 1), (1, 2))]), (2, []), (3, [])])
+def test_losses_before_the_client_position_are_not_reported(
+    had: int, expected: list[tuple[Mark, Mark]]
 ) -> None:
     archive = Archived(damaged=frozenset([2]))
-    filling = recovered(archive, Sources([]), {GONE: ((0, 0), (1, 3))})
-    assert losses_of(filling, {GONE: (1, had)}) == told
+    recovery = recovered(archive, Sources([]), {GONE: ((0, 0), (1, 3))})
+    assert losses_of(recovery, {GONE: (1, had)}) == expected
 
 
 @pytest.mark.parametrize(
-    ("had", "told"),
+    ("had", "expected"),
     [((1, 1), ((1, 1), (2, 5))), ((1, 4), ((2, 1), (2, 5))), ((1, 9), ((2, 1), (2, 5)))],
 )
-def test_a_loss_begins_where_the_origin_went_on(had: Mark, told: tuple[Mark, Mark]) -> None:
-    """It was set back to its first event, and logged up to the fifth anew."""
-    filling = recovered(None, Sources([]), {GONE: ((1, 1), (2, 5))})
-    assert losses_of(filling, {GONE: had}) == [told]
+def test_a_loss_begins_where_the_origin_continued(had: Mark, expected: tuple[Mark, Mark]) -> None:
+    """It was restored to its first event, and logged new ones up to the fifth."""
+    recovery = recovered(None, Sources([]), {GONE: ((1, 1), (2, 5))})
+    assert losses_of(recovery, {GONE: had}) == [expected]

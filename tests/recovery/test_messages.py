@@ -1,4 +1,4 @@
-"""The messages of recoveries as bytes: what is sought, and the events of a page."""
+"""Encoding of the messages of searches and pages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FOUND = st.lists(st.tuples(NUMBERS, st.text(max_size=30)), max_size=5).map(tuple
 
 
 @given(NUMBERS, WANTED, UNITS, NUMBERS)
-def test_a_question_comes_as_it_was_said(number: int, wanted: Any, unit: Any, ms: int) -> None:
+def test_requests_survive_encoding(number: int, wanted: Any, unit: Any, ms: int) -> None:
     said = FindDurables(HERE, THERE, 9, number, wanted, unit, ms)
     assert decode(encode(said)) == said
 
 
 @given(NUMBERS, FOUND, st.booleans())
-def test_an_answer_comes_as_it_was_said(number: int, found: Any, whole: bool) -> None:
+def test_answers_survive_encoding(number: int, found: Any, whole: bool) -> None:
     said = DurablesFound(HERE, THERE, 9, number, found, whole)
     assert decode(encode(said)) == said
 
@@ -57,7 +57,7 @@ def test_an_answer_comes_as_it_was_said(number: int, found: Any, whole: bool) ->
     ],
     ids=str,
 )
-def test_what_is_none_is_a_protocol_error(fields: tuple[Any, ...]) -> None:
+def test_a_malformed_message_is_a_protocol_error(fields: tuple[Any, ...]) -> None:
     kind, *rest = fields
     with pytest.raises(ProtocolError):
         decode(bytes([kind]) + msgpack.packb((tuple(HERE), tuple(THERE), 9, *rest)))
@@ -68,7 +68,7 @@ def made(first: int, count: int, origin: str) -> list[LoggedEvent]:
     return [LoggedEvent(1, n, 5, 1, b"record%d" % n, b"<d>%d</d>" % n, origin, 0) for n in numbers]
 
 
-def test_events_come_as_they_were_packed() -> None:
+def test_events_survive_packing() -> None:
     events = [*made(1, 3, "a"), *made(7, 2, "b"), *made(4, 1, "a")]
     unpacked = unpack_events(pack_events(events))
     assert [(each.place, each.record, each.document) for each in unpacked] == [
@@ -76,7 +76,7 @@ def test_events_come_as_they_were_packed() -> None:
     ]
 
 
-def test_a_chunk_that_is_not_as_long_as_it_says_is_refused() -> None:
+def test_a_chunk_with_a_wrong_length_is_refused() -> None:
     [chunk] = pack_events(made(1, 3, "a"))
     for length in range(len(chunk)):
         with pytest.raises(ProtocolError):
@@ -86,7 +86,7 @@ def test_a_chunk_that_is_not_as_long_as_it_says_is_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1 << 20, (1 << 32) - 1])
-def test_a_chunk_of_as_many_events_as_it_can_not_have_is_refused(count: int) -> None:
+def test_a_chunk_with_an_impossible_count_is_refused(count: int) -> None:
     [chunk] = pack_events(made(1, 3, "a"))
     with pytest.raises(ProtocolError):
         unpack_events([count.to_bytes(4, "big") + chunk[4:]])

@@ -1,4 +1,4 @@
-"""Pages are asked of other nodes until they come; each question is answered once."""
+"""Requests for pages are repeated until the page comes, and each is answered once."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ REQUEST = LogPageRequest(
 
 
 @attrs.define
-class Post:
-    """What is said is kept."""
+class Messenger:
+    """Records the messages sent."""
 
     own_address: Address
     clearance: int = 2
-    """Of the way to any other node."""
+    """Clearance of the route to any other node."""
     can_reach: bool = True
     version: int = 2
-    """Of all other nodes."""
-    said: list[Any] = attrs.field(factory=list)
+    """Protocol version of all other nodes."""
+    sent: list[Any] = attrs.field(factory=list)
     listeners: dict[type[RoutedMessage], Callable[[Any], object]] = attrs.field(factory=dict)
 
     def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
         self.listeners[kind] = listener
 
     def send(self, message: RoutedMessage) -> None:
-        self.said.append(message)
+        self.sent.append(message)
 
-    def tell(self, message: RoutedMessage) -> None:
-        """A message comes."""
+    def deliver(self, message: RoutedMessage) -> None:
+        """Deliver a message to the listener."""
         self.listeners[type(message)](message)
 
     def is_reachable(self, address: Address) -> bool:
@@ -59,12 +59,12 @@ class Post:
         return version <= self.version
 
     def next_request_number(self) -> int:
-        return 100 + len(self.said)
+        return 100 + len(self.sent)
 
 
 @attrs.define
 class Pages:
-    """Pages that are being read until they are let go."""
+    """Pages whose reading ends when they are released."""
 
     reading: list[Deferred[Page]] = attrs.field(factory=list)
     origin: str = "o" * 16
@@ -76,138 +76,138 @@ class Pages:
         return self.reading[-1]
 
 
-def fetching(own: Address, clock: Clock) -> tuple[PageExchange, Post, Pages]:
-    post, pages = Post(own), Pages()
-    made = PageExchange(cast(Any, post), cast(Any, pages), lambda text, _: parse_query(text), clock)
-    return made, post, pages
+def exchange(own: Address, clock: Clock) -> tuple[PageExchange, Messenger, Pages]:
+    messenger, pages = Messenger(own), Pages()
+    made = PageExchange(
+        cast(Any, messenger), cast(Any, pages), lambda text, _: parse_query(text), clock
+    )
+    return made, messenger, pages
 
 
-def test_a_question_that_got_lost_is_asked_again() -> None:
+def test_a_lost_request_is_repeated() -> None:
     clock = Clock()
-    made, post, _ = fetching(HERE, clock)
-    came: list[Page] = []
-    made.fetch_page(THERE, REQUEST).addCallback(came.append)
+    made, messenger, _ = exchange(HERE, clock)
+    received: list[Page] = []
+    made.fetch_page(THERE, REQUEST).addCallback(received.append)
     clock.advance(RETRY_AFTER)
-    first, second = post.said
+    first, second = messenger.sent
     assert first == second
     for _ in range(2):
-        post.tell(PageFetched(HERE, THERE, 9, first.request, reached=(("o", 1, 9),)))
-    assert came == [Page([], {"o": (1, 9)}, 0)]
+        messenger.deliver(PageFetched(HERE, THERE, 9, first.request, reached=(("o", 1, 9),)))
+    assert received == [Page([], {"o": (1, 9)}, 0)]
     assert not clock.getDelayedCalls()
 
 
-def test_who_never_answers_is_silent() -> None:
+def test_a_node_without_an_answer_is_peer_silent() -> None:
     clock = Clock()
-    made, post, _ = fetching(HERE, clock)
+    made, messenger, _ = exchange(HERE, clock)
     failed: list[BaseException] = []
     made.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
     clock.pump([RETRY_AFTER] * round(TIMEOUT / RETRY_AFTER))
     assert [type(error) for error in failed] == [PeerSilent]
-    assert len(post.said) == TIMEOUT / RETRY_AFTER
+    assert len(messenger.sent) == TIMEOUT / RETRY_AFTER
     assert not clock.getDelayedCalls()
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["read", "waiting"])
-def test_what_is_asked_again_while_it_is_read_is_answered_once(others: int) -> None:
-    _, post, pages = fetching(THERE, Clock())
-    asker, asked, _ = fetching(HERE, Clock())
+def test_a_repeated_request_is_answered_once(others: int) -> None:
+    _, messenger, pages = exchange(THERE, Clock())
+    asker, asked, _ = exchange(HERE, Clock())
     for _ in range(1 + others):
         asker.fetch_page(THERE, REQUEST)
-    for question in asked.said:
-        post.tell(question)
-    # On another way it has passed another number of links.
-    post.tell(attrs.evolve(asked.said[-1], hops=3))
+    for question in asked.sent:
+        messenger.deliver(question)
+    # Over another route it has passed another number of links.
+    messenger.deliver(attrs.evolve(asked.sent[-1], hops=3))
     for number in range(1 + others):
         assert len(pages.reading) == number + 1
         pages.reading[number].callback(Page([], {"o": (1, 9)}, 0))
-    assert [answer.request for answer in post.said] == [each.request for each in asked.said]
-    # The answer may have got lost.
-    post.tell(asked.said[-1])
+    assert [answer.request for answer in messenger.sent] == [each.request for each in asked.sent]
+    # The answer may have been lost.
+    messenger.deliver(asked.sent[-1])
     assert len(pages.reading) == 2 + others
 
 
-def test_errors_come_at_once_from_either_side() -> None:
+def test_errors_of_either_side_come_at_once() -> None:
     clock = Clock()
-    asker, asked, _ = fetching(HERE, clock)
-    server, post, pages = fetching(THERE, Clock())
+    asker, asked, _ = exchange(HERE, clock)
+    server, messenger, pages = exchange(THERE, Clock())
     failed: list[BaseException] = []
     for _ in range(2):
         asker.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
-    for question in asked.said:
-        post.tell(question)
+    for question in asked.sent:
+        messenger.deliver(question)
     pages.reading[0].errback(Overloaded("a DTD is looked for"))
-    asked.tell(post.said[0])
+    asked.deliver(messenger.sent[0])
     assert isinstance(failed[0], NotConnected) and "a DTD is looked for" in str(failed[0])
-    # What was refused does not hold up what waits, and is not counted as served.
+    # A refused request does not block the queue, and does not count as served.
     pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
-    assert post.said[1].level == 0 and server.pages_served == 1
-    asked.tell(attrs.evolve(post.said[1], chunks=(b"damaged",)))
+    assert messenger.sent[1].level == 0 and server.pages_served == 1
+    asked.deliver(attrs.evolve(messenger.sent[1], chunks=(b"damaged",)))
     assert isinstance(failed[1], BrokerError)
     assert not clock.getDelayedCalls()
 
 
-def test_two_nodes_may_ask_with_the_same_number() -> None:
-    _, post, pages = fetching(THERE, Clock())
-    _, asked, _ = fetching(HERE, Clock())
+def test_two_nodes_may_use_the_same_request_number() -> None:
+    _, messenger, pages = exchange(THERE, Clock())
+    _, asked, _ = exchange(HERE, Clock())
     asker = PageExchange(
         cast(Any, asked), cast(Any, Pages()), lambda text, _: parse_query(text), Clock()
     )
     asker.fetch_page(THERE, REQUEST)
-    question: FetchPage = asked.said[0]
-    post.tell(question)
-    post.tell(attrs.evolve(question, source=Address(("c",), "third")))
+    question: FetchPage = asked.sent[0]
+    messenger.deliver(question)
+    messenger.deliver(attrs.evolve(question, source=Address(("c",), "third")))
     pages.reading[0].callback(Page([], {}, 0))
     assert len(pages.reading) == 2
 
 
 @pytest.mark.parametrize("clearance", [0, 1, 2])
-def test_a_page_is_asked_for_and_read_with_the_clearance_of_who_wants_it(clearance: int) -> None:
-    asker, asked, _ = fetching(HERE, Clock())
-    _, post, pages = fetching(THERE, Clock())
+def test_a_page_is_read_with_the_clearance_of_its_reader(clearance: int) -> None:
+    asker, asked, _ = exchange(HERE, Clock())
+    _, messenger, pages = exchange(THERE, Clock())
     asker.fetch_page(THERE, attrs.evolve(REQUEST, clearance=clearance))
-    post.tell(asked.said[0])
+    messenger.deliver(asked.sent[0])
     assert [request.clearance for request in pages.asked] == [clearance]
 
 
 @pytest.mark.parametrize("clearance", [0, 1, 2])
-def test_a_page_holds_what_a_way_to_the_reader_is_cleared_for(clearance: int) -> None:
-    asker, asked, _ = fetching(HERE, Clock())
-    server, post, pages = fetching(THERE, Clock())
-    came: list[Page] = []
-    asker.fetch_page(THERE, REQUEST).addCallback(came.append)
-    post.clearance = clearance
-    post.tell(asked.said[0])
+def test_a_page_has_only_events_cleared_for_the_route(clearance: int) -> None:
+    asker, asked, _ = exchange(HERE, Clock())
+    server, messenger, pages = exchange(THERE, Clock())
+    received: list[Page] = []
+    asker.fetch_page(THERE, REQUEST).addCallback(received.append)
+    messenger.clearance = clearance
+    messenger.deliver(asked.sent[0])
     events = [attrs.evolve(logged("o", n, n, "p", n), level=n - 1) for n in (1, 2, 3)]
     pages.reading[0].callback(Page(events, {"o": (1, 3)}, 0))
-    (answer,) = post.said
-    # Links look at this alone.
+    (answer,) = messenger.sent
+    # Links check only this.
     assert answer.level == clearance
     assert server.events_denied == 2 - clearance
-    asked.tell(answer)
-    assert [event.offset for event in came[0].events] == list(range(1, clearance + 2))
-    assert came[0].reached == {"o": (1, 3)}
+    asked.deliver(answer)
+    assert [event.offset for event in received[0].events] == list(range(1, clearance + 2))
+    assert received[0].reached == {"o": (1, 3)}
 
 
-def test_a_node_that_can_not_be_reached_is_not_asked() -> None:
-    made, post, _ = fetching(HERE, Clock())
-    post.can_reach = False
+def test_an_unreachable_node_is_not_asked() -> None:
+    made, messenger, _ = exchange(HERE, Clock())
+    messenger.can_reach = False
     failed: list[BaseException] = []
     made.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
     assert [type(error) for error in failed] == [NotConnected]
-    assert post.said == []
+    assert messenger.sent == []
 
 
 @pytest.mark.parametrize(
     ("version", "returned", "placeholders"),
     [(2, False, True), (1, False, False), (1, True, True)],
 )
-def test_only_a_node_that_knows_placeholders_gets_them(
-    version: int, returned: bool, placeholders: bool
-) -> None:
-    asker, asked, _ = fetching(HERE, Clock())
-    _, post, pages = fetching(THERE, Clock())
-    post.version = version
+def test_only_new_nodes_get_placeholders(version: int, returned: bool, placeholders: bool) -> None:
+    asker, asked, _ = exchange(HERE, Clock())
+    _, messenger, pages = exchange(THERE, Clock())
+    messenger.version = version
     asker.fetch_page(THERE, attrs.evolve(REQUEST, allow_partial=returned))
-    post.tell(asked.said[0])
+    messenger.deliver(asked.sent[0])
     (request,) = pages.asked
     assert (request.placeholders, request.as_logged) == (placeholders, returned)

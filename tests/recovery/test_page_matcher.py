@@ -1,4 +1,4 @@
-"""Events of a page that were refused on their way, or whose DTD is not here."""
+"""Events of a page that were refused earlier, or have a missing DTD."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LATE_TYPE = DtdReference("late", "1.0")
 
 
 def logged(offset: int, document: bytes = b"<x/>", *, late: bool = False) -> LoggedEvent:
-    """An event; `late`: of the type whose DTD may not be here."""
+    """Return an event; `late`: of the type with the missing DTD."""
     header = Header(
         *(EventId("p", 1, offset, 1), "s", "late" if late else "t", "1.0"),
         *(SecurityLevel.LOW, Liveness.LIVE),
@@ -48,7 +48,7 @@ def logged(offset: int, document: bytes = b"<x/>", *, late: bool = False) -> Log
 
 @attrs.define
 class Node:
-    """Its matcher, its undecided events, and the types it looks for."""
+    """A matcher with undecided events and pending DTDs."""
 
     undecided: Collection[int] = ()
     has_dtd: bool = False
@@ -97,7 +97,7 @@ class Node:
 
 
 def came(matching: Deferred[list[LoggedEvent]]) -> list[tuple[int, bytes]]:
-    """Offsets and documents of a page that is there."""
+    """Return the offsets and documents of a finished page."""
     pages: list[list[LoggedEvent]] = []
     matching.addCallback(pages.append)
     assert pages, "it waits for something"
@@ -112,7 +112,7 @@ def test_a_refused_event_stays_a_placeholder_and_is_not_matched() -> None:
     assert node.seen == [b"<x/>", b"<other/>", b"<x/>"]
 
 
-def test_no_placeholder_tells_of_a_refused_event_of_another_stream() -> None:
+def test_a_refused_event_of_another_stream_is_omitted() -> None:
     assert came(Node().select_events(logged(1, make_placeholder("not-valid")), pattern="t")) == []
 
 
@@ -125,9 +125,7 @@ def test_an_undecided_event_is_validated_before_it_is_matched() -> None:
 
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize("found", [False, True])
-def test_a_page_waits_for_a_dtd_and_tells_of_an_event_for_which_there_is_none(
-    found: bool, patient: bool
-) -> None:
+def test_a_page_waits_for_a_dtd_and_marks_events_without_one(found: bool, patient: bool) -> None:
     node = Node()
     page = node.select_events(logged(1), logged(2, late=True), logged(3), patient=patient)
     assert not page.called
@@ -138,7 +136,7 @@ def test_a_page_waits_for_a_dtd_and_tells_of_an_event_for_which_there_is_none(
     assert came(page) == [(1, b"<x/>"), (2, document), (3, b"<x/>")]
 
 
-def test_a_page_for_another_node_does_not_wait_for_longer_than_that_node_does() -> None:
+def test_a_page_for_another_node_waits_less_than_that_node() -> None:
     node = Node()
     far, own = (
         node.select_events(logged(1, late=True), patient=patient) for patient in (False, True)
@@ -157,14 +155,14 @@ def test_a_page_for_another_node_does_not_wait_for_longer_than_that_node_does() 
     assert came(own) == [(1, b"<late/>")]
 
 
-def test_a_dtd_that_nobody_has_is_known_at_once() -> None:
+def test_a_dtd_known_to_be_missing_is_not_awaited() -> None:
     node = Node(told_at_once=True)
     page = node.select_events(logged(1, late=True))
     assert came(page) == [(1, make_placeholder("unknown-type"))]
     assert node.clock.getDelayedCalls() == []
 
 
-def test_a_dtd_of_another_stream_is_not_waited_for() -> None:
+def test_a_dtd_of_another_stream_is_not_awaited() -> None:
     node = Node()
     assert came(node.select_events(logged(1, late=True), pattern="t")) == []
     assert node.waiting == []

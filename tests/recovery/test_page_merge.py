@@ -1,4 +1,4 @@
-"""Pages of several logs, merged."""
+"""Merging pages of several logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def pages_of(*pages: Sequence[Mark]) -> EventPages:
 
 @pytest.mark.parametrize("after", [(1, 0), (1, 4)])
 def test_each_event_comes_once_in_the_order_of_places(after: Mark) -> None:
-    """An origin that was set back gives offsets again, in a later epoch."""
+    """A restored origin uses offsets again, in a later epoch."""
     logs = [
         pages_of([(1, 4), (1, 5)], [], [(1, 6), (2, 5)]),
         pages_of([(1, 5), (1, 7)], [(2, 5), (2, 6)]),

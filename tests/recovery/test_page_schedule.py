@@ -1,4 +1,4 @@
-"""Whose page is read next."""
+"""The order in which a connection's pages are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def asked(*replays: int) -> PageSchedule:
     return turns
 
 
-def test_so_many_are_read_at_once_and_no_more() -> None:
+def test_the_number_of_pages_in_flight_is_bounded() -> None:
     turns = asked(*range(100))
     assert turns.start_next(anybody) == list(range(MAX_IN_FLIGHT))
     assert turns.start_next(anybody) == []
@@ -27,7 +27,7 @@ def test_so_many_are_read_at_once_and_no_more() -> None:
     assert turns.start_next(anybody) == [MAX_IN_FLIGHT, MAX_IN_FLIGHT + 1]
 
 
-def test_who_asks_again_comes_behind_all_others() -> None:
+def test_a_requeued_replay_comes_last() -> None:
     turns = asked(*range(40))
     read: Counter[int] = Counter()
     for replay in turns.start_next(anybody):
@@ -41,12 +41,12 @@ def test_who_asks_again_comes_behind_all_others() -> None:
     assert set(read.values()) == {10}
 
 
-def test_who_does_not_want_it_any_more_is_passed_over() -> None:
+def test_a_replay_that_needs_no_page_is_skipped() -> None:
     turns = asked(1, 2, 3)
     assert turns.start_next(lambda replay: replay != 2) == [1, 3]
 
 
-def test_what_a_full_connection_does_not_take_bounds_what_is_read() -> None:
+def test_unsent_pages_count_against_the_bound() -> None:
     turns = asked(*range(1_000))
     assert len(turns.start_next(anybody)) == MAX_IN_FLIGHT
     turns.pause()

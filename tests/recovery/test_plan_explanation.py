@@ -1,4 +1,4 @@
-"""What the planner would do, told part by part; made-up logs and archives."""
+"""Explanations of plans for simulated logs and archives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parts(origin: Mapping[str, Any]) -> list[tuple[str, int, int | None]]:
     ]
 
 
-def test_what_the_own_log_has_is_not_asked_for() -> None:
+def test_the_own_part_is_not_recovered() -> None:
     answer = told({"own": ((1, 5), (1, 30))}, recovered={})
     (origin,) = answer["origins"]
     assert answer["steps"] == []
@@ -53,7 +53,7 @@ def test_what_the_own_log_has_is_not_asked_for() -> None:
     assert (origin["own"], origin["places"], origin["gaps"]) == (True, 25, [])
 
 
-def test_the_archive_has_what_retention_took_and_the_log_the_rest() -> None:
+def test_the_archive_covers_removed_events_and_the_log_the_rest() -> None:
     answer = told(
         {"own": ((1, 0), (1, 30))},
         recovered={"own": ((1, 0), (1, 10))},
@@ -65,7 +65,7 @@ def test_the_archive_has_what_retention_took_and_the_log_the_rest() -> None:
     assert origin["gaps"] == []
 
 
-def test_what_nobody_has_is_a_gap_that_says_why() -> None:
+def test_a_range_without_a_source_is_a_gap_with_a_reason() -> None:
     answer = told(
         {"own": ((1, 0), (1, 30))}, covered={"own": [((1, 4), (1, 9))]}, logs=("own",), since=10
     )
@@ -85,7 +85,7 @@ def test_what_nobody_has_is_a_gap_that_says_why() -> None:
     assert lost["gaps"][0]["why"].startswith("no node that has this log can be reached, and there")
 
 
-def test_other_nodes_are_named_with_what_they_are_asked_for() -> None:
+def test_parts_name_the_nodes_that_are_asked() -> None:
     answer = told({"b": ((1, 2), (1, 9))}, logs=("b",))
     (part,) = answer["origins"][0]["parts"]
     assert (part["source"], part["whom"]) == ("logs", ["alps/b"])
@@ -95,7 +95,7 @@ def test_other_nodes_are_named_with_what_they_are_asked_for() -> None:
     assert [step["source"] for step in answer["steps"]][:2] == ["former", "logs"]
 
 
-def test_where_no_end_is_known_nothing_is_said_to_be_missing() -> None:
+def test_a_range_without_an_end_has_no_gap() -> None:
     answer = told({"x": ((1, 2), None)}, covered={"x": [((1, 2), (1, 9))]})
     (origin,) = answer["origins"]
     assert parts(origin) == [("archive", 2, 9)]
@@ -115,7 +115,7 @@ ranges = st.tuples(marks, marks).map(sorted).filter(lambda each: each[0] < each[
     since=st.integers(0, 40),
     all_origins=st.booleans(),
 )
-def test_each_place_is_told_once(
+def test_each_place_is_explained_once(
     wanted: dict[str, Any],
     covered: dict[str, Any],
     logs: set[str],

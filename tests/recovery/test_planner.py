@@ -1,4 +1,4 @@
-"""Which sources are asked for what, in which order, and what is left afterwards."""
+"""The order of sources, and the ranges that remain after each."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_sources_are_asked_in_this_order(
         assert step.ranges == (near if step.source == "logs" else ranges)
 
 
-def test_each_step_says_why_it_is_there() -> None:
+def test_each_step_has_a_reason() -> None:
     def why(
         ranges: Mapping[str, MarkRange], sources: AvailableSources, *, all_origins: bool = False
     ) -> str:
@@ -90,7 +90,7 @@ def test_places_are_counted_where_all_ranges_end() -> None:
     assert count_places({**RANGES, "c": ((1, 0), None)}) is None
 
 
-def test_holes_of_an_archive_lie_before_the_last_that_it_has() -> None:
+def test_missing_ranges_lie_before_the_last_archived_event() -> None:
     covered: list[tuple[Mark, Mark]] = [((1, 2), (1, 4)), ((1, 6), (1, 8))]
     assert missing_ranges((1, 0), (1, 9), covered) == [((1, 0), (1, 2)), ((1, 4), (1, 6))]
     assert missing_ranges((1, 0), None, covered) == [((1, 0), (1, 2)), ((1, 4), (1, 6))]
@@ -99,7 +99,7 @@ def test_holes_of_an_archive_lie_before_the_last_that_it_has() -> None:
     assert missing_ranges((1, 4), (2, 4), [((2, 4), (2, 6))]) == [], "an epoch without events"
 
 
-def test_what_was_looked_at_is_left_no_more() -> None:
+def test_read_parts_do_not_remain() -> None:
     left = RemainingRanges({**RANGES, "c": ((1, 7), (2, 7))})
     assert left.ranges == RANGES, "an epoch without events is nothing to ask for"
     left.advance({"a": (1, 4), "b": (1, 9), "d": (1, 1)})
@@ -113,7 +113,7 @@ def test_what_was_looked_at_is_left_no_more() -> None:
     assert left.ranges == {"a": ((1, 4), (1, 10))}
 
 
-def test_ranges_without_an_end_come_to_one() -> None:
+def test_open_ranges_can_be_closed() -> None:
     ranges: dict[str, MarkRange] = {"z": ((1, 0), (1, 2))}
     ranges |= dict.fromkeys("abcde", ((1, 3), None))
     left = RemainingRanges(ranges, {"a": (1, 9), "b": (2, 5), "c": (1, 3), "e": (1, 9)})
@@ -130,6 +130,6 @@ def test_ranges_without_an_end_come_to_one() -> None:
         "e": ((2, 4), None),
     }
     left.close_all()
-    # Of `b` an epoch has begun in which there is nothing; `e` was set back, and went on.
+    # An empty epoch began in `b`; `e` was restored, and continued.
     assert left.ranges == {"z": ((1, 0), (1, 2)), "a": ((1, 5), (1, 9))}
     assert RemainingRanges({"a": ((0, 0), None)}).ranges == {"a": ((0, 0), None)}

@@ -1,4 +1,4 @@
-"""Where a recovery looks for events of an origin whose log was set back."""
+"""Sources of a recovery for an origin with a restored log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.recovery.test_subscription_recovery import (
 
 @attrs.define
 class Branches(Archived):
-    """An archive that has two intervals of one origin; the second begins at an offset."""
+    """An archive with two intervals of one origin; the second begins at an offset."""
 
     origin: str = GONE
     second: int = 1
@@ -46,17 +46,17 @@ class Branches(Archived):
     ],
     ids=["set back", "went on", "this node's own"],
 )
-def test_the_archive_comes_first_where_it_has_several_branches(
+def test_the_archive_comes_first_if_it_has_several_branches(
     archive: Branches, first: str, others: bool
 ) -> None:
-    """Soak 7023: a replica of the new branch had all of it, and nothing of the old one."""
-    filling = recovered(attrs.evolve(archive), Log([GONE]), WHOLE, others=others)
-    all_of(filling)
-    assert filling.steps[0].source == first
+    """Soak 7023: a replica had all of the new branch, and nothing of the old one."""
+    recovery = recovered(attrs.evolve(archive), Log([GONE]), WHOLE, others=others)
+    all_of(recovery)
+    assert recovery.steps[0].source == first
 
 
-def test_the_archive_is_not_looked_into_for_a_range_of_one_epoch() -> None:
+def test_coverage_is_not_needed_for_a_range_of_one_epoch() -> None:
     ranges = {GONE: ((1, 1), (1, 3))}
-    filling = recovered(Branches(), Log([GONE]), ranges)
-    assert all_of(filling) == [(GONE, 2), (GONE, 3)]
-    assert filling.steps[0].source == "logs"
+    recovery = recovered(Branches(), Log([GONE]), ranges)
+    assert all_of(recovery) == [(GONE, 2), (GONE, 3)]
+    assert recovery.steps[0].source == "logs"

@@ -1,4 +1,4 @@
-"""Pages of the copies that a node keeps of another one's events."""
+"""Pages of a replica."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.recovery import test_log_page_reader as test_log_pages
 from tests.recovery.test_log_page_reader import EVENTS, WHOLE, Log, Matcher, ask, pages_of
 
 
-def test_copies_that_go_while_they_are_read_are_not_passed_over() -> None:
+def test_replica_events_removed_during_a_read_do_not_count_as_read() -> None:
     request = attrs.evolve(WHOLE, ranges={"far": ((1, 1), (1, 6))})
     kept = {"far": KeptSpan((0, 0), (1, 6))}
     (page,) = ask(pages_of(Log(kept=dict(kept)), Matcher()), request)
@@ -21,7 +21,7 @@ def test_copies_that_go_while_they_are_read_are_not_passed_over() -> None:
 
 
 @pytest.mark.parametrize("upto", [None, (1, 6), (1, 4), (1, 3)])
-def test_copies_come_page_by_page_up_to_their_end(upto: Mark | None) -> None:
+def test_a_replica_is_read_page_by_page(upto: Mark | None) -> None:
     log = Log(page=2, kept={"gone": KeptSpan((0, 0), (1, 6))})
     after, got = (0, 0), list[int]()
     for _ in range(4):
@@ -45,7 +45,7 @@ def test_copies_come_page_by_page_up_to_their_end(upto: Mark | None) -> None:
         ((1, 4), (1, 6), [5, 6], (1, 6), None),
     ],
 )
-def test_copies_end_where_their_origin_has_lost_events(
+def test_a_replica_page_ends_where_the_origin_lost_events(
     after: Mark,
     upto: Mark | None,
     offsets: list[int],
@@ -53,7 +53,7 @@ def test_copies_end_where_their_origin_has_lost_events(
     begins: Mark | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Soak 8011: the places of a loss are in no copy, and looked as if nothing matched there."""
+    """Soak 8011: the places of a loss are in no replica, and looked as if nothing matched there."""
     left = [event for event in EVENTS if event.offset not in (3, 4)]
     monkeypatch.setattr(test_log_pages, "EVENTS", left)
     request = attrs.evolve(WHOLE, ranges={"far": (after, upto)})

@@ -1,4 +1,4 @@
-"""Own events that a log has lost come back: from which places, each once, in their order."""
+"""Lost own events are restored once each and in order."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from tests.recovery.test_branch_restore import HERE, READER, shows
 from tests.recovery.test_log_merge import logged
 
 BRANCH = (4, 10)
-#: Events 11 to 15 of a publisher, under places of a branch that the log has lost.
+#: Events 11 to 15 of a publisher, on a branch that the log has lost.
 LOST = [attrs.evolve(logged("own", n, n, "p", n), epoch=4) for n in range(11, 16)]
 
 
 @attrs.define
 class Log:
-    """A log that went on behind its 10th event; commits are done at once."""
+    """A log that continued behind its 10th event; commits finish at once."""
 
     former: Sequence[LoggedEvent] = ()
-    """What it has under its former name."""
-    came: list[int] = attrs.field(factory=list)
-    """The sequence numbers of the events that were logged."""
+    """Events under its previous name."""
+    logged_again: list[int] = attrs.field(factory=list)
+    """Sequence numbers of the logged events."""
     losses: list[tuple[tuple[int, int], ...]] = attrs.field(factory=list)
     read: list[Mark] = attrs.field(factory=list)
     adopting: tuple[str, Mark] | None = None
@@ -67,7 +67,7 @@ class Log:
         return BRANCH if BRANCH < mark < (5, 0) else None
 
     def check_available(self) -> None:
-        """It is."""
+        """It is available."""
 
     async def read_past_damage(self, origin: str, after: Mark, *_: int) -> list[LoggedEvent]:
         if origin == self.origin:
@@ -81,7 +81,7 @@ class Log:
         done: Callable[[list[LoggedEvent] | BrokerError], None],
     ) -> None:
         numbers = [header_of(record).event_id.sequence_number for record, *_ in entries]
-        self.came += numbers
+        self.logged_again += numbers
         done([logged("own", 100 + n, 0, "p", n) for n in numbers])
 
     def lose(
@@ -97,22 +97,22 @@ class Log:
 
 @attrs.define
 class Node:
-    """The node of that log. Another one, or the archive, has the events that it has lost."""
+    """The node of that log. Another node, or the archive, has the lost events."""
 
     log: Log = attrs.field(factory=Log)
     archive: ArchiveAccess | None = None
     refused: Collection[int] = ()
-    """Offsets of events that are not valid."""
+    """Offsets of invalid events."""
     undecided: int = 0
-    """So many times the DTD is not here yet."""
+    """Number of attempts in which the DTD is missing."""
     silent: int = 0
-    """So many times before that nobody can match anything."""
+    """Number of attempts without an answer of the matcher, before that."""
     clock: Clock = attrs.field(factory=Clock)
     served: list[PageRequest] = attrs.field(factory=list)
     state: Any = attrs.field(factory=lambda: SimpleNamespace(address=HERE))
     neighbours: Sequence[Any] = ()
     driver: Any = attrs.field(init=False)
-    returning: BranchRestore = attrs.field(init=False)
+    restore: BranchRestore = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         relay_ingest = SimpleNamespace(match_range=self._match)
@@ -122,7 +122,7 @@ class Node:
             serve_page=self.served.append,
         )
         me: Any = self
-        self.returning = BranchRestore(
+        self.restore = BranchRestore(
             *(me, cast(Any, self.log), me, self.archive, self.clock),
             lambda text, _: parse_query(text),
             lambda *_: None,
@@ -133,7 +133,7 @@ class Node:
         return 0
 
     def announce_lost_events(self) -> None:
-        """Everybody asks for what follows."""
+        """All readers ask for later events."""
 
     def fetch_page(self, address: Address, request: LogPageRequest) -> Deferred[Page]:
         return succeed(Page(LOST if request.name == EVERYTHING_LOGGED else [], {}, 0))
@@ -156,7 +156,7 @@ class Node:
 
     def give_back(self, after: Mark = (4, 15), reader: Address = READER) -> None:
         """A reader shows that it has more than the log."""
-        assert self.returning.must_delay_page(shows(after, reader=reader))
+        assert self.restore.must_delay_page(shows(after, reader=reader))
         self.clock.advance(COLLECT_TIME)
 
 
@@ -164,35 +164,35 @@ def header_of(record: bytes) -> Any:
     return header_from_fields(msgpack.unpackb(record))
 
 
-def test_of_what_comes_back_all_that_is_valid_and_not_known_is_logged() -> None:
+def test_valid_unknown_events_are_restored() -> None:
     node = Node(refused={11})
     node.log.deduplication.record(("p", 1), 12, 0)
     node.give_back()
-    assert node.log.came == [13, 14, 15]
-    # The one that is known has a place of this branch.
+    assert node.log.logged_again == [13, 14, 15]
+    # The known event has a place on this branch.
     assert node.log.losses == [((11, 11),)]
-    counts = node.returning.counts
+    counts = node.restore.counts
     assert (counts.branches, counts.restored, counts.lost) == (1, 3, 1)
     known = node.log.deduplication.known
     assert [known(("p", 1), n) for n in (13, 15)] == [Freshness.DUPLICATE] * 2
 
 
-def test_a_reader_that_has_given_back_what_it_has_is_served() -> None:
+def test_a_reader_is_served_after_the_restore() -> None:
     node = Node()
     node.give_back()
     assert [(each.source, each.after) for each in node.served] == [(READER, (4, 15))]
-    assert not node.returning.must_delay_page(shows((4, 15)))
-    assert node.returning.must_delay_page(shows((4, 16))), "it has more now"
-    assert node.log.came == [11, 12, 13, 14, 15]
+    assert not node.restore.must_delay_page(shows((4, 15)))
+    assert node.restore.must_delay_page(shows((4, 16))), "it has more now"
+    assert node.log.logged_again == [11, 12, 13, 14, 15]
 
 
-def test_of_too_many_readers_the_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_bound_the_first_reader_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.recovery.branch_restore.MAX_READERS", 2)
     node = Node()
     readers = [Address(("c",), f"n{number}") for number in range(3)]
     for reader in readers:
         node.give_back(reader=reader)
-    waits = [node.returning.must_delay_page(shows((4, 15), reader=reader)) for reader in readers]
+    waits = [node.restore.must_delay_page(shows((4, 15), reader=reader)) for reader in readers]
     assert waits == [True, False, False]
 
 
@@ -201,31 +201,31 @@ def test_of_too_many_readers_the_first_is_forgotten(monkeypatch: pytest.MonkeyPa
     [({"undecided": 1}, RETRY_INTERVAL), ({"silent": 1}, 5 * RETRY_INTERVAL)],
     ids=str,
 )
-def test_what_can_not_be_validated_yet_is_logged_later(said: dict[str, Any], pause: float) -> None:
+def test_undecided_events_are_logged_later(said: dict[str, Any], pause: float) -> None:
     node = Node(**said)
     node.give_back()
     node.clock.advance(pause - 0.1)
-    assert (node.log.came, node.log.losses) == ([], [])
+    assert (node.log.logged_again, node.log.losses) == ([], [])
     node.clock.advance(0.1)
-    assert (node.log.came, node.log.losses) == ([11, 12, 13, 14, 15], [()])
+    assert (node.log.logged_again, node.log.losses) == ([11, 12, 13, 14, 15], [()])
 
 
-def test_each_event_under_a_former_name_is_logged_again_once() -> None:
-    """Also one that is known: its only place may be under that name."""
+def test_each_event_under_a_previous_name_is_logged_again_once() -> None:
+    """A known event too: its only place may be under that name."""
     events = [attrs.evolve(logged("former", n, n, "p", n), epoch=4) for n in range(1, 6)]
     log = Log(former=events, adopting=("former", (4, 1)))
     log.deduplication.record(("p", 1), 5, 0)
     node = Node(log)
-    node.returning.start_due_job()
-    assert log.came == [2, 3, 4, 5]
+    node.restore.start_due_job()
+    assert log.logged_again == [2, 3, 4, 5]
     assert log.read == [(4, 1), (4, 3), (4, 5)]
     assert log.adopting is None
-    node.returning.start_due_job()
-    assert log.came == [2, 3, 4, 5]
+    node.restore.start_due_job()
+    assert log.logged_again == [2, 3, 4, 5]
 
 
 class Replay:
-    """All of it at once."""
+    """Returns all events at once."""
 
     def __init__(self) -> None:
         self._events = list(LOST)
@@ -238,7 +238,7 @@ class Replay:
         """It has ended."""
 
 
-def test_an_archive_that_can_not_be_read_is_asked_again_what_it_has_of_another_branch() -> None:
+def test_an_unreadable_archive_is_asked_again_for_branches() -> None:
     told = [Coverage(), Coverage({"own": [((0, 0), (4, 15))]}, is_known=True)]
     requests: list[ReplayRequest] = []
 
@@ -255,12 +255,12 @@ def test_an_archive_that_can_not_be_read_is_asked_again_what_it_has_of_another_b
 
     def look(seconds: float) -> None:
         for _ in range(round(seconds)):
-            node.returning.start_due_job()
+            node.restore.start_due_job()
             node.clock.advance(1.0)
 
     look(ARCHIVE_DELAY + RETRY_INTERVAL)
-    assert (len(told), node.log.came) == (1, [])
+    assert (len(told), node.log.logged_again) == (1, [])
     look(1.0 + ARCHIVE_DELAY)
-    assert (len(told), node.log.came) == (0, [11, 12, 13, 14, 15])
+    assert (len(told), node.log.logged_again) == (0, [11, 12, 13, 14, 15])
     look(10.0)
     assert [each.ranges for each in requests] == [{"own": (BRANCH, (4, 15))}]

@@ -1,4 +1,4 @@
-"""A node asks the others about origins that send nothing, and takes what they have."""
+"""A node surveys others about silent origins, and ingests their events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 
 class Flows:
-    """This node stands at the fifth place of `far`."""
+    """This node's position is the fifth place of `far`."""
 
     def __init__(self) -> None:
         self.marks: dict[str, Mark] = {"far": (1, 5)}
@@ -40,9 +40,9 @@ class Flows:
         self.linked = {"c/b"}
         self.sent_by: list[str] = []
         self.pages: list[int] = []
-        """How many events they had."""
+        """Number of events of each page."""
         self.out: list[Any] = []
-        """Offsets of events, and (first, last) of what is gone."""
+        """Offsets of events, and (first, last) of losses."""
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
         return dict(self.marks)
@@ -83,8 +83,8 @@ class Flows:
 
 
 @attrs.define
-class Around:
-    """What the node asks, and its clock."""
+class Context:
+    """The clock and patience of the node."""
 
     clock: Clock = attrs.field(factory=Clock)
     patience: float = PATIENCE
@@ -98,16 +98,16 @@ class Setting:
 
     def __init__(self, archive: Coverage | None = None) -> None:
         self.flows = Flows()
-        self.around = Around()
+        self.context = Context()
         self.logs: defaultdict[str, list[int]] = defaultdict(list)
-        """Offsets, by node; `archive` has some, too."""
+        """Offsets by node; `archive` has some too."""
         self.said: dict[str, bytes] = {}
-        """Answers that are not what a node would say."""
+        """Malformed or special answers by node."""
         self.silent: list[str] = []
         self.here: set[str] = set()
-        """Nodes that have the log of the origin."""
+        """Nodes with the origin's log."""
         self.broken: set[str] = set()
-        """Whose pages can not be read."""
+        """Nodes with unreadable pages."""
         self.before_page: Callable[[], object] = lambda: None
         self.asked: list[float] = []
         self.read: list[str] = []
@@ -117,10 +117,10 @@ class Setting:
         self.archive = None if archive is None else _Archive(archive)
         others = RemoteLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
         self.it = SilentOriginRecovery(
-            self.flows, others, cast(Any, self.archive), cast(Any, self.around)
+            self.flows, others, cast(Any, self.archive), cast(Any, self.context)
         )
 
-    # As `NetworkQuestions`.
+    # Replaces `NetworkQuestions`.
 
     def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
         assert what == REACHED
@@ -130,7 +130,7 @@ class Setting:
 
     async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
         assert (what, msgpack.unpackb(content)) == (REACHED, ["far"])
-        self.asked.append(self.around.clock.seconds())
+        self.asked.append(self.context.clock.seconds())
         answers = {
             f"c/{node}": msgpack.packb([("far", (1, max(offsets)), node in self.here, [])])
             for node, offsets in self.logs.items()
@@ -138,7 +138,7 @@ class Setting:
         }
         return GatheredAnswers({**answers, **self.said}, list(self.silent))
 
-    # As `OriginReader`.
+    # Replaces `OriginReader`.
 
     async def read_log(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
         async for events in self._pages(address.node, after, upto):
@@ -168,9 +168,9 @@ class Setting:
     # ----------
 
     def wait(self, seconds: float = PATIENCE + 2 * CHECK_INTERVAL) -> list[Any]:
-        """Look each second. What has come since the beginning."""
+        """Run the job each second. Returns all output since the start."""
         for _ in range(round(seconds)):
-            self.around.clock.advance(1.0)
+            self.context.clock.advance(1.0)
             self.it.run_if_due()
         return self.flows.out
 
@@ -194,7 +194,7 @@ def test_the_archive_is_asked_only_if_a_node_has_got_further() -> None:
     assert it.wait(2 * FIRST_RETRY) == [6] and it.archive.asked == 1
 
 
-def test_events_of_several_nodes_come_once_and_in_their_order() -> None:
+def test_events_of_several_nodes_come_once_and_in_order() -> None:
     it = Setting()
     it.logs |= {"b": [4, 6, 8, 9], "d": [7, 8, 10], "d-replica": [11], "e": [5]}
     it.logs["d"].append(12)
@@ -203,7 +203,7 @@ def test_events_of_several_nodes_come_once_and_in_their_order() -> None:
     assert "e" not in it.read
 
 
-def test_nodes_are_asked_once_the_origin_is_silent_and_ever_more_rarely() -> None:
+def test_a_silent_origin_is_surveyed_with_backoff() -> None:
     it = Setting()
     assert it.wait(PATIENCE) == [] and it.asked == []
     it.wait(200.0)
@@ -217,7 +217,7 @@ def test_nodes_are_asked_once_the_origin_is_silent_and_ever_more_rarely() -> Non
     assert len(it.asked) == 5, "it was heard of, and is silent again"
 
 
-def test_a_node_that_did_not_answer_is_asked_when_it_can_be_reached() -> None:
+def test_an_unanswered_survey_is_repeated_when_the_node_is_reachable() -> None:
     it = Setting()
     it.silent.append("c/d")
     it.wait(200.0)
@@ -227,13 +227,13 @@ def test_a_node_that_did_not_answer_is_asked_when_it_can_be_reached() -> None:
     it.wait(2 * CHECK_INTERVAL)
     assert len(it.asked) == count + 1
     for _ in range(4):
-        # One that has answered may come and go.
+        # A node that has answered may come and go.
         it.flows.linked ^= {"c/d"}
         it.wait(2 * CHECK_INTERVAL)
     assert len(it.asked) == count + 1
 
 
-def test_nothing_is_asked_where_nobody_reads() -> None:
+def test_nothing_is_surveyed_without_subscriptions() -> None:
     it = Setting()
     it.flows.has_no_interest = True
     it.logs["b"] = [6]
@@ -243,14 +243,14 @@ def test_nothing_is_asked_where_nobody_reads() -> None:
     assert it.wait(2 * CHECK_INTERVAL) == [6]
 
 
-def test_an_origin_whose_log_is_at_a_node_sends_its_events_itself() -> None:
+def test_an_origin_with_a_log_at_a_node_is_not_recovered() -> None:
     it = Setting()
     it.logs["b"] = [6]
     it.here.add("b")
     assert it.wait() == [] and it.read == []
 
 
-def test_what_no_node_has_is_a_gap() -> None:
+def test_a_range_that_no_node_has_is_a_gap() -> None:
     it = Setting()
     it.logs["b"] = [6, 9]
     # An event that was refused there is not in its page.
@@ -266,7 +266,7 @@ def test_what_no_node_has_is_a_gap() -> None:
         *(msgpack.packb([("far", 7, False, [])]), msgpack.packb([("far", (1, 6), False, [7])])),
     ],
 )
-def test_while_a_node_does_not_answer_it_may_have_the_missing_events(content: bytes) -> None:
+def test_an_unanswered_survey_defers_the_gap(content: bytes) -> None:
     it = Setting()
     it.logs["b"] = [6, 9]
     it.said["c/d"] = content
@@ -278,7 +278,7 @@ def test_while_a_node_does_not_answer_it_may_have_the_missing_events(content: by
     assert it.wait(8 * FIRST_RETRY) == [6, (7, 8), 9]
 
 
-def test_a_node_whose_pages_can_not_be_read_may_have_the_missing_events() -> None:
+def test_unreadable_pages_defer_the_gap() -> None:
     it = Setting()
     it.logs |= {"b": [6, 9], "d": [8]}
     it.broken.add("d")
@@ -287,7 +287,7 @@ def test_a_node_whose_pages_can_not_be_read_may_have_the_missing_events() -> Non
     assert it.wait(8 * FIRST_RETRY) == [6, (7, 7), 8, 9]
 
 
-def test_of_many_nodes_those_that_have_got_furthest_are_read() -> None:
+def test_only_the_furthest_nodes_are_read() -> None:
     it = Setting()
     it.logs |= {f"n{number}": [6, 9 + number] for number in range(MAX_NODES)}
     it.logs["d"] = [8]
@@ -296,7 +296,7 @@ def test_of_many_nodes_those_that_have_got_furthest_are_read() -> None:
 
 
 @pytest.mark.parametrize("knows", ["own", "other"])
-def test_the_node_of_the_origin_may_have_the_missing_events_and_be_out_of_sight(knows: str) -> None:
+def test_an_unseen_origin_node_defers_the_gap(knows: str) -> None:
     """No table names its cluster any more."""
     it = Setting()
     it.logs["b"] = [6, 9]
@@ -308,7 +308,7 @@ def test_the_node_of_the_origin_may_have_the_missing_events_and_be_out_of_sight(
     assert it.wait(PEER_EXPIRY + MAX_RETRY) == [6, (7, 8), 9]
 
 
-def test_what_the_archive_has_comes_between_them() -> None:
+def test_archived_events_are_merged() -> None:
     it = Setting(Coverage({"far": [((1, 7), (1, 8))]}, is_known=True))
     it.logs |= {"b": [6, 9], "archive": [8]}
     assert it.wait() == [6, (7, 7), 8, 9]
@@ -319,14 +319,14 @@ def test_what_the_archive_has_comes_between_them() -> None:
     [Coverage(), Coverage(repairable=frozenset({"far"}), is_known=True)],
     ids=["away", "heals"],
 )
-def test_an_archive_that_can_not_be_read_may_have_the_missing_events(told: Coverage) -> None:
+def test_an_unreadable_archive_defers_the_gap(told: Coverage) -> None:
     it = Setting(told)
     it.logs |= {"b": [6, 9], "archive": [8]}
     assert it.wait() == [6]
     assert "archive" not in it.read
 
 
-def test_an_origin_that_flows_again_sends_the_rest_itself() -> None:
+def test_recovery_stops_when_the_origin_sends_again() -> None:
     it = Setting()
     it.logs["b"] = [6, 7]
     it.before_page = lambda: it.flows.marks.update(far=(1, 7))
@@ -334,7 +334,7 @@ def test_an_origin_that_flows_again_sends_the_rest_itself() -> None:
     assert (it.it.events_found, it.reading) == (0, 0)
 
 
-def test_a_log_that_stays_unread_is_let_go() -> None:
+def test_an_unfinished_read_is_closed() -> None:
     it = Setting()
     it.logs["b"] = [6, 9, 10]
     it.silent.append("c/d")
@@ -342,14 +342,14 @@ def test_a_log_that_stays_unread_is_let_go() -> None:
     assert it.reading == 0
 
 
-def test_pages_have_few_events() -> None:
+def test_pages_are_bounded() -> None:
     it = Setting()
     it.logs["b"] = list(range(6, 6 + 2 * BATCH_EVENTS + 1))
     assert it.wait() == it.logs["b"]
     assert it.flows.pages == [BATCH_EVENTS, BATCH_EVENTS, 1]
 
 
-def test_an_epoch_that_began_with_nothing_in_it_is_no_gap() -> None:
+def test_an_empty_epoch_is_no_gap() -> None:
     it = Setting()
     it.logs["b"] = [6, 7]
     it.said["c/d"] = msgpack.packb([("far", (2, 7), False, [])])
@@ -357,7 +357,7 @@ def test_an_epoch_that_began_with_nothing_in_it_is_no_gap() -> None:
     assert it.it.places_lost == 0
 
 
-def test_a_node_says_how_far_it_has_got_and_which_logs_are_there() -> None:
+def test_a_node_answers_with_its_places_and_reachable_logs() -> None:
     it = Setting()
     it.flows.sent_by.append("c/f")
     assert it.answer is not None

@@ -1,4 +1,4 @@
-"""One recovery by itself: its sources are lists, and answer at once."""
+"""One recovery with simulated sources that answer at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.recovery.test_log_merge import logged
 OWN, GONE = "own", "gone"
 PATIENCE = 60.0
 KEEPER = Address(("c",), "keeper")
-#: A publisher's first events are at a node that is gone, the next ones at this one.
+#: A publisher's first events are at a dead node, the next ones at this one.
 EVENTS = {
     GONE: [logged(GONE, n, 10 * n, "p", n) for n in (1, 2, 3)],
     OWN: [logged(OWN, n, 100 + n, "p", 3 + n) for n in (1, 2, 3)],
@@ -50,16 +50,16 @@ def lying_in(origin: str, wanted: MarkRange) -> list[LoggedEvent]:
 
 @attrs.define
 class Log:
-    """What a log has of these ranges; of the origins that it does not name it has nothing."""
+    """A log with these origins, and nothing of others."""
 
     has: Sequence[str]
     is_there: bool = True
     begins: Mark = (0, 0)
-    """Retention took what lies before this."""
+    """Retention has removed earlier events."""
     origin: str = GONE
-    """Of the node whose log it is, where another one's is asked."""
+    """Origin of the node that owns the log."""
     scraps: Sequence[int] = ()
-    """Offsets of what it has of others, though not all of them."""
+    """Offsets of other origins in an incomplete log."""
     asked: list[LogPageRequest] = attrs.field(factory=list)
 
     def has_log_or_replica(self, origin: str) -> bool:
@@ -91,16 +91,16 @@ class Log:
 
 @attrs.define
 class Archived:
-    """All events, by arrival."""
+    """An archive of all events, by arrival."""
 
     asked: list[ReplayRequest] = attrs.field(factory=list)
     fails: int = 0
     refuses: BrokerError | None = None
-    """Why it takes no request."""
+    """Error for each request."""
     damaged: frozenset[int] = frozenset()
-    """Offsets of what of the origin that is gone can not be read."""
+    """Unreadable offsets of the dead origin."""
     heals: bool = False
-    """Whether somebody may write that again."""
+    """True if these may be written again."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         self.asked.append(request)
@@ -146,11 +146,11 @@ class OneReplay:
         return self.lost
 
     def cancel(self) -> None:
-        """Nothing goes on by itself."""
+        """It does not run by itself."""
 
 
 class Behind(Archived):
-    """An archive that got the first two events of each origin."""
+    """An archive with the first two events of each origin."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         found = super().start_replay(request)
@@ -184,7 +184,7 @@ def recovered(
             *(cast(Any, archive), archive.get_coverage, nothing, lambda: None, 1.0),
             is_warm=lambda: warm,
         )
-    around = RecoveryContext(
+    context = RecoveryContext(
         OWN,
         cast(Any, Log([OWN], scraps=scraps)),
         cast(Any, keeper),
@@ -198,11 +198,11 @@ def recovered(
         former=former,
         last=last,
     )
-    return SubscriptionRecovery(missed, around, busy)
+    return SubscriptionRecovery(missed, context, busy)
 
 
 def now(page: Deferred[Sequence[LoggedEvent]]) -> Sequence[LoggedEvent]:
-    """A page that is there."""
+    """Return the result of a finished page."""
     pages: list[Sequence[LoggedEvent]] = []
     page.addCallback(pages.append)
     assert pages, "it waits for something"
@@ -213,14 +213,14 @@ def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
     return [event.offset for event in now(page)]
 
 
-def all_of(filling: SubscriptionRecovery, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
-    """What comes, by origin and offset; into `lost` what is reported before events and behind."""
+def all_of(recovery: SubscriptionRecovery, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
+    """Return all events by origin and offset, and append the losses to `lost`."""
     got: list[LoggedEvent] = []
     losses = [] if lost is None else lost
-    while page := now(filling.more()):
-        losses += filling.lost_before()
+    while page := now(recovery.more()):
+        losses += recovery.lost_before()
         got += page
-    losses += filling.lost()
+    losses += recovery.lost()
     return [(e.origin, e.offset) for e in got]
 
 
@@ -230,17 +230,17 @@ IN_ORDER = [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2), (OWN, 3)]
 
 
 @pytest.mark.parametrize("end", [(1, 3), None], ids=["known", "unknown"])
-def test_nothing_of_logs_comes_before_what_only_the_archive_has(end: Mark | None) -> None:
-    """The keeper of a node that is gone has had to drop its copies."""
+def test_logs_do_not_come_before_events_that_only_the_archive_has(end: Mark | None) -> None:
+    """A replica of the dead node had to drop events."""
     archive = Archived()
-    filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), end)})
-    assert all_of(filling) == IN_ORDER
-    assert filling.lost() == []
+    recovery = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), end)})
+    assert all_of(recovery) == IN_ORDER
+    assert recovery.lost() == []
     assert len(archive.asked) == 1
 
 
 class Shared(Archived):
-    """An archive that can tell of which origins it has something."""
+    """An archive that knows its other origins."""
 
     others: frozenset[str] = frozenset()
 
@@ -250,28 +250,28 @@ class Shared(Archived):
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_the_whole_past_comes_of_logs_if_they_have_it(warm: bool) -> None:
+def test_the_whole_past_comes_from_complete_logs(warm: bool) -> None:
     archive = Shared()
-    filling = recovered(archive, Log([GONE]), WHOLE, others=True, warm=warm)
-    assert all_of(filling) == IN_ORDER
+    recovery = recovered(archive, Log([GONE]), WHOLE, others=True, warm=warm)
+    assert all_of(recovery) == IN_ORDER
     assert archive.asked == []
-    assert filling.lost() == []
+    assert recovery.lost() == []
 
 
-def test_the_whole_past_comes_of_the_archive_if_it_has_other_origins() -> None:
+def test_the_whole_past_comes_from_an_archive_with_other_origins() -> None:
     archive = Shared()
     archive.others = frozenset({"another"})
-    filling = recovered(archive, Log([GONE]), WHOLE, others=True)
-    assert all_of(filling) == IN_ORDER
+    recovery = recovered(archive, Log([GONE]), WHOLE, others=True)
+    assert all_of(recovery) == IN_ORDER
     assert len(archive.asked) == 1
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_nothing_is_started_for_what_this_log_has_however_much_it_is(warm: bool) -> None:
+def test_own_events_do_not_start_the_replayer(warm: bool) -> None:
     archive = Shared()
     ranges: dict[str, MarkRange] = {OWN: ((0, 0), (1, 3))}
-    filling = recovered(archive, Log([]), ranges, others=True, warm=warm, busy=1 << 20)
-    assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
+    recovery = recovered(archive, Log([]), ranges, others=True, warm=warm, busy=1 << 20)
+    assert all_of(recovery) == [(OWN, 1), (OWN, 2), (OWN, 3)]
     assert len(archive.asked) == warm
 
 
@@ -287,7 +287,7 @@ def test_nothing_is_started_for_what_this_log_has_however_much_it_is(warm: bool)
     ],
     ids=["archive", "logs", "ends", "former", "scraps"],
 )
-def test_no_source_gives_what_is_above_the_clearance(
+def test_no_source_yields_events_above_the_clearance(
     archive: Callable[[], Archived] | None,
     keeper: Log,
     said: dict[str, Any],
@@ -297,102 +297,102 @@ def test_no_source_gives_what_is_above_the_clearance(
     for origin in EVENTS:
         levels = [attrs.evolve(event, level=event.offset - 1) for event in EVENTS[origin]]
         monkeypatch.setitem(EVENTS, origin, levels)
-    filling = recovered(archive and archive(), keeper, WHOLE, clearance=clearance, **said)
-    came = all_of(filling)
+    recovery = recovered(archive and archive(), keeper, WHOLE, clearance=clearance, **said)
+    came = all_of(recovery)
     cleared = range(1, clearance + 2)
-    # Of the one that is gone logs may lack the beginning.
+    # Logs may lack the beginning of the dead origin.
     of_the_gone = [offset for offset in cleared if offset > keeper.begins[1]]
     assert sorted(came) == [(GONE, n) for n in of_the_gone] + [(OWN, n) for n in cleared]
 
 
-def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:
+def test_a_broken_replay_is_continued() -> None:
     archive = Archived(fails=1)
-    filling = recovered(archive, Log([]), WHOLE)
-    assert all_of(filling) == IN_ORDER
+    recovery = recovered(archive, Log([]), WHOLE)
+    assert all_of(recovery) == IN_ORDER
     assert len(archive.asked) == 2
     assert archive.asked[1].ranges == {OWN: ((1, 1), (1, 3))}
 
 
-def test_what_logs_have_still_comes_though_nobody_has_what_was_before() -> None:
+def test_the_end_of_a_log_comes_without_its_beginning() -> None:
     log = Log([GONE], begins=(1, 2))
-    filling = recovered(None, log, WHOLE)
+    recovery = recovered(None, log, WHOLE)
     lost: list[Lost] = []
-    assert all_of(filling, lost) == [(OWN, 1), (OWN, 2), (OWN, 3), (GONE, 3)]
+    assert all_of(recovery, lost) == [(OWN, 1), (OWN, 2), (OWN, 3), (GONE, 3)]
     assert lost == [Lost(GONE, (0, 0), (1, 2), "lost")]
 
 
-#: Why an archive can not be searched now, though it may be a moment later.
+#: Errors of an archive that may be available later.
 AGAIN = (Overloaded("full"), ArchiveUnavailable("away"), EngineUnavailable("broken"))
 
 
 @pytest.mark.parametrize("why", AGAIN, ids=str)
-def test_an_archive_that_can_not_be_searched_now_is_asked_again(why: BrokerError) -> None:
+def test_an_unavailable_archive_is_retried(why: BrokerError) -> None:
     clock, archive = Clock(), Archived(refuses=why)
-    filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
-    first = filling.more()
+    recovery = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
+    first = recovery.more()
     clock.pump([1.0] * int(PATIENCE - 10))
     assert not first.called
     archive.refuses = None
     clock.advance(8.0)
     assert offsets(first) == [1, 2]
-    assert offsets(filling.more()) == [3, 1]
-    # Its patience begins anew with what came.
-    assert offsets(filling.more()) == [2, 3]
-    assert offsets(filling.more()) == []
-    assert filling.lost() == []
+    assert offsets(recovery.more()) == [3, 1]
+    # Its patience starts again after each event.
+    assert offsets(recovery.more()) == [2, 3]
+    assert offsets(recovery.more()) == []
+    assert recovery.lost() == []
 
 
 @pytest.mark.parametrize("why", AGAIN, ids=str)
-def test_what_the_archive_may_have_is_not_called_lost(why: BrokerError) -> None:
+def test_a_range_of_an_unreadable_archive_is_not_lost(why: BrokerError) -> None:
     clock, archive = Clock(), Archived(refuses=why)
-    filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
+    recovery = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
     failed: list[Failure] = []
-    filling.more().addErrback(failed.append)
+    recovery.more().addErrback(failed.append)
     clock.pump([1.0] * int(PATIENCE - 1))
     assert not failed
     clock.pump([1.0] * 10)
     assert failed[0].value is why
 
 
-def test_who_asks_for_too_much_is_told_at_once() -> None:
+def test_too_large_a_request_fails_at_once() -> None:
     archive = Archived(refuses=ReplayTooLarge("too much"))
-    filling = recovered(archive, Log([]), {GONE: ((0, 0), (1, 3))})
+    recovery = recovered(archive, Log([]), {GONE: ((0, 0), (1, 3))})
     failed: list[Failure] = []
-    filling.more().addErrback(failed.append)
+    recovery.more().addErrback(failed.append)
     assert isinstance(failed[0].value, ReplayTooLarge)
-    assert filling.has_failed
+    assert recovery.has_failed
     assert len(archive.asked) == 1
 
 
 @pytest.mark.parametrize("archive", [None, Archived(refuses=ReplayTooLarge("too much"))])
-def test_logs_give_in_the_order_of_publishers_what_no_archive_gives(
+def test_events_of_several_logs_come_in_publisher_order(
     archive: Archived | None,
 ) -> None:
-    filling = recovered(archive, Log([GONE]), WHOLE, busy=1_000_000)
-    assert all_of(filling) == IN_ORDER
-    assert filling.lost() == []
+    recovery = recovered(archive, Log([GONE]), WHOLE, busy=1_000_000)
+    assert all_of(recovery) == IN_ORDER
+    assert recovery.lost() == []
     assert archive is None or len(archive.asked) == 1
 
 
-def test_what_nobody_has_is_lost() -> None:
-    filling = recovered(None, Log([]), WHOLE)
-    assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
-    assert filling.lost() == [Lost(GONE, (0, 0), (1, 3), "lost")]
+def test_a_range_without_a_source_is_lost() -> None:
+    recovery = recovered(None, Log([]), WHOLE)
+    assert all_of(recovery) == [(OWN, 1), (OWN, 2), (OWN, 3)]
+    assert recovery.lost() == [Lost(GONE, (0, 0), (1, 3), "lost")]
 
 
 @pytest.mark.parametrize("fails", [0, 1])
-def test_of_other_origins_comes_whatever_the_archive_has_behind_what_is_known_here(
+def test_archived_events_behind_a_known_end_are_recovered(
     fails: int,
 ) -> None:
-    """One of them may have died since, and nobody else tells what it had yet to send."""
+    """The other node may have died since, with events that it had not sent."""
     archive = Archived(fails=fails)
-    filling = recovered(archive, Log([]), dict.fromkeys(EVENTS, FIRST_TWO), open_ended=True)
-    assert all_of(filling) == [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2)]
-    assert filling.reached() == {GONE: (1, 3)}
-    assert filling.lost() == []
+    recovery = recovered(archive, Log([]), dict.fromkeys(EVENTS, FIRST_TWO), open_ended=True)
+    assert all_of(recovery) == [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2)]
+    assert recovery.reached() == {GONE: (1, 3)}
+    assert recovery.lost() == []
 
 
-def test_what_has_an_end_ends_there() -> None:
-    filling = recovered(Archived(), Log([]), dict.fromkeys(EVENTS, FIRST_TWO))
-    assert all_of(filling) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
-    assert filling.reached() == {}
+def test_a_range_with_an_end_ends_there() -> None:
+    recovery = recovered(Archived(), Log([]), dict.fromkeys(EVENTS, FIRST_TWO))
+    assert all_of(recovery) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
+    assert recovery.reached() == {}

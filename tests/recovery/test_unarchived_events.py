@@ -1,4 +1,4 @@
-"""Events that the archive lacks come of logs, each once, in their order among those it has."""
+"""Unarchived events come from logs once each, in order among the archived ones."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.recovery.test_subscription_recovery import (
 
 
 def missing(*holes: MissingRange, log: Log | None = None, others: Any = None) -> UnarchivedEvents:
-    """What the logs have of these ranges."""
-    filling = recovered(None, log or Log([GONE]), WHOLE, elsewhere=others)
-    found = UnarchivedEvents(filling._missed, filling._context)
+    """Return the events that logs have of these ranges."""
+    recovery = recovered(None, log or Log([GONE]), WHOLE, elsewhere=others)
+    found = UnarchivedEvents(recovery._missed, recovery._context)
     gathered = Deferred.fromCoroutine(found.read_from_logs(holes, (), 0.0))
     assert gathered.called
     return found
@@ -39,7 +39,7 @@ def places(events: Iterable[LoggedEvent]) -> list[tuple[str, int]]:
     return [(event.origin, event.offset) for event in events]
 
 
-def test_what_lies_behind_all_that_the_archive_has_comes_at_the_end() -> None:
+def test_events_behind_all_archived_ones_come_last() -> None:
     found = missing((GONE, (1, 1), (1, 3)), (OWN, (1, 2), (1, 3)))
     archived = [EVENTS[GONE][0], *EVENTS[OWN][:2]]
     assert places(found.merge_batch(archived)) == [(GONE, 1), (OWN, 1), (OWN, 2)]
@@ -48,8 +48,8 @@ def test_what_lies_behind_all_that_the_archive_has_comes_at_the_end() -> None:
     assert found.is_empty and found.take_rest() == []
 
 
-def test_an_event_that_the_archive_has_elsewhere_comes_once() -> None:
-    """Its publisher sent it to another node, too."""
+def test_an_event_archived_at_another_place_comes_once() -> None:
+    """Its publisher also sent it to another node."""
     found = missing((GONE, (1, 0), (1, 2)))
     elsewhere = logged("another", 7, 5, "p", 1)
     got = found.merge_batch([elsewhere, EVENTS[GONE][2], *EVENTS[OWN]])
@@ -63,14 +63,14 @@ def test_an_event_that_the_archive_has_elsewhere_comes_once() -> None:
     ]
 
 
-def test_what_no_log_has_is_a_hole_but_for_what_arrives_all_the_same() -> None:
+def test_a_range_without_a_log_is_missing_except_for_archived_events() -> None:
     found = missing((GONE, (0, 0), (1, 2)), log=Log([]))
     assert found.is_empty and found.missing_ranges == [(GONE, (0, 0), (1, 2))]
     found.record_event(EVENTS[GONE][0])
     assert found.missing_ranges == [(GONE, (1, 1), (1, 2))]
 
 
-def test_an_epoch_in_which_there_is_nothing_is_no_hole() -> None:
+def test_an_empty_epoch_is_no_missing_range() -> None:
     found = missing((GONE, (1, 1), (1, 3)), log=Log([]))
     found.record_event(attrs.evolve(EVENTS[GONE][0], epoch=1, offset=2))
     found.record_event(attrs.evolve(EVENTS[GONE][0], epoch=1, offset=3))
@@ -80,7 +80,7 @@ def test_an_epoch_in_which_there_is_nothing_is_no_hole() -> None:
 
 @attrs.define
 class Others:
-    """Another node has all events of the origin that is gone."""
+    """Another node has all events of the dead origin."""
 
     asked: list[Sequence[str] | None] = attrs.field(factory=list)
 
@@ -97,7 +97,7 @@ class Others:
         yield [event for event in EVENTS[GONE] if after < event.mark <= upto]
 
 
-def test_other_nodes_are_asked_once_for_all_that_is_missing() -> None:
+def test_other_nodes_are_surveyed_once() -> None:
     others = Others()
     found = missing((GONE, (0, 0), (1, 1)), (GONE, (1, 2), (1, 3)), log=Log([]), others=others)
     assert places(found.merge_batch(EVENTS[GONE][1:2])) == [(GONE, 1), (GONE, 2)]

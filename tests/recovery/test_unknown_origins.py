@@ -1,4 +1,4 @@
-"""Who wants all of the past also gets what other nodes know of an origin that is not known here."""
+"""A recovery of the whole past includes origins that only other nodes know."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.recovery.test_subscription_recovery import (
 )
 
 NODE = Address.parse("c/b")
-#: The archive has two events of an origin that is gone, and other nodes have got to the third.
+#: The archive has two events of a dead origin, and other nodes have reached the third.
 ALL = [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2), (OWN, 3)]
 
 
 @attrs.define
 class Others:
-    """One node has the last event of that origin, or has only heard of it."""
+    """One node has the last event of that origin, or only its place."""
 
     answers: LogSurvey
     has_event: bool = True
@@ -56,7 +56,7 @@ class Others:
 
 
 class Archive(Archived):
-    """It is asked for all origins, and lacks the last event of the one that is gone."""
+    """It is asked for all origins, and lacks the last event of the dead one."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         ranges = {**request.ranges, GONE: ((0, 0), (1, 2))}
@@ -79,15 +79,15 @@ class Reached(OneReplay):
     ],
     ids=["all-answer", "one-is-silent", "the-origin's-node-is-away"],
 )
-def test_a_node_that_may_have_the_log_is_waited_for(
+def test_a_node_that_may_have_the_log_is_awaited(
     answers: LogSurvey, waits: bool, has_event: bool
 ) -> None:
     clock = Clock()
     others = Others(attrs.evolve(answers), has_event)
     ranges = {OWN: ((0, 0), (1, 3))}
-    filling = recovered(Archive(), Log([]), ranges, others=True, elsewhere=others, clock=clock)
+    recovery = recovered(Archive(), Log([]), ranges, others=True, elsewhere=others, clock=clock)
     found, waited = [], False
-    while not (page := filling.more()).called or page.result:
+    while not (page := recovery.more()).called or page.result:
         if not page.called:
             clock.pump([1.0] * int(PATIENCE))
             assert page.called
@@ -95,27 +95,27 @@ def test_a_node_that_may_have_the_log_is_waited_for(
         found += [(event.origin, event.offset) for event in page.result]  # type: ignore[union-attr]
     assert sorted(found) == sorted([*ALL, *([(GONE, 3)] * has_event)])
     assert waited == waits
-    told = [(each.origin, each.after, each.upto) for each in filling.lost()]
-    assert told == ([] if has_event else [(GONE, (1, 2), (1, 3))])
+    expected = [(each.origin, each.after, each.upto) for each in recovery.lost()]
+    assert expected == ([] if has_event else [(GONE, (1, 2), (1, 3))])
 
 
-def test_a_log_that_is_at_a_node_is_none_of_these() -> None:
-    filling = recovered(
+def test_a_reachable_log_is_not_an_unknown_origin() -> None:
+    recovery = recovered(
         Archive(),
         Log([]),
         {OWN: ((0, 0), (1, 3))},
         others=True,
         elsewhere=Others(LogSurvey(available_logs={GONE})),
     )
-    assert sorted(all_of(filling)) == sorted(ALL)
-    assert filling.lost() == []
+    assert sorted(all_of(recovery)) == sorted(ALL)
+    assert recovery.lost() == []
 
 
-def test_what_this_node_lost_of_its_own_is_not_read_at_others() -> None:
-    """It logs that again itself, under new places."""
-    filling = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, elsewhere=Others(LogSurvey()))
-    missed = filling._missed
-    logs = LogSource(missed, filling._context, RemainingRanges(missed.ranges))
+def test_own_lost_events_are_not_read_from_others() -> None:
+    """This node logs them again itself, at new places."""
+    recovery = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, elsewhere=Others(LogSurvey()))
+    missed = recovery._missed
+    logs = LogSource(missed, recovery._context, RemainingRanges(missed.ranges))
     found: list[list[LoggedEvent]] = []
 
     async def scraps() -> list[LoggedEvent]:

@@ -1,5 +1,8 @@
-"""A seeded archive: several origins with clocks of their own, epochs, publishers that move and send
-again, streams, levels, types in two versions; and what a request is to get of it, found plainly."""
+"""A seeded archive and the expected result of a request to it.
+
+It has several origins with different clocks, epochs, publishers that move and repeat events,
+streams, levels, and types in two versions.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ NOTE = """<!ENTITY %% Mspaces.content ", note">
 <!ELEMENT note (#PCDATA)>
 <!ATTLIST note kind CDATA "%s">
 """
-#: Two versions of a type differ in what they leave to the DTD.
+#: The two versions of a type have different defaults in their DTDs.
 KINDS = {"1.0": "old", "1.1": "new"}
 
 PATTERNS = (">", "asdi.>", "asdi.*.tz", "notes", "notes.>", "nowhere.>")
@@ -66,27 +69,27 @@ QUERIES = (
 
 @attrs.frozen
 class World:
-    """All events by place, each once, and DTDs of their types but of `odd`."""
+    """All events by place, each once, and the DTDs of all types except `odd`."""
 
     events: Mapping[tuple[str, Mark], LoggedEvent]
     rows: Mapping[tuple[str, Mark], Row]
     dtds: Mapping[DtdReference, bytes]
     copies: Counter[tuple[str, Mark]] = attrs.field(factory=Counter)
-    """How often `archive_world` wrote each place."""
+    """Number of times that `archive_world` wrote each place."""
 
     def upto(self, origin: str) -> Mark:
-        """The last mark of an origin."""
+        """Return the last mark of an origin."""
         return max(mark for name, mark in self.events if name == origin)
 
 
 def make_world(seed: int, *, events: int = 120) -> World:
-    """The same for the same seed."""
+    """Generate the world of a seed."""
     rng = random.Random(f"world {seed}")
     found: dict[tuple[str, Mark], LoggedEvent] = {}
     rows: dict[tuple[str, Mark], Row] = {}
     written: dict[tuple[int, int], tuple[Header, bytes]] = {}
     for row in sorted(run_of(seed, events=events), key=lambda row: row.arrival):
-        # The log does not know of the order of stacks yet.
+        # The order within a stack is not known in the log yet.
         row = row._replace(arrival=BEGIN + (row.arrival - 1000) * STEP_MS, stack=-1)
         ids = (row.publisher, row.sequence)
         if ids not in written:
@@ -136,7 +139,7 @@ def _document(row: Row, rng: random.Random) -> tuple[Header, bytes]:
 
 
 def archive_world(world: World, uri: str, seed: int) -> Archive:
-    """The world in an archive: in flushes, some of which a neighbour has written too."""
+    """Archive the world in several flushes. Another node writes some of them too."""
     rng = random.Random(f"archive {seed}")
     archive = Archive.open(uri)
     for origin in sorted({name for name, _ in world.events}):
@@ -155,7 +158,7 @@ def archive_world(world: World, uri: str, seed: int) -> Archive:
 
 
 def some_requests(world: World, seed: int, count: int) -> list[ReplayRequest]:
-    """Requests of all kinds, but for bundles."""
+    """Generate requests of all kinds except bundles."""
     rng = random.Random(f"requests {seed}")
     origins = sorted({name for name, _ in world.events})
     found = []
@@ -182,11 +185,11 @@ def some_requests(world: World, seed: int, count: int) -> list[ReplayRequest]:
     return found
 
 
-# ------------------------------------------------------------------------ what is right
+# ------------------------------------------------------------------------ expected results
 
 
 def selects(world: World, query: str, event: LoggedEvent) -> bool:
-    """Whether the query is true of the event, as lxml says."""
+    """Return whether lxml evaluates the query to true."""
     root = etree.fromstring(event.document)
     header = header_of(event)
     dtd = _dtd(world, DtdReference(header.type_name, header.version))
@@ -219,13 +222,12 @@ def _dtd(world: World, reference: DtdReference) -> Dtd | None:
 
 
 def header_of(event: LoggedEvent) -> Header:
-    """What its record says."""
     return header_from_fields(msgpack.unpackb(event.record))
 
 
 @attrs.frozen
 class Expected:
-    """What a request is to get."""
+    """Expected result of a request."""
 
     places: list[tuple[str, Mark]]
     denied: int
@@ -233,7 +235,7 @@ class Expected:
 
 
 def expected(world: World, request: ReplayRequest) -> Expected:
-    """By looking at each event."""
+    """Compute the result by a scan of all events."""
     pattern = request.stream_pattern()
     had = {
         _identity(world.rows[origin, mark])

@@ -46,7 +46,7 @@ class Process:
             positions = PositionsFile(site.folder, NAME, incarnation)
             settings = {
                 "positions": positions,
-                "left": positions.read(),
+                "resume_points": positions.read(),
                 "attempts": AttemptsFile(site.folder, NAME),
             }
         self.client = site.world.client(NAME, incarnation=incarnation, **settings)

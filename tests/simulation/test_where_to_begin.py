@@ -155,11 +155,11 @@ def test_an_accepted_durable_subscription_survives_the_node_at_once(world: World
 def test_a_durable_subscription_is_not_accepted_while_it_can_not_be_stored(world: World) -> None:
     client = world.client("reader")
     world.run(1.0)
-    world.disk.full = True
+    world.disk.is_full = True
     transient, durable = Reader(world, client), Reader(world, client, durable="d")
     world.run(5.0)
     assert transient.subscription is not None and durable.subscription is None
-    world.disk.full = False
+    world.disk.is_full = False
     world.run(3.0)
     assert durable.subscription is not None
     world.check_outcomes()
@@ -232,7 +232,7 @@ def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
     client = world.client("reader")
     publish(world, publisher, 3)
     epoch = world.node.event_log.bounds.epoch
-    world.disk.full = True
+    world.disk.is_full = True
     for _ in range(10):
         publisher.publish()
     while not world.node.event_log.pending_bytes:
@@ -241,7 +241,7 @@ def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
     while reader.subscription is None:
         world.run(0.0005)
     world.run(3.0)
-    world.disk.full = False
+    world.disk.is_full = False
     world.run_until(lambda: not publisher.client.unacknowledged)
     read(world, reader)
     # The ten were under way when it subscribed; then they were not, and came again.
@@ -254,11 +254,11 @@ def test_a_cut_holds_while_the_first_batches_after_a_failed_commit_are_under_way
         publisher = Publisher(world, world.client("publisher"))
         client = world.client("reader")
         publish(world, publisher, 3)
-        world.disk.full = True
+        world.disk.is_full = True
         for _ in range(5):
             publisher.publish()
         world.run_until(lambda: world.node.event_log.failures == 1)
-        world.disk.full = False
+        world.disk.is_full = False
         later = (world.node.event_log.chain.histories[0].epoch + 1, 8)
         while world.node.event_log.cut != later:
             world.run(0.01)
@@ -309,7 +309,7 @@ def test_no_place_is_given_twice_after_failed_commits_and_a_restart(
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 3)
-    world.disk.full = True
+    world.disk.is_full = True
     readers: list[Reader] = []
     for _ in range(4):
         # None of these gets a place that holds, and each time somebody is told a cut.
@@ -320,7 +320,7 @@ def test_no_place_is_given_twice_after_failed_commits_and_a_restart(
     assert world.node.event_log.failures >= 4
     world.kill_client(publisher.client)
     world.run(1.0)
-    world.disk.full = False
+    world.disk.is_full = False
     if ending == "stop":
         world.stop_node()
     else:

@@ -19,7 +19,7 @@ import broker
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.subscription import Subscription
 from tests.system.node_process import PATIENCE, ROOT
-from tests.system.recovering import publish
+from tests.system.traffic import publish
 
 
 class PreviousClient:

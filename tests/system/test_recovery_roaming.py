@@ -18,12 +18,11 @@ from tests.system.recovering import (
     come_back,
     first_events,
     ids,
-    publish,
     recovered,
     two_nodes,
     until_all,
 )
-from tests.system.traffic import within
+from tests.system.traffic import publish, within
 
 pytestmark = pytest.mark.system
 

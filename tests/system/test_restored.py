@@ -12,8 +12,8 @@ from broker.client.asyncio_face import connect
 from examples.free_ports import free_port
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import come_back, ids, publish, until_all
-from tests.system.traffic import within
+from tests.system.recovering import come_back, ids, until_all
+from tests.system.traffic import publish, within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

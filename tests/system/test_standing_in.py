@@ -12,8 +12,8 @@ import pytest
 from broker.client.asyncio_face import connect
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE
-from tests.system.recovering import FILLING, archived, come_back, ids, publish, two_nodes, until_all
-from tests.system.traffic import within
+from tests.system.recovering import FILLING, archived, come_back, ids, two_nodes, until_all
+from tests.system.traffic import publish, within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

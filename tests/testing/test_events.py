@@ -34,7 +34,7 @@ def number(pattern: bytes, payload: bytes) -> int:
 
 
 def of_aircraft(events: list[MadeEvent]) -> dict[bytes, list[MadeEvent]]:
-    """The events of each flight, in their order: by call sign and computer id."""
+    """Return the events of each flight, in order: by call sign and computer id."""
     flights: dict[bytes, list[MadeEvent]] = {}
     for event in events:
         found = re.search(rb"<aircraftId>.*</computerId>", event.payload)
@@ -113,7 +113,7 @@ def test_aircraft_climb_cruise_descend_and_are_handed_on() -> None:
         assert levels[: top + 1] == sorted(levels[: top + 1])
         assert all(abs(one - other) <= 20 for one, other in pairwise(levels))
         centres = [event.stream.split(".")[1] for event in events if event.stream.endswith("tz")]
-        # A boundary crossing is told by the centre that hands over.
+        # The centre that hands over reports a boundary crossing.
         changes = sum(one != other for one, other in pairwise(centres))
         assert abs(changes - kinds.count("uz")) <= 1
     assert handed_on > 20

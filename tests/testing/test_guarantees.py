@@ -1,4 +1,4 @@
-"""The checker of the guarantees, on made-up runs: each violation is found, and nothing else."""
+"""The checker of the guarantees, on constructed runs: each violation is found, and no other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVENTS = 5
 
 
 class Run:
-    """Five events at one origin, all acknowledged, and a subscription that was flowing before."""
+    """Five acknowledged events at one origin, and a subscription that was active before."""
 
     def __init__(self, kind: Kind = Kind.DURABLE) -> None:
         self.seen = Observations()
@@ -311,7 +311,7 @@ def test_only_an_origin_that_was_set_back_may_log_events_again() -> None:
     ("origin", "again", "broken"),
     [("a", 6, []), ("b", 6, [Guarantee.ONCE]), ("a", 1, [Guarantee.ONCE])],
 )
-def test_the_next_process_may_get_again_what_was_logged_again(
+def test_the_next_process_may_get_events_again_that_were_logged_again(
     origin: str, again: int, broken: list[Guarantee]
 ) -> None:
     run = complete()
@@ -351,7 +351,7 @@ def test_a_killed_process_may_get_events_again() -> None:
     assert check(run.seen) == []
 
 
-def test_what_a_killed_process_had_not_confirmed_may_be_gone_for_the_next() -> None:
+def test_events_unconfirmed_by_a_killed_process_may_be_in_a_gap_of_the_next() -> None:
     run = gap_after_close()
     run.subscriber.processes[0].end = End.KILLED
     assert check(run.seen) == []
@@ -365,7 +365,7 @@ def test_stepped_clocks_hide_the_beginning_of_unknown_origins() -> None:
     assert check(run.seen, Allowances(unknown_origins=True)) == []
 
 
-def test_an_event_whose_place_nobody_saw_is_expected_if_it_was_published_behind_the_cut() -> None:
+def test_an_event_without_observed_place_is_expected_if_published_after_the_cut() -> None:
     run = one_missing()
     run.seen.has_all_places = False
     run.seen.places.clear()

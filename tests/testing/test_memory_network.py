@@ -95,7 +95,7 @@ class MemoryNetworkTests(SynchronousTestCase):
         self.assertEqual(times(1), times(1))
         self.assertNotEqual(times(1), times(2))
 
-    def test_nobody_listens(self) -> None:
+    def test_a_connection_without_listener_is_refused(self) -> None:
         connecting = self.network.connect("b")
         self.clock.advance(0.1)
         self.failureResultOf(connecting, ConnectionRefusedError)
@@ -113,7 +113,7 @@ class MemoryNetworkTests(SynchronousTestCase):
         self.connect()
         self.assertEqual(self.network.connections("a"), 2)
 
-    def test_a_cut_breaks_the_connections_of_one_address_and_loses_what_is_under_way(self) -> None:
+    def test_a_cut_breaks_the_connections_of_one_address_and_loses_packets_in_transit(self) -> None:
         self.network.listen("b", lambda channel: self.accepted.append(RecordingReceiver(channel)))
         client, other = self.connect(), self.connect("b")
         client.channel.send([b"x"])
@@ -135,7 +135,7 @@ class MemoryNetworkTests(SynchronousTestCase):
         self.clock.advance(0.1)
         self.failureResultOf(connecting, ConnectionRefusedError)
         self.network.listen("a", lambda channel: None)
-        self.port.stop_listening()  # the former one's
+        self.port.stop_listening()  # the old port's
         self.connect()
 
     def test_connecting_can_be_cancelled(self) -> None:
@@ -150,7 +150,7 @@ class MemoryNetworkTests(SynchronousTestCase):
         self.assertEqual(client.channel.peer_description, "memory:a")
         self.assertEqual(self.accepted[0].channel.peer_description, "memory:client-1")
 
-    def test_what_waits_for_a_paused_reader_is_known(self) -> None:
+    def test_the_bytes_pending_for_a_paused_reader_are_counted(self) -> None:
         client = self.connect()
         server = self.accepted[0].channel
         assert isinstance(server, MemoryChannel)

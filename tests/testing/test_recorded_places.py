@@ -1,4 +1,4 @@
-"""Which places a run's disks record: the soak expects no gap for a lost event at another one."""
+"""Places recorded by a run's disks: the soak expects no gap for a lost event at another one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_later_place_records_those_before_it() -> None:
 
 
 def test_a_place_on_another_branch_does_not_record_it() -> None:
-    """The log was set back to its place 5 of epoch 1, and lost 6 to 8."""
+    """The log was set back to place 5 of epoch 1, and lost 6 to 8."""
     recorded = RecordedPlaces()
     recorded.add("o", [(1, 7), (3, 20), (4, 30)])
     recorded.set_histories("o", [History(1, 11, 0, (0, 0)), History(3, 13, 1, (1, 5))])

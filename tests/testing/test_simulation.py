@@ -1,4 +1,4 @@
-"""The simulated world itself."""
+"""The simulation itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAYLOAD = b"<flight><id>A</id><flightleg/></flight>"
 
 
 def history(seed: int) -> list[tuple[float, Any]]:
-    """What a reader and a publisher saw, and when, while things broke."""
+    """Return the observations of a reader and a publisher, with times, during faults."""
     seen: list[tuple[float, Any]] = []
     with World(seed, jitter=0.01) as world:
         publisher, reader = world.client("publisher"), world.client("reader")
@@ -44,7 +44,7 @@ def test_a_seed_gives_the_same_run_each_time() -> None:
     assert history(5) != history(6)
 
 
-def test_a_killed_node_says_nothing_more_and_another_one_may_start() -> None:
+def test_a_killed_node_sends_nothing_more_and_another_one_may_start() -> None:
     with World(1) as world:
         client = world.client("a")
         world.run(1.0)
@@ -104,7 +104,7 @@ def test_a_full_disk_takes_nothing_and_a_node_does_not_start_on_it() -> None:
         assert world.wait(result).place.offset == 1
 
 
-def test_what_is_never_reached_is_an_error_that_names_the_seed() -> None:
+def test_an_unreached_condition_is_an_error_with_the_seed() -> None:
     with World(17) as world, pytest.raises(AssertionError, match="seed 17"):
         world.run_until(lambda: False, limit=1.0)
 

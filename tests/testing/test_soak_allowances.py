@@ -1,4 +1,4 @@
-"""What the soak excuses: only events that were there when their node's disk was damaged."""
+"""Excuses of the soak: only for events published before their node's disk was damaged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_damage_of_another_node_excuses_nothing() -> None:
     assert not excused(4.0, b=5.0)
 
 
-def test_one_damage_does_not_excuse_what_a_neighbour_acknowledged() -> None:
+def test_one_damage_does_not_excuse_a_loss_acknowledged_by_a_neighbour() -> None:
     assert not excused(4.0, "neighbour", a=5.0)
     assert excused(4.0, "neighbour", a=5.0, b=5.0)
 
@@ -74,7 +74,7 @@ def test_one_damage_does_not_excuse_what_a_neighbour_acknowledged() -> None:
         (4.0, "node", None, {"a": 5.0}, False),
     ],
 )
-def test_only_what_no_disk_tells_of_needs_no_gap(
+def test_only_events_on_no_disk_need_no_gap(
     published_at: float,
     durability: str,
     heard: dict[str, Mark] | None,

@@ -1,4 +1,4 @@
-"""The suite for stacks, run on those that come with us and on one that is made badly."""
+"""The contract tests, on the shipped stacks and on a faulty one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TestMspaces(StackContract, unittest.TestCase):
 
 
 class Careless(PassThrough):
-    """Loses every seventh message, and believes what it is sent to be a number."""
+    """Loses every seventh message, and treats input as a number without a check."""
 
     count = 0
 
@@ -58,14 +58,14 @@ class CarelessStack:
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP})
 
     def check(self, settings: StackSettings) -> None:
-        """Looks at nothing."""
+        """Accept anything."""
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [P2PLayer(incarnation=settings.incarnation), CarelessLayer()]
 
 
 class BareStack(CarelessStack):
-    """One without p2p, so that it is told what a stranger says."""
+    """A stack without p2p, so that it receives foreign bytes."""
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [CarelessLayer()]

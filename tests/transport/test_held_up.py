@@ -10,7 +10,8 @@ from twisted.internet.task import Clock
 
 from broker.errors import BrokerError
 from broker.transport.driver import StackDriver
-from broker.transport.p2p import P2PLayer, wire
+from broker.transport.p2p import P2PLayer
+from broker.transport.p2p import wire
 
 
 class ReactorClock(Clock):

@@ -18,11 +18,10 @@ from broker.transport.socket.group_place import GroupSender, open_group
 
 @implementer(ISeedSource)
 class DiscoveryPort:
-    """A member of a multicast group for discovery, also among nodes of one host.
+    """Member of a multicast group for discovery, also among nodes of one host.
 
     `interface` is a name (`eth0`), or for IPv4 also an address. `describe` returns the node's
-    descriptor and whether its cluster has room; None while it is in no cluster, so it has no
-    answer.
+    descriptor and whether its cluster has room; None while it is in no cluster.
     """
 
     def __init__(
@@ -46,9 +45,11 @@ class DiscoveryPort:
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
         target, opened = open_group(*self._group_address, self._interface, loop=True)
-        hears, own = (DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened)
-        self._sockets = (hears, own)
-        self._sender = GroupSender(own, target, self._interface)
+        receiving, sending = (
+            DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened
+        )
+        self._sockets = (receiving, sending)
+        self._sender = GroupSender(sending, target, self._interface)
 
     def stop(self) -> None:
         self._seeds.close()

@@ -41,7 +41,7 @@ class NetworkTypes:
         self._own_texts: dict[DtdReference, str] = {}
         self._conflicts: set[DtdReference] = set()
         self._checked: set[tuple[str, Address]] = set()
-        self._knowledge: NetworkState | None = None
+        self._state: NetworkState | None = None
         self._run_effects: Callable[[Sequence[Any]], object] = lambda _: None
         self.fetcher = TypeFetcher(dtds, clock, self._add_conflict)
         self.announcements = AwaitedAnnouncements(clock, self._may_differ)
@@ -49,17 +49,15 @@ class NetworkTypes:
 
     # ------------------------------------------------------------------ the cluster
 
-    def start(
-        self, knowledge: NetworkState, run_effects: Callable[[Sequence[Any]], object]
-    ) -> None:
+    def start(self, state: NetworkState, run_effects: Callable[[Sequence[Any]], object]) -> None:
         """Announce all earlier types in a new cluster. `run_effects` applies effects."""
-        self._knowledge, self._run_effects = knowledge, run_effects
+        self._state, self._run_effects = state, run_effects
         self._checked.clear()
         self._announce(self._own_texts)
         self._announce_others(self.texts.origins_by_text())
 
     def stop(self) -> None:
-        self._knowledge = None
+        self._state = None
         self._run_effects = lambda _: None
         self.fetcher.stop()
 
@@ -76,14 +74,14 @@ class NetworkTypes:
             self._announce({reference: content_hash})
 
     def _announce(self, texts: dict[DtdReference, str]) -> None:
-        if self._knowledge is not None:
+        if self._state is not None:
             now = float(self._clock.seconds())
-            self._run_effects(self._knowledge.announce_types(texts, self._origin, now))
+            self._run_effects(self._state.announce_types(texts, self._origin, now))
 
     def _announce_others(self, texts: Mapping[DtdReference, Sequence[str]]) -> None:
-        if self._knowledge is not None and texts:
+        if self._state is not None and texts:
             now = float(self._clock.seconds())
-            self._run_effects(self._knowledge.announce_variants(texts, now))
+            self._run_effects(self._state.announce_variants(texts, now))
 
     # ------------------------------------------------------------------ texts of origins
 
@@ -100,12 +98,12 @@ class NetworkTypes:
             if len(self._origin_nodes) >= _MAX_CACHED:
                 self._origin_nodes.clear()
             self._origin_nodes[origin] = origin_node
-        if self._conflicts and origin_node is not None and self._knowledge is not None:
+        if self._conflicts and origin_node is not None and self._state is not None:
             self._record_used_texts(origin, origin_node)
         return self.texts.variants_of(origin) if self.texts else NO_VARIANTS
 
     def _record_used_texts(self, origin: str, origin_node: Address) -> None:
-        assert self._knowledge is not None
+        assert self._state is not None
         if (origin, origin_node) in self._checked:
             return
         if len(self._checked) >= _MAX_CACHED:
@@ -113,7 +111,7 @@ class NetworkTypes:
         self._checked.add((origin, origin_node))
         noted: set[DtdReference] = set()
         for reference in self._conflicts:
-            used = self._knowledge.types.hash_of(reference, origin, origin_node)
+            used = self._state.types.hash_of(reference, origin, origin_node)
             if used is not None:
                 text = DtdReference(reference.type, reference.version, used)
                 if self.texts.record_text(
@@ -129,12 +127,12 @@ class NetworkTypes:
 
         Shipped types count as equal everywhere until another text is announced.
         """
-        knowledge = self._knowledge
-        if knowledge is None or self._dtds.is_shipped(reference):
+        state = self._state
+        if state is None or self._dtds.is_shipped(reference):
             return False
         if self._dtds.known_hash(reference) is None:
             return False
-        return knowledge.types.hash_of(reference, origin, origin_node) is None
+        return state.types.hash_of(reference, origin, origin_node) is None
 
     def _add_conflict(self, reference: DtdReference) -> None:
         self._conflicts.add(reference)
@@ -142,10 +140,10 @@ class NetworkTypes:
 
     def conflicts(self) -> list[dict[str, Any]]:
         """Return the names with several announced texts and their users, for the status."""
-        if self._knowledge is None:
+        if self._state is None:
             return []
-        everything = list(self._knowledge.types.announced_types()) if self._conflicts else []
-        me, own = self._origin, str(self._knowledge.address)
+        everything = list(self._state.types.announced_types()) if self._conflicts else []
+        me, own = self._origin, str(self._state.address)
         return [
             {
                 "type": str(reference),
@@ -173,7 +171,7 @@ class NetworkTypes:
 
     def has_all_types(self) -> bool:
         """Return True if all announced types are here. Then no unknown type can match a query."""
-        return self._knowledge is not None and self.fetcher.is_complete()
+        return self._state is not None and self.fetcher.is_complete()
 
 
 def _users(

@@ -119,12 +119,14 @@ class Bundles(Generic[T]):
         return list(found.values())
 
     def _missing_before(self, held: HeldEvent[T]) -> list[MissingNumbers]:
-        holes = []
+        missing = []
         for (stream, bundle_id), bundle in zip(held.bundle_keys, held.bundles, strict=True):
             last = self._get_bundle((stream, bundle_id)).last
             if last is not None and bundle.bundle_number > last + 1:
-                holes.append(MissingNumbers(stream, bundle_id, last + 1, bundle.bundle_number - 1))
-        return holes
+                missing.append(
+                    MissingNumbers(stream, bundle_id, last + 1, bundle.bundle_number - 1)
+                )
+        return missing
 
     def _release(self, held: HeldEvent[T]) -> None:
         held.is_released = True

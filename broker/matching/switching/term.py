@@ -84,7 +84,7 @@ class Terms:
     ) -> list[Term] | None:
         """Terms of which one holds exactly when one of the rows of a template's part does.
 
-        `decode_interest` gives the rows, which are those of all templates with an equal part.
+        `read` gives the rows, which are those of all templates with an equal part.
         """
         key = (part,)
         if key not in self._known:

@@ -35,9 +35,9 @@ class ArchiveCoverage:
         """
         found: dict[str, Mark] = {}
         for origin in {*self._intervals, *request.ranges}:
-            wanted = request.range_of(origin)
-            if wanted is not None:
-                after, upto = wanted
+            requested = request.range_of(origin)
+            if requested is not None:
+                after, upto = requested
                 last = max(after, self._last(origin))
                 found[origin] = last if upto is None else min(last, upto)
         return found
@@ -55,10 +55,10 @@ class ArchiveCoverage:
                 lost[origin] += intervals
         found: list[MissingRange] = []
         for origin in sorted({*lost, *self._intervals}):
-            wanted = request.range_of(origin)
-            if wanted is None:
+            requested = request.range_of(origin)
+            if requested is None:
                 continue
-            after, upto = wanted
+            after, upto = requested
             last = self._last(origin)
             uncovered = difference(
                 [(after, last if upto is None else min(last, upto))],

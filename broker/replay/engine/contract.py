@@ -59,7 +59,7 @@ class Report:
         """Decode the result of `to_wire`. Raises `ProtocolError`."""
         try:
             events, size, looked_at, denied, duplicates, contradictions, *rest = value
-            upto, holes, notes, error = rest
+            upto, ranges, notes, error = rest
             return cls(
                 fields.count(events),
                 fields.count(size),
@@ -68,7 +68,7 @@ class Report:
                 fields.count(duplicates),
                 fields.count(contradictions),
                 {fields.text(o): fields.mark((epoch, offset)) for o, epoch, offset in upto},
-                tuple((fields.text(o), fields.mark(a), fields.mark(u)) for o, a, u in holes),
+                tuple((fields.text(o), fields.mark(a), fields.mark(u)) for o, a, u in ranges),
                 fields.text_list(notes),
                 None if error is None else fields.wire_error(error),
             )

@@ -107,10 +107,10 @@ class Job:
 
     def _number_parts(self, parts: Iterable[Part], requests: Integers) -> Iterator[Part]:
         for part in parts:
-            wanted = part.requests[np.isin(part.requests, requests)]
-            if len(wanted):
+            requested = part.requests[np.isin(part.requests, requests)]
+            if len(requested):
                 number = len(self._parts)
-                self._parts[number] = Part(number, part.file, wanted)
+                self._parts[number] = Part(number, part.file, requested)
                 yield self._parts[number]
 
     def _scan_for_last_events(
@@ -172,10 +172,10 @@ class Job:
                 self._apply_summary(item)
             elif item.num_rows:
                 self._found.append(item)
-                wanted = item.column("requests")
-                counts = np.diff(wanted.offsets.to_numpy())
+                requested = item.column("requests")
+                counts = np.diff(requested.offsets.to_numpy())
                 sizes = item.column("size").to_numpy()
-                self._quota.add_events(wanted.flatten().to_numpy(), np.repeat(sizes, counts))
+                self._quota.add_events(requested.flatten().to_numpy(), np.repeat(sizes, counts))
                 self._quota.add_stored_bytes(int(sizes.sum()))
                 self._failed.update(self._quota.refused)
         self._scanned_rows += sum(part.file.rows for part in wave)

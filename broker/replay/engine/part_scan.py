@@ -102,17 +102,17 @@ def scan_part(
     row = 0
     corrupt, missing = "", False
     unreadable = matcher.unreadable
-    wanted = part.requests
+    requested = part.requests
     try:
         for batch in _read_batches(archive, part, matcher):
-            matched = matcher.match(batch, wanted)
+            matched = matcher.match(batch, requested)
             denied += matched.denied
             found = _build_found(batch, matched, part.number, row)
             sizes = found.keys.column("size").to_numpy()
             counts = np.diff(found.keys.column("requests").offsets.to_numpy())
             numbers = found.keys.column("requests").flatten().to_numpy()
             if refused_requests := quota.add_events(numbers, np.repeat(sizes, counts)):
-                wanted = wanted[~np.isin(wanted, refused_requests)]
+                requested = requested[~np.isin(requested, refused_requests)]
             row += found.keys.num_rows
             yield found
     except ArchiveObjectMissing:
@@ -147,12 +147,12 @@ def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMa
     every = list(range(metadata.num_row_groups))
     if len(every) == 1:
         return every
-    wanted = np.zeros(len(matcher.scope.start), dtype=np.bool_)
-    wanted[part.requests] = True
+    requested = np.zeros(len(matcher.scope.start), dtype=np.bool_)
+    requested[part.requests] = True
     return [
         n
         for n in every
-        if (wanted & matcher.scope.overlaps_bounds(_row_group_bounds(metadata, n))).any()
+        if (requested & matcher.scope.overlaps_bounds(_row_group_bounds(metadata, n))).any()
     ]
 
 

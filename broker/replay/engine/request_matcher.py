@@ -99,8 +99,10 @@ class RequestMatcher:
         clock: Callable[[], float],
         variants: Mapping[str, Variants] | None = None,
     ) -> None:
-        """`origins` has all origins that rows may have. `texts` has DTDs by reference. `variants`
-        has the references that replace others, by origin."""
+        """`origins` has all origins that rows may have.
+
+        `texts` has DTDs by reference. `variants` has the references that replace others, by origin.
+        """
         self._variants = variants or {}
         self.scope = RequestScopes(requests, origins)
         self.failed: dict[int, WireError] = {}
@@ -140,14 +142,14 @@ class RequestMatcher:
         self._patterns: dict[tuple[str, str], bool] = {}
         self._lists: _RequestLists | None = None
 
-    def match(self, batch: pa.RecordBatch, wanted: Integers) -> MatchedPairs:
-        """Return matching pairs of a row of `batch` and one of the `wanted` requests.
+    def match(self, batch: pa.RecordBatch, requested: Integers) -> MatchedPairs:
+        """Return matching pairs of a row of `batch` and one of the `requested` ones.
 
         `batch` has the columns of `EVENT_SCHEMA` and is sorted by origin and mark.
         """
         places = RowPlaces(batch, self.scope.origins)
         is_open = np.zeros(self._size, dtype=np.bool_)
-        is_open[wanted] = True
+        is_open[requested] = True
         is_open[list(self.failed)] = False
         found = [
             *self._match_unfiltered(batch, places, is_open),

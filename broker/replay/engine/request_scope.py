@@ -51,8 +51,10 @@ class RequestScopes:
         origins: Sequence[str],
         branches: Mapping[str, Sequence[Mark]] | None = None,
     ) -> None:
-        """`branches` has the marks at which an origin's log was reset, by origin. The log continued
-        behind such a mark in its epoch."""
+        """`branches` has the marks at which an origin's log was reset, by origin.
+
+        The log continued behind such a mark in its epoch.
+        """
         branches = branches or {}
         self._branches = [branches.get(origin, ()) for origin in origins]
         size = (len(requests), len(origins))
@@ -68,11 +70,11 @@ class RequestScopes:
         self.clearance = np.array([each.clearance for each in requests], dtype=np.int64)
 
     def _set_range(self, number: int, place: int, request: ReplayRequest, origin: str) -> None:
-        wanted = request.range_of(origin)
-        if wanted is None:
+        requested = request.range_of(origin)
+        if requested is None:
             return
         self._wanted[number, place] = True
-        (self._after_epoch[number, place], self._after_offset[number, place]), upto = wanted
+        (self._after_epoch[number, place], self._after_offset[number, place]), upto = requested
         if upto is not None:
             self._upto_epoch[number, place], self._upto_offset[number, place] = upto
 
@@ -117,14 +119,14 @@ class RequestScopes:
         arrival = places.arrival
         found: Flags = arrival >= self.start[requests].min()
         found &= arrival < self.end[requests].max()
-        wanted = np.zeros(len(arrival), dtype=np.bool_)
+        requested = np.zeros(len(arrival), dtype=np.bool_)
         for origin, start, end in places.origin_runs():
             of = requests[self._wanted[requests, origin]]
             if len(of):
                 low = _min_mark(self._after_epoch[of, origin], self._after_offset[of, origin])
                 high = _max_mark(self._upto_epoch[of, origin], self._upto_offset[of, origin])
-                wanted[_rows_in_range(places, start, end, low, high)] = True
-        found &= wanted
+                requested[_rows_in_range(places, start, end, low, high)] = True
+        found &= requested
         return found
 
     def rows_for(self, places: RowPlaces, request: int) -> Integers:

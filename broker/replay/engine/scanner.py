@@ -62,8 +62,10 @@ class Scanner(Protocol):
 def scan_part_into(
     folder: Path, archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
 ) -> Iterator[pa.RecordBatch | PartSummary]:
-    """Write the requested events of a part to the folder. Yield their keys, and a summary at the
-    end."""
+    """Write the requested events of a part to the folder.
+
+    Yield their keys, and a summary at the end.
+    """
     writer = PartWriter(folder, part.number, EVENT_SCHEMA)
     try:
         for item in scan_part(archive, part, matcher, limits):

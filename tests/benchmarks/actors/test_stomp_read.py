@@ -36,7 +36,7 @@ def test_a_broker_that_hangs_up_ends_the_run() -> None:
         read_all({ours: 2})
 
 
-def test_what_selectors_should_let_through_is_what_lxml_says() -> None:
+def test_expected_selector_matches_agree_with_lxml() -> None:
     number = 17
     query = f'/flight[id = "{report_of(number).flight_id}"]'
     assert count_matches([query, "/flight", "/nothing"], range(number, number + 1)) == 2

@@ -52,7 +52,7 @@ def test_a_query_that_picks_some_leaves_holes_but_nothing_comes_twice() -> None:
         count.count_message(delivery(12))
 
 
-def test_what_the_node_says_it_dropped_is_counted_apart() -> None:
+def test_events_reported_as_dropped_are_counted_separately() -> None:
     count = flowing_after(4)
     count.count_message(messages.encode(Gap(1, "n", (1, 5), (1, 7), 3, "slow")))
     count.count_message(delivery(8))

@@ -12,7 +12,7 @@ def test_processor_time_is_that_of_all_threads() -> None:
     assert abs(seconds - spent.ru_utime - spent.ru_stime) < 1.0
 
 
-def test_what_a_process_allocates_counts_as_resident_and_anonymous() -> None:
+def test_allocated_memory_counts_as_resident_and_anonymous() -> None:
     before = memory(os.getpid())
     held = bytearray(os.urandom(1)) * (64 << 20)
     after = memory(os.getpid())

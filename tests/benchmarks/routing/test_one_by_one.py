@@ -12,7 +12,7 @@ WORKLOAD = flights(30)
 QUERIES = WORKLOAD.queries(200, HARDER)
 
 
-def test_one_by_one_finds_what_the_reference_engine_finds() -> None:
+def test_one_by_one_agrees_with_the_reference_engine() -> None:
     dtds = load_dtds()
     engine = Engine(ORACLE, dtds)
     numbers = engine.subscribe(QUERIES, {})
@@ -23,7 +23,7 @@ def test_one_by_one_finds_what_the_reference_engine_finds() -> None:
     assert alone.parsed == 30
 
 
-def test_an_engine_that_says_something_else_ends_the_run() -> None:
+def test_an_engine_with_other_matches_ends_the_run() -> None:
     dtds = load_dtds()
     engine = Engine(ORACLE, dtds)
     numbers = engine.subscribe(["/flight", "/flight/nothing"], {})

@@ -21,7 +21,7 @@ SAMPLE = 200
 
 
 def matches(texts: list[str], payloads: list[bytes]) -> Counter[str]:
-    """How many of the payloads each query matches."""
+    """Return the number of payloads that each query matches."""
     roots = [etree.fromstring(payload) for payload in payloads]
     found: Counter[str] = Counter()
     for text in texts:
@@ -66,14 +66,14 @@ def test_every_kind_of_query_is_accepted_by_the_front_end() -> None:
 def test_matches_an_event_are_as_stated_for_ten_thousand_queries(
     mix: Mix, least: float, most: float
 ) -> None:
-    # One query in ten, of all kinds: they are in random order.
+    # One query in ten, of all kinds, since they are in random order.
     texts = [text for _, text in flight_queries(10_000, mix)][::10]
     payloads = [flight_record(number) for number in range(SAMPLE)]
     found = 10 * sum(matches(texts, payloads).values()) / SAMPLE
     assert least < found < most
 
 
-def test_what_an_undecidable_query_needs_passes_on_few_events() -> None:
+def test_the_decidable_part_of_an_undecidable_query_matches_few_events() -> None:
     necessary = [
         text.partition("] and ")[0] + "]"
         for kind, text in flight_queries(10_000, STANDARD)
@@ -81,7 +81,7 @@ def test_what_an_undecidable_query_needs_passes_on_few_events() -> None:
     ]
     assert len(necessary) == 100
     payloads = [flight_record(number) for number in range(SAMPLE)]
-    # All of them together: no more events than this have to be parsed.
+    # All queries together, so that only these events are parsed.
     assert sum(matches(necessary, payloads).values()) < 0.05 * SAMPLE
 
 
@@ -98,7 +98,7 @@ def test_the_papers_four_queries_are_accepted_and_select_some() -> None:
     assert everything == 1_000
     assert 400 < high < 800
     assert 10 < airline < 70
-    # Those without a position are nowhere.
+    # Flights without a position have no place.
     assert north == 888
     for text in TABLE_1:
         parse_query(text)

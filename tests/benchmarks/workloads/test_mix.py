@@ -38,7 +38,7 @@ def test_queries_are_distinct_and_the_same_for_a_seed() -> None:
     assert len({text for _, text in first}) == 2_000
     assert first == again
     assert first != other
-    # In random order: what is held out of the end is a fair sample.
+    # In random order, so any end is a fair sample.
     assert {kind for kind, _ in first[-200:]} >= {"equality", "prefix", "box", "correlated"}
 
 

@@ -54,7 +54,7 @@ def test_queries_are_distinct_and_of_at_most_six_levels(grammar: Grammar) -> Non
 def test_probabilities_are_those_of_the_published_workload(grammar: Grammar) -> None:
     found = nitf_queries(grammar, 10_000)
     steps = [step for text in found for step in re.findall(r"//?[*a-z]", text)]
-    # Distinct queries have more of what is rare than the walks that made them.
+    # Distinct queries have more rare steps than the walks that made them.
     assert 0.15 < sum(step.startswith("//") for step in steps) / len(steps) < 0.3
     assert 0.15 < sum(step.endswith("*") for step in steps) / len(steps) < 0.3
     assert 0.15 < sum("[" in text for text in found) / len(found) < 0.35

@@ -135,9 +135,9 @@ class World:
         """Return, by origin of the cluster, its node and the levels with a route to `node`."""
         found = {}
         for home in self.alive():
-            if home is not node and home.knowledge.address.unit == node.knowledge.address.unit:
-                target = node.knowledge.address
-                levels = [r for r in range(3) if home.knowledge.next_hop(target, r) is not None]
+            if home is not node and home.state.address.unit == node.state.address.unit:
+                target = node.state.address
+                levels = [r for r in range(3) if home.state.next_hop(target, r) is not None]
                 found[home.log.origin] = (home, frozenset(levels))
         return found
 

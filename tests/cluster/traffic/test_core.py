@@ -32,7 +32,7 @@ def numbers(node: CoreNode, origin: CoreNode) -> list[int]:
 
 
 def make_request(line: CoreNetwork, asker: str, origin: str, after: int) -> PageRequest:
-    source, target = (line.nodes[name].knowledge.address for name in (asker, origin))
+    source, target = (line.nodes[name].state.address for name in (asker, origin))
     return PageRequest(target, source, MAX_HOPS, line.nodes[origin].log.origin, (1, after))
 
 
@@ -55,7 +55,7 @@ def test_a_message_for_another_node_is_forwarded_with_one_hop_less(line: CoreNet
 def test_a_page_request_for_an_unknown_origin_is_counted(line: CoreNetwork) -> None:
     a = line.nodes["a"]
     request = make_request(line, "c", "b", 0)
-    wrong = PageRequest(a.knowledge.address, request.source, 3, request.origin, (1, 0))
+    wrong = PageRequest(a.state.address, request.source, 3, request.origin, (1, 0))
     assert a.traffic.receive_message(wrong, line.now) == []
     assert a.traffic.counts.unknown == 1
 

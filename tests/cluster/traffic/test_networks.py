@@ -116,11 +116,11 @@ def test_no_event_is_lost_when_a_gateway_dies_for_good(seed: int) -> None:
         world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
     # The gateway may have been the only route: link the separated nodes again.
     for node in world.alive():
-        cluster = node.knowledge.address.unit
+        cluster = node.state.address.unit
         for other in world.alive():
-            if other.knowledge.address.unit == cluster and other is not node:
+            if other.state.address.unit == cluster and other is not node:
                 world.nodes.link_nodes(node.name, other.name)
-    units = {node.knowledge.address.unit: node.name for node in world.alive()}
+    units = {node.state.address.unit: node.name for node in world.alive()}
     names = list(units.values())
     for one, other in zip(names, names[1:], strict=False):
         world.nodes.link_nodes(one, other)
@@ -178,7 +178,7 @@ def test_an_idle_network_sends_few_messages() -> None:
     # Once a minute each node sends its position to all others.
     assert counts["frames"] <= 2 * len(world.alive()) * 2 * len(world.nodes.links)
     # Each author refreshes each scope every 10 s, over all links at most.
-    scopes = sum(len(node.knowledge.address.unit) + 1 for node in world.alive())
+    scopes = sum(len(node.state.address.unit) + 1 for node in world.alive())
     assert counts["control"] <= 2 * 10 * scopes * len(world.nodes.links)
     assert all(node.traffic.receiver.incomplete_origins == 0 for node in world.alive())
     assert all(node.traffic.next_timeout() is None for node in world.alive())

@@ -1,4 +1,4 @@
-"""Runs of a merger in virtual time, and what must have come out, worked out naively."""
+"""Runs of a merger in virtual time, and naive oracles for their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def event(
     size: int = 1,
     origin: str = "",
 ) -> Event:
-    """An event known by a number; its sequence number counts with it unless one is given."""
+    """Return an event identified by a number; by default its sequence number follows it."""
     number = item + 1 if sequence is None else sequence
     return LinkedEvent(item, stream, EventId(client, time, number, 1), linkage, size, origin)
 
@@ -36,7 +36,7 @@ def event(
 def linked(
     constraint: str | None, scheme: str | None, *order: str, bundles: Sequence[tuple[str, int]] = ()
 ) -> EventLinkage:
-    """A linkage; an entry of the order that begins with `#` is a bundle."""
+    """Return a linkage; an entry of the order that begins with `#` is a bundle."""
     return EventLinkage(
         bundles=tuple(Bundle(name, number) for name, number in bundles),
         time_constraint=constraint,
@@ -47,32 +47,32 @@ def linked(
 
 @attrs.define
 class Run:
-    """What came out of a merger, and when."""
+    """Outputs of a merger, with their times."""
 
     merger: Merger[int]
     outputs: list[tuple[float, MergeOutput[int]]] = attrs.field(factory=list)
 
     def until(self, now: float) -> None:
-        """Let all deadlines before `now` pass."""
+        """Let all deadlines up to `now` pass."""
         while (deadline := self.merger.next_timeout()) is not None and deadline <= now:
             self._keep(deadline, self.merger.handle_timeout(deadline))
 
     def receive(self, now: float, *events: Event) -> list[int]:
-        """Events that come now; the items that are given out at once."""
+        """Add events; return the items released at once."""
         self.until(now)
         outputs = self.merger.receive(events, now)
         self._keep(now, outputs)
         return [output.item for output in outputs if isinstance(output, ReleasedEvent)]
 
     def passed(self, now: float, **times: int) -> list[int]:
-        """Stream times of origins that come now; the items that are given out at once."""
+        """Set stream times of origins; return the items released at once."""
         self.until(now)
         outputs = self.merger.set_stream_times(times, now)
         self._keep(now, outputs)
         return [output.item for output in outputs if isinstance(output, ReleasedEvent)]
 
     def finish(self, now: float) -> None:
-        """The end of all streams."""
+        """End all streams."""
         self.until(now)
         self._keep(now, self.merger.finish())
 
@@ -81,31 +81,29 @@ class Run:
 
     @property
     def items(self) -> list[int]:
-        """The events that were given out, in order."""
+        """Released events, in order."""
         return [output.item for _, output in self.outputs if isinstance(output, ReleasedEvent)]
 
     @property
     def late(self) -> set[int]:
-        """Those that were late."""
         return {o.item for _, o in self.outputs if isinstance(o, ReleasedEvent) and o.late}
 
     @property
     def missing(self) -> list[MissingNumbers]:
-        """The holes that were told."""
         return [output for _, output in self.outputs if isinstance(output, MissingNumbers)]
 
     @property
     def given_at(self) -> dict[int, float]:
-        """When each event was given out."""
+        """Release time of each event."""
         return {o.item: now for now, o in self.outputs if isinstance(o, ReleasedEvent)}
 
 
-#: Flight plans go before the tracks that belong to them.
+#: Flight plans precede their tracks.
 PAIR = linked("within 250ms", "time", "fp", "tz")
 
 
 def run(wait: float = 1.0, **more: float) -> Run:
-    """A run that has just begun; `more` are settings of `Merging`."""
+    """Return a new run; `more` are settings of `Merging`."""
     return Run(Merger(Merging(wait=wait, **more)))  # type: ignore[arg-type]
 
 
@@ -125,7 +123,7 @@ EventIdKey: TypeAlias = tuple[int, str, int, int]
 
 
 def naive_by_time(rule: Rule, events: Iterable[Event]) -> list[int]:
-    """Bursts, one after the other: quadratic, and as the document says it."""
+    """Order by bursts: quadratic, and literally as in the document."""
     rest = list(events)
     ordered: list[int] = []
     while rest:
@@ -147,7 +145,7 @@ def naive_together(constraint: Constraint, opener: int, each: Event) -> bool:
 
 
 def check_run(run: Run, arrivals: Sequence[tuple[float, Event]]) -> None:
-    """AssertionError unless the run kept everything that a merge promises, whatever happened."""
+    """AssertionError unless the run keeps all guarantees of a merge."""
     events = {each.item: each for _, each in arrivals}
     came = {each.item: now for now, each in arrivals}
     assert sorted(run.items) == sorted(events), "each once"
@@ -186,7 +184,7 @@ def check_late_by_time(
 
 
 def check_bundles(run: Run, events: dict[int, Event]) -> None:
-    """Rising numbers in each bundle, and every hole told where it is."""
+    """Check rising numbers in each bundle, and a report at each missing number."""
     last: dict[tuple[str, str], int] = {}
     told: list[tuple[str, str, int, int]] = []
     for _, output in run.outputs:

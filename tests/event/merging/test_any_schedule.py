@@ -1,4 +1,4 @@
-"""What a merge promises whatever comes, and however late: against naive oracles."""
+"""Guarantees of a merge in any schedule, against naive oracles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINKAGES = (
 
 @st.composite
 def arrivals(draw: st.DrawFn, *, bundled: bool) -> list[tuple[float, Event]]:
-    """Events with any time stamps, at rising times; each publisher's numbers rise."""
+    """Draw events with any time stamps, at rising times; each publisher's numbers rise."""
     count = draw(st.integers(1, 25))
     now = 0.0
     found: list[tuple[float, Event]] = []
@@ -68,13 +68,13 @@ def run(schedule: list[tuple[float, Event]], merging: Merging) -> Run:
 
 @settings(max_examples=150, deadline=None)
 @given(arrivals(bundled=False), MERGINGS)
-def test_what_is_merged_by_time(schedule: list[tuple[float, Event]], merging: Merging) -> None:
+def test_merges_by_time(schedule: list[tuple[float, Event]], merging: Merging) -> None:
     check_run(run(schedule, merging), schedule)
 
 
 @settings(max_examples=150, deadline=None)
 @given(arrivals(bundled=True), MERGINGS)
-def test_what_is_merged_by_bundles(schedule: list[tuple[float, Event]], merging: Merging) -> None:
+def test_merges_by_bundles(schedule: list[tuple[float, Event]], merging: Merging) -> None:
     check_run(run(schedule, merging), schedule)
 
 

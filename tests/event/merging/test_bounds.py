@@ -1,4 +1,4 @@
-"""What a merge holds and remembers is bounded, whatever publishers write."""
+"""Bounds of a merge's memory for any input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_when_too_much_is_held_the_oldest_goes_first() -> None:
     assert (merge.items, merge.merger.held_bytes) == ([0, 1, 2], 80)
 
 
-def test_an_unknown_word_is_told_once_and_delays_nobody() -> None:
+def test_an_unknown_word_is_reported_once_and_does_not_delay() -> None:
     merge = run()
     odd = linked("about 5 furlongs", "zip", FP, TZ)
     for item in range(3):
@@ -87,7 +87,7 @@ def test_long_words_names_and_orders_are_not_remembered() -> None:
     assert not merge.merger._groups
 
 
-def test_the_subscribers_rule_counts_more_than_what_events_say() -> None:
+def test_the_subscribers_rule_overrides_the_linkage_of_events() -> None:
     merge = Run(Merger(Merging.by("time within 250ms", [FP, TZ])))
     merge.receive(0.0, event(0, 1000, TZ, "radar", EventLinkage()))
     merge.receive(0.0, event(1, 1100, FP, "plans", linked(None, "bundle", bundles=[("b", 5)])))

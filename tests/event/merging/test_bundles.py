@@ -1,4 +1,4 @@
-"""What a merge by bundle numbers promises, one by one."""
+"""Guarantees of a merge by bundle numbers, one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.event.merging.schedules import Run, event, linked, run
 
 
 def alerts(merge: Run, now: float, *numbers: int, bundle: str = "b") -> list[int]:
-    """Events that are named by their numbers."""
+    """Add events identified by their bundle numbers."""
     linkage = [linked(None, "bundle", bundles=[(bundle, number)]) for number in numbers]
     made = [
         event(number, 0, "alerts", f"c{number}", each)
@@ -24,7 +24,7 @@ def test_a_bundle_comes_by_its_numbers() -> None:
     assert alerts(merge, 0.3, 4) == [4]
 
 
-def test_a_hole_is_waited_for_and_told() -> None:
+def test_a_missing_number_is_waited_for_and_reported() -> None:
     merge = run(wait=1.0)
     alerts(merge, 0.0, 1)
     alerts(merge, 0.5, 5)
@@ -43,7 +43,7 @@ def test_a_hole_is_waited_for_and_told() -> None:
     assert merge.late == {2}
 
 
-def test_what_follows_a_hole_goes_with_it() -> None:
+def test_events_behind_a_missing_number_are_released_with_it() -> None:
     merge = run(wait=1.0)
     alerts(merge, 0.0, 1)
     alerts(merge, 0.1, 5)
@@ -52,7 +52,7 @@ def test_what_follows_a_hole_goes_with_it() -> None:
     assert merge.items == [1, 5, 6]
 
 
-def test_what_is_over_takes_along_all_that_waits_before_it() -> None:
+def test_an_overdue_event_is_released_after_all_before_it() -> None:
     merge = run(wait=1.0)
     for item, numbers in enumerate(([("a", 3)], [("a", 2), ("b", 2)], [("b", 1), ("c", 5)])):
         linkage = linked(None, "bundle", bundles=numbers)
@@ -61,7 +61,7 @@ def test_what_is_over_takes_along_all_that_waits_before_it() -> None:
     assert (merge.items, merge.late) == ([2, 1, 0], set())
 
 
-def test_who_comes_in_the_middle_of_a_bundle_lacks_nothing() -> None:
+def test_a_subscriber_that_starts_within_a_bundle_misses_nothing() -> None:
     merge = run(wait=1.0)
     assert alerts(merge, 0.0, 7) == []
     merge.until(1.0)
@@ -77,7 +77,7 @@ def test_the_constraint_of_a_bundle_bounds_the_wait() -> None:
     assert merge.given_at == {0: 0.0, 1: 0.2}
 
 
-def test_what_gets_free_together_goes_in_the_declared_order() -> None:
+def test_events_that_become_ready_together_go_in_the_declared_order() -> None:
     merge = run(wait=1.0)
     for item, bundle in enumerate("zyx"):
         linkage = linked(None, "bundle", "#x", "#y", "#z", bundles=[("all", 1), (bundle, 2)])

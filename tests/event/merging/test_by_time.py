@@ -1,4 +1,4 @@
-"""What a merge by time promises, one by one."""
+"""Guarantees of a merge by time, one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.event.merging.schedules import PAIR, Run, event, linked, run
 FP, TZ = "fp", "tz"
 
 
-def test_what_links_to_nothing_does_not_wait() -> None:
+def test_an_unlinked_event_does_not_wait() -> None:
     assert run().receive(0.0, event(0, 100), event(1, 50, client="d")) == [0, 1]
 
 
@@ -25,7 +25,7 @@ def test_no_scheme_is_no_merge(words: tuple[str, str]) -> None:
 def test_concurrent_events_go_in_the_declared_order_and_others_by_time() -> None:
     merge = run()
     assert merge.receive(0.0, event(0, 1000, TZ, "radar", PAIR)) == []
-    # The flight plan, 200 ms later, belongs before the track.
+    # The flight plan, 200 ms later, precedes the track.
     assert merge.receive(0.1, event(1, 1200, FP, "plans", PAIR)) == []
     assert merge.receive(0.2, event(2, 2000, TZ, "radar", PAIR)) == [1]
     assert merge.receive(0.3, event(3, 2100, FP, "plans", PAIR)) == [0]
@@ -34,7 +34,7 @@ def test_concurrent_events_go_in_the_declared_order_and_others_by_time() -> None
     assert not merge.late
 
 
-def test_bundles_can_be_what_the_order_names() -> None:
+def test_the_order_can_name_bundles() -> None:
     merge = run()
     for item, bundle in enumerate(("cancel", "alert", "update")):
         linkage = linked("within 1s", "time", "#alert", "#update", "#cancel", bundles=[(bundle, 1)])
@@ -47,12 +47,12 @@ def test_a_silent_stream_does_not_block() -> None:
     merge = run(wait=1.0)
     merge.receive(5.0, event(0, 1000, TZ, "radar", PAIR))
     merge.until(100.0)
-    # Its wait, and what the constraint asks for.
+    # Its own wait, plus the length of the constraint.
     assert merge.given_at == {0: 6.25}
     assert merge.merger.counts.overdue == 1
 
 
-def test_nobody_waits_longer_than_the_longest() -> None:
+def test_no_event_waits_beyond_the_longest_time() -> None:
     merge = run(wait=1.0, longest=3.0)
     merge.receive(0.0, event(0, 1000, TZ, "radar", linked("within 1h", "time", FP, TZ)))
     merge.until(100.0)
@@ -67,7 +67,7 @@ def test_a_stream_that_was_silent_for_long_is_not_waited_for() -> None:
         merge.receive(float(second), event(second + 1, second * 1000, TZ, "radar", pair))
     waited = {second: merge.given_at.get(second + 1, 0) - second for second in range(1, 15)}
     assert [waited[second] for second in range(1, 5)] == [5.0] * 4
-    # From then on the next track alone shows that nothing comes before this one.
+    # From then on the next track alone shows that nothing precedes this one.
     assert [waited[second] for second in range(10, 15)] == [1.0] * 5
 
 
@@ -82,11 +82,11 @@ def test_any_event_of_a_publisher_carries_the_time_of_all_its_streams() -> None:
     merge = run(wait=50.0)
     merge.receive(0.0, event(0, 900, FP, "plans", PAIR), event(1, 1000, TZ, "radar", PAIR))
     assert merge.receive(0.1, event(2, 2000, TZ, "radar", PAIR)) == []
-    # A heartbeat of the publisher of plans, on another stream and linked to nothing.
+    # A heartbeat of the plans' publisher, on another stream and unlinked.
     assert merge.receive(0.2, event(3, 1999, "beats", "plans")) == [3, 1]
 
 
-def test_a_single_feed_waits_for_nobody() -> None:
+def test_a_single_feed_does_not_wait() -> None:
     merge = run()
     linkage = linked("within 1s", "time", TZ)
     assert merge.receive(0.0, event(0, 1000, TZ, "radar", linkage)) == [0]
@@ -98,12 +98,12 @@ def test_streams_that_can_not_come_are_not_waited_for() -> None:
     assert merge.receive(0.0, event(0, 1000, FP, "plans", PAIR)) == [0]
 
 
-def test_what_comes_too_late_is_given_out_at_once_and_marked() -> None:
+def test_a_late_event_is_released_at_once_and_marked() -> None:
     merge = run(wait=0.1)
     merge.receive(0.0, event(0, 5000, TZ, "radar", PAIR))
     merge.until(1.0)
     assert merge.receive(2.0, event(1, 4000, FP, "plans", PAIR)) == [1]
-    # Concurrent with what is out, and before it in the declared order.
+    # Concurrent with a released event, and before it in the declared order.
     assert merge.receive(2.1, event(2, 5100, FP, "plans", PAIR)) == [2]
     assert merge.late == {1, 2}
     assert merge.merger.counts.late == 2
@@ -114,7 +114,7 @@ def test_another_process_of_a_publisher_may_have_a_slower_clock() -> None:
     old = event(0, 90_000, FP, "plans", PAIR)
     new = old._replace(item=1, event_id=old.event_id._replace(timestamp=1000, incarnation=2))
     tracks = (event(2, 1500, TZ, "radar", PAIR), event(3, 95_000, TZ, "radar", PAIR))
-    # Were the old time believed, the first track would go before a plan that is yet to come.
+    # With the old time the first track would precede a plan that is still to come.
     assert merge.receive(0.0, old, new, *tracks) == [1]
 
 

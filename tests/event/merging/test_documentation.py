@@ -1,4 +1,4 @@
-"""docs/merging.md says what is so."""
+"""docs/merging.md agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The linkage alone is what reading the whole event finds."""
+"""Reading the linkage alone equals reading the whole event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def document(linkage: EventLinkage) -> bytes:
 
 
 @given(LINKAGES)
-def test_it_is_what_the_whole_event_says(linkage: EventLinkage) -> None:
+def test_the_linkage_equals_that_of_the_whole_event(linkage: EventLinkage) -> None:
     assert read_linkage(document(linkage)) == read_event(document(linkage)).linkage == linkage
 
 
@@ -37,7 +37,7 @@ FALSE = b"<Mspaces:EventLinkage><Mspaces:BundleLinkage/></Mspaces:EventLinkage>"
 
 
 @pytest.mark.parametrize("hidden", [b"<!--%s-->", b"<?x %s?>"])
-def test_what_only_looks_like_a_linkage_is_none(hidden: bytes) -> None:
+def test_a_linkage_in_other_markup_is_ignored(hidden: bytes) -> None:
     true = EventLinkage(time_constraint="within 1s", order=(Order("s"),))
     before = document(true).replace(b"<Mspaces:EventType", (hidden % FALSE) + b"<Mspaces:EventType")
     assert read_linkage(before) == true
@@ -57,6 +57,6 @@ def test_what_only_looks_like_a_linkage_is_none(hidden: bytes) -> None:
         document(EventLinkage(bundles=(Bundle("b", 7),))).replace(b">7<", b">x<"),
     ],
 )
-def test_what_is_no_event_is_a_typed_error(broken: bytes) -> None:
+def test_another_document_is_a_typed_error(broken: bytes) -> None:
     with pytest.raises((NotWellFormed, BadEnvelope)):
         read_linkage(broken)

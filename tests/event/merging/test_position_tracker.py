@@ -1,4 +1,4 @@
-"""A position moves only behind what is processed."""
+"""A position passes only processed events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from broker.event.place import Mark, Place, Position
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 30)), max_size=40))
-def test_it_is_the_furthest_that_leaves_nothing_behind(steps: list[tuple[str, bool, int]]) -> None:
+def test_the_position_is_the_last_one_without_unprocessed_events(
+    steps: list[tuple[str, bool, int]],
+) -> None:
     ledger = PositionTracker()
     marks: dict[str, list[tuple[Mark, bool]]] = {"a": [], "b": []}
     waiting: list[Place] = []

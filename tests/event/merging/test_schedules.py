@@ -1,4 +1,4 @@
-"""Publishers, paths with delays and losses, silences: seeded runs in virtual time."""
+"""Publishers, delays, losses and silences: seeded runs in virtual time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CONSTRAINTS = ("none", "within 40ms", "window 100ms")
 def by_time(
     random: Random, constraint: str, *, longest_delay: float, loss: float = 0.0
 ) -> list[tuple[float, Event]]:
-    """A publisher a stream, each with its own path; arrivals in order of their time.
+    """Return arrivals of one publisher per stream, each with its own path, in order of time.
 
-    The first and the last word of each is heard, so that nobody has to guess that it is silent.
+    The first and last event of each publisher arrive, so that no silence has to be inferred.
     """
     linkage = linked(constraint, "time", *STREAMS)
     arrivals: list[tuple[float, int, Event]] = []
@@ -72,7 +72,7 @@ def test_paths_slower_than_the_wait_make_events_late_and_lose_none(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_a_stream_that_falls_silent_blocks_nobody(seed: int) -> None:
+def test_a_silent_stream_does_not_block_in_any_schedule(seed: int) -> None:
     random = Random(seed)
     arrivals = by_time(random, random.choice(CONSTRAINTS), longest_delay=0.5)
     silent, since = random.choice(STREAMS), random.uniform(0.0, 1.0)

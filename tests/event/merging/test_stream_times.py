@@ -1,4 +1,4 @@
-"""A merge by time that gets the stream times of origins (X15)."""
+"""A merge by time with stream times of origins (X15)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def track(item: int, time: int) -> Event:
 
 
 def both_heard() -> Run:
-    """A merge whose publishers have spoken, and which holds nothing."""
+    """Return a merge with known publishers, and without held events."""
     merge = run(wait=20.0, delay=0.5)
     merge.receive(0.0, plan(0, 1_000), track(1, 1_001))
     merge.until(25.0)
@@ -50,7 +50,7 @@ def test_a_publisher_counts_for_the_origin_of_its_newest_event() -> None:
     assert merge.passed(27.0, o1=0, o2=99_000, o3=99_000) == [3]
 
 
-def test_a_stream_of_which_nothing_has_come_may_come_from_any_origin() -> None:
+def test_a_stream_without_events_may_come_from_any_origin() -> None:
     merge = run(wait=20.0, delay=0.5)
     assert merge.receive(0.0, track(0, 1_000)) == []
     assert merge.passed(1.0, o1=0, o2=5_000) == []
@@ -58,14 +58,14 @@ def test_a_stream_of_which_nothing_has_come_may_come_from_any_origin() -> None:
     assert merge.passed(3.0, o1=1_751, o2=5_000) == [0]
 
 
-def test_a_stream_time_that_falls_is_believed() -> None:
+def test_a_falling_stream_time_counts() -> None:
     merge = both_heard()
     merge.passed(25.0, o1=99_000, o2=99_000)
     merge.passed(26.0, o1=20_000, o2=20_000)
     assert merge.receive(26.0, track(2, 26_000)) == []
 
 
-def test_what_comes_before_a_passed_stream_time_is_late_and_comes() -> None:
+def test_an_event_before_a_passed_stream_time_is_released_late() -> None:
     merge = both_heard()
     merge.receive(25.0, track(2, 26_000))
     assert merge.passed(26.0, o1=99_000, o2=99_000) == [2]

@@ -91,7 +91,7 @@ def test_a_subscriber_writes_a_rule() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "arrival", "zip", "time within", "none", "time time"])
-def test_a_subscriber_is_told_what_is_no_rule(text: str) -> None:
+def test_an_unknown_rule_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="not a merge rule"):
         Merging.by(text)
 

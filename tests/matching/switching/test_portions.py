@@ -16,7 +16,8 @@ from broker.matching.partial.formula_evaluation import evaluate_formula
 from broker.matching.partial.source import Computed, Constant, Source
 from broker.matching.query.query import parse_query
 from broker.matching.switch import Switch
-from broker.matching.switching import parsed, scanning
+from broker.matching.switching import parsed
+from broker.matching.switching import scanning
 from broker.matching.switching.scanning import scanned
 from tests.matching.conftest import KnownDtds
 from tests.matching.partial.test_bounds import calls_of

@@ -9,8 +9,8 @@ from zope.interface import implementer
 from broker.cluster import messages
 from broker.cluster.address import Address, parse_unit
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.handshake import Greeting
-from broker.cluster.handshake_core import Accepted, Dialling, Refused
+from broker.cluster.handshake import Handshake
+from broker.cluster.handshake_core import Accepted, Initiator, Refused
 from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS
 from broker.cluster.network_factory import STACK
 from broker.testing.simulated_network import NetworkWorld
@@ -38,16 +38,16 @@ class BadPeer:
             Address(unit, name), "0123456789abcdef", 1, PROTOCOL_VERSIONS, Endpoint(name, 1)
         )
         self.address = descriptor.address
-        core = Dialling(
+        core = Initiator(
             node=descriptor,
             network="xmlbroker",
             key=None,
             purpose=MEMBER if unit == home else GATEWAY,
             cluster=home,
-            expected=node,
+            expected_name=node,
         )
         self.channel = world.connect(node, name)
-        Greeting(self.channel, core, world.clock, self._accepted, self._refused)
+        Handshake(self.channel, core, world.clock, self._accepted, self._refused)
         world.run(1.0)
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:

@@ -23,7 +23,7 @@ from tests.simulation.watching import STREAMS
 def wants_of(world: NetworkWorld) -> dict[str, dict[Any, int]]:
     """How many wants of whom each node has."""
     return {
-        name: {str(whom): count for whom, count in network.wants.per_destination().items()}
+        name: {str(whom): count for whom, count in network.remote_interest.count_by_destination().items()}
         for name in world.running
         for network in [world.network_of(name)]
     }

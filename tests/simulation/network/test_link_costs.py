@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.link_policy import LinkTerms
+from broker.cluster.link_policy import LinkPolicy
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import Publisher, Reader, settle
 
 
 def gateway_costs(world: NetworkWorld, name: str) -> dict[str, int]:
     """The costs of the links to far nodes, as the map of a node has them."""
-    knowledge = world.network_of(name).knowledge
+    knowledge = world.network_of(name).state
     assert knowledge is not None
     units: list[UnitPath] = [("s", "d"), ("t",)]
     return {str(link.far): link.cost for unit in units for link in knowledge.map.gateways(unit)}
@@ -28,7 +28,7 @@ def test_each_level_has_its_cost_and_the_dearer_end_counts() -> None:
         world.add("e", "t.e", gateways=["a"])
         world.run(5.0)
         assert gateway_costs(world, "b") == {"s.d/d": 10, "t.e/e": 100}
-        knowledge = world.network_of("a").knowledge
+        knowledge = world.network_of("a").state
         assert knowledge is not None
         assert knowledge.map.distance(Address(("s", "c"), "b")) == 5
 
@@ -68,7 +68,7 @@ def transit(world: NetworkWorld, name: str) -> int:
 
 
 def test_the_last_cost_counts_for_all_further_levels() -> None:
-    terms = LinkTerms(2, 2, 2, 2, False, (1, 10))
+    terms = LinkPolicy(2, 2, 2, 2, False, (1, 10))
     own = ("s", "c")
     assert [terms.cost_of(own, far) for far in (own, ("s", "d"), ("t", "e"))] == [1, 10, 10]
     # Units may lie at different depths: the deeper end says how far the context is above it.

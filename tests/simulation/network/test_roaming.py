@@ -257,7 +257,7 @@ def test_a_node_with_an_old_position_that_can_ask_nobody(archived: bool) -> None
     assert back.subscription is not None and back.flowing
     (warning,) = back.subscription.warnings
     where = "at the archive's position" if archived else "at this node's old position"
-    assert f"goes on {where}: " in warning
+    assert f"continues {where}: " in warning
     assert warning.endswith(MAY_REPEAT)
     it.world.start("new")
     it.publish(5)
@@ -329,7 +329,7 @@ def test_who_can_not_be_told_where_it_was_is_not_taken_for_a_new_one(seed: int) 
     it.world.kill("old")
     it.publish(5)
     left = {"d": ResumePoint(Position(), former)}
-    again = it.world.client("rover", "new", incarnation=2, left=left)
+    again = it.world.client("rover", "new", incarnation=2, resume_points=left)
     reader = Reader(it.world, again, INTERESTS[1], durable="d")
     it.world.run(GIVE_UP_AFTER + 10.0)
     assert isinstance(reader.error, NotConnected), reader.error
@@ -338,7 +338,7 @@ def test_who_can_not_be_told_where_it_was_is_not_taken_for_a_new_one(seed: int) 
     assert it.world["new"].durables.get("rover", "d") is None
     it.world.start("old")
     it.world.run(5.0)
-    third = it.world.client("rover", "new", incarnation=3, left=left)
+    third = it.world.client("rover", "new", incarnation=3, resume_points=left)
     it.readers.append(Reader(it.world, third, INTERESTS[1], durable="d"))
     it.check()
     it.world.close()

@@ -20,7 +20,7 @@ def test_two_clones_that_start_at_the_same_moment(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])
-        world.add("twin", "one", gateways=["b"], called="a", start=False)
+        world.add("twin", "one", gateways=["b"], configured_name="a", start=False)
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
         first = Publisher(world, world.client("first", "a"))

@@ -149,7 +149,7 @@ def test_each_node_is_asked_once_for_all_who_come_together(seed: int) -> None:
     # Some sessions may begin later than the others.
     assert len(asked) in (len(NODES) - 1, 2 * (len(NODES) - 1))
     assert set(asked) == set(NODES) - {"d1"}
-    assert max(len(each.wanted) for each in said) > 10
+    assert max(len(each.keys) for each in said) > 10
     it.world.close()
 
 
@@ -309,7 +309,7 @@ def test_a_node_that_has_just_begun_does_not_say_that_it_has_asked_all(seed: int
     it.world.run(1.0)
     handing._search._receive_question(seek)
     (answer,) = said
-    assert isinstance(answer, DurablesFound) and not answer.whole
+    assert isinstance(answer, DurablesFound) and not answer.is_complete
     it.world.run(LEARNING_TIME)
     handing._search._receive_question(seek)
     assert isinstance(said[1], FindDurables) and said[1].target.node == "c2"
@@ -329,5 +329,5 @@ def test_who_asks_for_a_unit_that_the_node_is_not_in_is_not_answered_for_it(seed
     asked.addCallback(answers.append)
     it.world.run(0.5 + BATCH_DELAY)
     (answer,) = answers
-    assert (answer.found, answer.whole) == ((), False)  # type: ignore[attr-defined]
+    assert (answer.found, answer.is_complete) == ((), False)  # type: ignore[attr-defined]
     it.world.close()

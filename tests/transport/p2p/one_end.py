@@ -9,7 +9,8 @@ from broker.transport.effects import (
     Failed,
     SendDown,
 )
-from broker.transport.p2p import P2PLayer, wire
+from broker.transport.p2p import P2PLayer
+from broker.transport.p2p import wire
 from broker.transport.p2p.core import P2PCore
 from broker.transport.p2p.wire import Resume
 from broker.transport.view import LinkState, View

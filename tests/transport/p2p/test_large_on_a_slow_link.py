@@ -6,7 +6,8 @@ from twisted.internet.task import Clock
 
 from broker.transport.correction import CorrectionSettings
 from broker.transport.driver import StackDriver
-from broker.transport.p2p import P2PLayer, wire
+from broker.transport.p2p import P2PLayer
+from broker.transport.p2p import wire
 from broker.transport.socket.framing import encode
 from broker.transport.socket.stream import StreamChannel
 from broker.transport.view import LinkState, View
