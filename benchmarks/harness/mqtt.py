@@ -1,4 +1,4 @@
-"""Minimal MQTT 3.1.1 at QoS 0, for a publisher and readers."""
+"""Minimal MQTT 3.1.1 at QoS 0 and 1, for a publisher and readers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,62 @@ def connect(port: int, client_id: str) -> socket.socket:
     return sock
 
 
-def subscribe(sock: socket.socket) -> None:
-    """Subscribe to the topic at QoS 0."""
-    body = b"\x00\x01" + _text(TOPIC) + b"\x00"
+def subscribe(sock: socket.socket, qos: int = 0) -> None:
+    """Subscribe to the topic."""
+    body = b"\x00\x01" + _text(TOPIC) + bytes([qos])
     sock.sendall(b"\x82" + _length(len(body)) + body)
-    _expect(sock, b"\x90\x03\x00\x01\x00")
+    _expect(sock, b"\x90\x03\x00\x01" + bytes([qos]))
 
 
 def publish(message: bytes) -> bytes:
     """Return the bytes of a PUBLISH; a subscriber at QoS 0 gets the same bytes."""
     body = _text(TOPIC) + message
     return b"\x30" + _length(len(body)) + body
+
+
+def publish_at_least_once(message: bytes, number: int) -> bytes:
+    """Return the bytes of a PUBLISH at QoS 1; `number` is not 0 and has 16 bits."""
+    body = _text(TOPIC) + struct.pack(">H", number) + message
+    return b"\x32" + _length(len(body)) + body
+
+
+def acknowledge(number: int) -> bytes:
+    """Return the bytes of a PUBACK."""
+    return b"\x40\x02" + struct.pack(">H", number)
+
+
+class PacketReader:
+    """Splits received bytes into packets."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the first byte and the body of each packet that `data` completes."""
+        whole, packets, at = self._rest + data, [], 0
+        while len(whole) - at >= 2:
+            length, shift, begin = 0, 0, at + 1
+            while begin < len(whole):
+                length |= (whole[begin] & 127) << shift
+                shift += 7
+                begin += 1
+                if whole[begin - 1] < 128:
+                    break
+            else:
+                break
+            if len(whole) < begin + length:
+                break
+            packets.append((whole[at], whole[begin : begin + length]))
+            at = begin + length
+        self._rest = whole[at:]
+        return packets
+
+
+def message_of(body: bytes) -> tuple[int, bytes]:
+    """Return the number and the message of a PUBLISH body at QoS 1."""
+    (topic,) = struct.unpack_from(">H", body)
+    (number,) = struct.unpack_from(">H", body, 2 + topic)
+    return number, body[4 + topic :]
 
 
 def _text(text: bytes) -> bytes:

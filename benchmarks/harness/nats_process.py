@@ -38,16 +38,26 @@ def version(program: str) -> str:
     return output.stdout.strip().removeprefix("nats-server: v") or "unknown"
 
 
+def can_sync_always(program: str) -> bool:
+    """Return whether the version has `sync_interval`."""
+    numbers = version(program).split(".")[:2]
+    return all(map(str.isdigit, numbers)) and tuple(map(int, numbers)) >= (2, 10)
+
+
 class NatsProcess:
     """Accepts anyone on a free loopback port; its file store is in `folder`."""
 
-    def __init__(self, children: Children, program: str, folder: Path) -> None:
+    def __init__(
+        self, children: Children, program: str, folder: Path, *, sync: bool = False
+    ) -> None:
+        """With `sync` each message is on disk before it is acknowledged, where the version can."""
         self.port = free_port()
         self._children = children
         settings = folder / "nats.conf"
+        always = ", sync_interval: always" if sync and can_sync_always(program) else ""
         settings.write_text(
             f'host: "127.0.0.1"\nport: {self.port}\n'
-            f'jetstream {{ store_dir: "{folder}/store", max_file_store: 64GB }}\n'
+            f'jetstream {{ store_dir: "{folder}/store", max_file_store: 64GB{always} }}\n'
             # Do not disconnect a reader that shares few cores with a hundred others.
             'write_deadline: "60s"\n'
         )

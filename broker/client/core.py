@@ -38,6 +38,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
 from broker.wire.batches import Delivered, decode_delivery
+from broker.wire.codec import Message
 from broker.wire.messages import (
     DELIVER,
     Acknowledge,
@@ -46,7 +47,6 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Flowing,
-    Message,
     NotPublished,
     Progress,
     Published,
@@ -124,7 +124,7 @@ class ClientCore:
         name = state.request.durable
         if name and state.processed_position != state.acknowledged_position:
             effects += self._send_or_queue(
-                Acknowledge([(number, state.processed_position.to_wire())])
+                Acknowledge(((number, state.processed_position.to_wire()),))
             )
         if name:
             points = self.positions.resume_points
@@ -238,7 +238,7 @@ class ClientCore:
                 # The node deletes it, or moves its position, only in a session that has it.
                 effects.append(self._send_versioned(state.begin_session()))
                 if is_unconfirmed:
-                    moved = [(number, state.processed_position.to_wire())]
+                    moved = ((number, state.processed_position.to_wire()),)
                     effects.append(_send(Acknowledge(moved)))
                 effects.append(_send(Unsubscribe(number, forget)))
             else:

@@ -10,7 +10,7 @@ import attrs
 from broker.client.received import FlowStarted, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 
 
 @attrs.define(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+import msgspec
 
 from broker.client.effects import RequestAnswered
 from broker.client.outbox import too_large_error
@@ -19,7 +19,7 @@ class PendingRequests:
     def add(self, ask: Ask) -> None:
         """Add a request. Raises `TooLarge` or `BadName` for one that no message can hold."""
         try:
-            length = len(encode(attrs.evolve(ask, document=b"")))
+            length = len(encode(msgspec.structs.replace(ask, document=b"")))
         except UnicodeEncodeError as error:
             raise BadName(f"the request is not valid text: {error.reason}") from None
         if length > MAX_CONTROL:

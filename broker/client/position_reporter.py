@@ -10,7 +10,8 @@ from broker.client.resume_points import CONFIRMATION_INTERVAL, ResumePoints
 from broker.client.subscription_state import SubscriptionState
 from broker.event.place import Position
 from broker.wire import messages
-from broker.wire.messages import Acknowledge, Answer, Goodbye, Message
+from broker.wire.codec import Message
+from broker.wire.messages import Acknowledge, Answer, Goodbye
 
 #: A subscription acknowledges after this many processed events, or after `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS: Final = 1000
@@ -68,7 +69,7 @@ class PositionReporter:
             ):
                 subscription.acknowledged_position = subscription.processed_position
                 positions.append((subscription.number, subscription.processed_position.to_wire()))
-        return [_send(Acknowledge(positions))] if positions else []
+        return [_send(Acknowledge(tuple(positions)))] if positions else []
 
     def save_positions(self) -> list[Effect]:
         """Return the effect that saves the durable positions for the next process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import attrs
+import msgspec
 
 from broker.event.envelope import Event, Header, Liveness
 from broker.event.event_id import EventId
@@ -92,7 +93,7 @@ class TypeChanged:
 
     @classmethod
     def from_message(cls, message: messages.TypeChanged) -> TypeChanged:
-        fields = attrs.asdict(message, recurse=False)
+        fields = msgspec.structs.asdict(message)
         del fields["number"]
         return cls(**fields)
 

@@ -29,7 +29,7 @@ from broker.errors import from_wire
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, Place, Position
 from broker.wire import messages
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
 
 _BEFORE_FIRST: Mark = (0, 0)

@@ -18,7 +18,7 @@ import msgpack
 from broker.cluster.address import UnitPath, check_name, check_unit
 from broker.errors import BadName, ProtocolError
 from broker.wire import fields
-from broker.wire.fields import WirePosition
+from broker.wire.codec import WirePosition
 
 #: Bytes of the longest control message; larger contents are sent in parts.
 MAX_CONTROL = 1024 * 1024

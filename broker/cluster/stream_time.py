@@ -26,7 +26,7 @@ from broker.log.event_log import EventLog
 from broker.transport.alarm import Alarm
 from broker.transport.clock import IClock
 from broker.wire import fields
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 
 #: Origins that are asked; the times of further ones stay unknown.
 MOST_ORIGINS: Final = 1_024

@@ -39,6 +39,11 @@ class Backlog:
         """How many events wait."""
         return len(self._queue)
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether events wait, or a drop that was not reported: later events go behind them."""
+        return bool(self._queue) or self.untold
+
     def waiting_for(self, feed: Feed) -> int:
         """How many of them are for this subscription."""
         return sum(feed in one.feeds for one in self._queue)

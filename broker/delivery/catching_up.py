@@ -52,11 +52,12 @@ class CatchingUp:
         select: Select,
         overtaken: Callable[[Feed], bool],
         failed: Callable[[Feed, Failure], None],
+        wait: Callable[[], object] = lambda: None,
         late: LateJudgement | None = None,
     ) -> None:
         """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
         `overtaken` is asked where retention took what was not read yet: whether something else
-        feeds it now."""
+        feeds it now. `wait` is called when a subscription waits for the next commit."""
         self._feeds = feeds
         self._sending = sending
         self._outlet = sending.outlet
@@ -66,6 +67,7 @@ class CatchingUp:
         self._select = select
         self._overtaken = overtaken
         self._failed = failed
+        self._wait = wait
         self._late = late
         self._behind: deque[Feed] = deque()  # those that wait for their turn to read
         self._reading = False
@@ -149,6 +151,7 @@ class CatchingUp:
         else:
             # Events that were under way when it subscribed: the next commit brings them.
             feed.waiting_for_commit = True
+            self._wait()
         return False
 
     def is_ahead(self, feed: Feed) -> bool:

@@ -29,6 +29,21 @@ def divide(
     subscribers: Mapping[int, tuple[_Link, Feed]],
 ) -> dict[_Link, Share]:
     """The share of each link that wants some; matches of subscriptions that are over are not."""
+    if not matches:
+        return {}
+    if matches.count(matches[0]) == len(matches):
+        shares: dict[_Link, Share] = {}
+        for number in matches[0]:
+            found = subscribers.get(number)
+            if found is None:
+                continue
+            link, feed = found
+            share = shares.get(link)
+            if share is None:
+                shares[link] = Share(events, deque(((len(events), [feed]),)))
+            else:
+                share.runs[0][1].append(feed)
+        return shares
     groups = _groups(matches)
     parts: dict[_Link, list[_Part]] = {}
     for index, numbers in enumerate(groups):
@@ -56,8 +71,6 @@ def divide(
 
 def _groups(matches: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Sequence[int]]:
     """The places of each set of matches, in the order in which they first come."""
-    if matches and matches.count(matches[0]) == len(matches):
-        return {matches[0]: range(len(matches))}
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, numbers in enumerate(matches):
         if numbers:

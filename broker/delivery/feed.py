@@ -163,7 +163,3 @@ class Feed:
         self.live_from = min(self.live_from, serial)
         self.cursor = min(self.cursor, serial)
         self.cut = min(self.cut, serial - 1)
-
-    def matched_live(self, count: int) -> None:
-        """Events came live and matched: they are none of the filtered, which `settle` counts."""
-        self.outcomes.filtered -= count

@@ -89,7 +89,7 @@ class Lacking:
             self._tell_gone(feed, gone)
 
     def _tell_gone(self, feed: Feed, gone: Gone) -> None:
-        waits = bool(self._backlog) or self._backlog.untold
+        waits = self._backlog.is_owed
         told = feed.told.get(gone.origin, _NOWHERE)
         if not feed.goes_on or told == _NOWHERE:
             told = max(told, feed.flows_from.get(gone.origin, _NOWHERE))

@@ -37,7 +37,7 @@ from broker.log.records import LoggedEvent
 from broker.subscriptions.beginning import serial_behind
 from broker.transport.clock import IClock
 from broker.wire.batches import encode_events
-from broker.wire.fields import WirePosition, WireTimes
+from broker.wire.codec import WirePosition, WireTimes
 from broker.wire.messages import Gap, Progress
 
 
@@ -75,6 +75,7 @@ class Link:
             select=select,
             overtaken=self._lacking.overtaken,
             failed=failed,
+            wait=lambda: self.on_wait(self),
             late=late,
         )
         self._recovering = RecoveringFeeds(
@@ -86,6 +87,8 @@ class Link:
             failed=failed,
         )
         self.closed = False
+        self.on_wait: Callable[[Link], object] = lambda _: None
+        """Called when a subscription waits for the next commit: `committed` is to be called."""
 
     # ------------------------------------------------------------------ subscriptions
 
@@ -168,7 +171,7 @@ class Link:
         )
         feed.told.update(joins)
         if moved:
-            self._outlet.send_message(Progress([(feed.number, moved)]))
+            self._outlet.send_message(Progress(((feed.number, moved),)))
         self._lacking.tell_meanwhile(feed)
         if feed.pace is Pace.CATCHING_UP:
             self._catching_up.begin(feed)
@@ -200,7 +203,7 @@ class Link:
     def deliver(self, share: Share, shared: Encodings) -> None:
         """Events of a commit, in order; other links may get the same."""
         events, runs = share.events, share.runs
-        if self._backlog or self._backlog.untold:
+        if self._backlog.is_owed:
             self._enqueue(events, runs)
             return
         done = 0
@@ -208,14 +211,22 @@ class Link:
             if not self._outlet.writable:
                 self._enqueue(events[done:], runs)
                 return
-            self._send_live(portion, take_runs(runs, len(portion.events)), shared)
-            done += len(portion.events)
+            count = len(portion.events)
+            mine = list(runs) if count == len(events) else take_runs(runs, count)
+            self._send_live(portion, mine, shared)
+            done += count
 
     def _send_live(self, portion: Portion, runs: list[Run], shared: Encodings) -> None:
         events = portion.events
-        live = [(count, self._live(feeds, count)) for count, feeds in runs]
-        if portion.level <= self._clearance and all(feeds for _, feeds in live):
-            self._sending.send(shared.whole(portion), events, live, Liveness.LIVE)
+        live: list[Run] = []
+        whole = portion.level <= self._clearance
+        for count, feeds in runs:
+            feeds = self._live(feeds, count)
+            live.append((count, feeds))
+            whole = whole and bool(feeds)
+        if whole:
+            encoded = portion.encoded or shared.whole(portion)
+            self._sending.send(encoded, events, live, Liveness.LIVE)
             return
         picked = []
         concerned = []
@@ -232,10 +243,12 @@ class Link:
             self._sending.send(shared.picked(picked), picked, runs_of(concerned), Liveness.LIVE)
 
     def _live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
-        """Those that get `count` events live, which are none of their filtered ones."""
-        live = [feed for feed in feeds if feed.pace is Pace.LIVE]
-        for feed in live:
-            feed.matched_live(count)
+        """Return the feeds that get `count` events live, and count these as not filtered."""
+        live = []
+        for feed in feeds:
+            if feed.pace is Pace.LIVE:
+                feed.outcomes.filtered -= count
+                live.append(feed)
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[Run]) -> None:
@@ -338,18 +351,18 @@ class Link:
 
         `times` are the stream times of all origins, for subscriptions that asked for them.
         """
-        if self._backlog or self._backlog.untold or not self._outlet.writable:
+        if self._backlog.is_owed or not self._outlet.writable:
             return
         rows = [
             (feed.number, moved) for feed in self._feeds.values() if (moved := self._moved(feed))
         ]
         if rows:
-            self._outlet.send_message(Progress(rows))
+            self._outlet.send_message(Progress(tuple(rows)))
         if times:
             # One message each: a message is bounded, and so are the times of one subscription.
             for feed in self._feeds.values():
                 if _is_up(feed):
-                    self._outlet.send_message(Progress([], [(feed.number, times)]))
+                    self._outlet.send_message(Progress((), ((feed.number, times),)))
 
     def _moved(self, feed: Feed) -> WirePosition:
         """How far a subscription has got where its client does not know it yet."""

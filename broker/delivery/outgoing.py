@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from broker.wire.batches import EncodedEvents, encode_events
 DELIVERY_BYTES = 256 * 1024
 
 #: So many neighbouring events for the same subscriptions.
-Run: TypeAlias = tuple[int, Sequence[Feed]]
+Run: TypeAlias = tuple[int, list[Feed]]
 
 
 @attrs.frozen
@@ -67,8 +67,11 @@ class Encodings:
         key = (id(events), most)
         found = self._portions.get(key)
         if found is None:
-            cut = [events[start:end] for start, end in portions(most, events)]
-            found = events, [Portion(part, max([one.level for one in part])) for part in cut]
+            if len(events) == 1:
+                found = events, [Portion(events, events[0].level)]
+            else:
+                cut = [events[start:end] for start, end in portions(most, events)]
+                found = events, [Portion(part, max([one.level for one in part])) for part in cut]
             self._portions[key] = found
         return found[1]
 
@@ -87,7 +90,7 @@ class Encodings:
         return encoded
 
 
-def runs_of(feeds: Iterable[Sequence[Feed]]) -> list[Run]:
+def runs_of(feeds: Iterable[list[Feed]]) -> list[Run]:
     """Neighbours that are for the same subscriptions, counted."""
     return [(len(list(group)), same) for same, group in groupby(feeds)]
 

@@ -11,7 +11,7 @@ from broker.delivery.outgoing import Encodings
 from broker.event.place import Mark
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.records import LoggedEvent
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 
 
 class Output:
@@ -20,6 +20,8 @@ class Output:
     def __init__(self) -> None:
         self._subscribers: dict[int, tuple[Link, Feed]] = {}
         self._links: dict[Link, None] = {}
+        self._waiting: dict[Link, None] = {}
+        """Links with a subscription that waits for the next commit."""
         self.ended = DeliveryOutcomes()
         """What became of the events of subscriptions that are over."""
 
@@ -29,8 +31,9 @@ class Output:
         return self._links
 
     def add_link(self, link: Link) -> None:
-        """From now on the link hears of commits."""
+        """From now on the link gets its share of each commit."""
         self._links[link] = None
+        link.on_wait = self._wait
 
     def remove_link(self, link: Link) -> None:
         """Forget a link and all its subscriptions."""
@@ -38,6 +41,10 @@ class Output:
         for number in [n for n, (owner, _) in self._subscribers.items() if owner is link]:
             self.unsubscribe(number)
         self._links.pop(link, None)
+        self._waiting.pop(link, None)
+
+    def _wait(self, link: Link) -> None:
+        self._waiting[link] = None
 
     def subscribe(self, link: Link, feed: Feed) -> None:
         """Deliver to `link` what the matcher finds for `feed`."""
@@ -60,8 +67,10 @@ class Output:
             shared = Encodings()
             for link, share in divide(events, matches, self._subscribers).items():
                 link.deliver(share, shared)
-        for link in list(self._links):
-            link.committed()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for link in waiting:
+                link.committed()
 
     def reconsider(self, serial: int, streams: Collection[str]) -> None:
         """Events from `serial` on are refused or not judged yet: subscriptions to their streams

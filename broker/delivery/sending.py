@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from broker.delivery.outgoing import Run
 from broker.event.envelope import Liveness
 from broker.log.records import LoggedEvent
 from broker.wire.batches import EncodedEvents, encode_delivery
-from broker.wire.messages import Message
+from broker.wire.codec import Message
+
+_number = attrgetter("number")
 
 
 class Outlet(Protocol):
@@ -46,8 +49,8 @@ class Sending:
                 if feed.flowing:
                     # Before, something may be missing: the client takes it for no position, and is
                     # told of it by a Progress later.
-                    feed.told[newest.origin] = newest.mark
-            numbered.append((count, [feed.number for feed in feeds]))
+                    feed.told[newest.origin] = (newest.epoch, newest.offset)
+            numbered.append((count, list(map(_number, feeds))))
         self.outlet.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
         last = events[-1]
         self._previous = (last.origin, last.epoch, last.offset)

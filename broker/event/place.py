@@ -69,12 +69,12 @@ class Position:
             marks[origin] = max(marks.get(origin, (0, 0)), mark)
         return Position(marks)
 
-    def to_wire(self) -> list[tuple[str, int, int]]:
-        return [(origin, epoch, offset) for origin, (epoch, offset) in sorted(self.marks.items())]
+    def to_wire(self) -> tuple[tuple[str, int, int], ...]:
+        return tuple([(origin, *mark) for origin, mark in sorted(self.marks.items())])
 
     @classmethod
     def from_wire(cls, rows: Iterable[tuple[str, int, int]]) -> Position:
-        """Return the position of a `to_wire` list; ValueError or TypeError for another value."""
+        """Return the position of a `to_wire` tuple; ValueError or TypeError for another value."""
         return cls({str(origin): (int(epoch), int(offset)) for origin, epoch, offset in rows})
 
     def __str__(self) -> str:

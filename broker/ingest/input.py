@@ -11,7 +11,6 @@ nothing is taken, of this batch or another, until the failed batch comes again f
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 from math import inf
@@ -43,6 +42,7 @@ Committed: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], 
 
 #: Types of which it is remembered that events have come.
 _REMEMBERED_TYPES = 10_000
+_NONE: frozenset[DtdReference] = frozenset()
 
 
 class Input:
@@ -86,30 +86,36 @@ class Input:
 
         Only for a publisher that is `ready`. Each batch is answered once, now or later.
         """
-        parts = [
-            part
-            for part in publisher.next_parts(most)
-            if not self._must_wait_its_turn(publisher, part.of)
-        ]
-        if not parts:
-            return
+        parts = publisher.next_parts(most)
+        if publisher.resend_from is not None:
+            parts = [p for p in parts if not self._must_wait_its_turn(publisher, p.of)]
+            if not parts:
+                return
         try:
             self._log.check_available()
         except LogUnavailable as error:
             self._send_all_back(publisher, parts, error)
             return
-        documents = [document for part in parts for document in part.documents]
-        verdicts = self._matcher.match(documents, self._undescribed(publisher), seconds)
-        if unknown := _unknown(publisher, verdicts):
+        documents = parts[0].documents
+        for part in parts[1:]:
+            documents = documents + part.documents
+        missing = publisher.missing
+        undescribed = frozenset(missing) if self._accept_undescribed else _NONE
+        verdicts = self._matcher.match(documents, undescribed, seconds)
+        kinds = set(map(type, verdicts))
+        if TypeMissing in kinds and (unknown := _unknown(publisher, verdicts)):
             self._fetch(publisher, unknown)
         elif self._unstored and (unstored := self._unstored_types(verdicts)):
             self._wait_for_disk(publisher, parts, unstored)
-        elif busy := _busy(publisher):
-            publisher.missing.clear()
+        elif missing and (busy := _busy(publisher)):
+            missing.clear()
             self._send_all_back(publisher, parts, busy)
         else:
-            answered = first_of(parts, len(verdicts))
-            self._append(publisher, self._judge(publisher, answered, verdicts))
+            if len(verdicts) < len(documents):
+                parts = first_of(parts, len(verdicts))
+            if LatestNamed in kinds:
+                self._look_for_latest(documents, verdicts)
+            self._append(publisher, self._judge(publisher, parts, verdicts))
 
     def leave(self, publisher: Publisher) -> None:
         """The session is over: what waits is not taken, for the client will send it again.
@@ -118,45 +124,41 @@ class Input:
         """
         publisher.waiting.clear()
 
-    def _undescribed(self, publisher: Publisher) -> frozenset[DtdReference]:
-        return frozenset(publisher.missing if self._accept_undescribed else ())
-
     def _judge(
         self, publisher: Publisher, parts: list[Part], verdicts: list[Verdict]
     ) -> list[Judged]:
-        remaining = iter(verdicts)
         now = self._wall_clock()
         judged = []
+        done = 0
         for part in parts:
-            mine = list(itertools.islice(remaining, part.count))
-            self._note_types(part, mine)
+            mine = verdicts if len(parts) == 1 else verdicts[done : done + part.count]
+            done += part.count
             one = judge(publisher, part, mine, self._log.deduplication, now)
             for index, reason in one.refused:
                 document = part.of.batch.documents[index]
                 self._quarantine.keep(document, reason, publisher.identity.client_id)
             if not part.of.guarded:
-                part.of.guarded = self._safety.guards(
-                    verdict.header.stream for verdict in mine if isinstance(verdict, Accepted)
-                )
+                part.of.guarded = self._safety.guards(one.streams)
             judged.append(one)
+        known = self._types
+        for verdict in verdicts:
+            if isinstance(verdict, Accepted):
+                header = verdict.header
+                if (header.type_name, header.version) not in known:
+                    self._announce_type(header.type_name, header.version)
         return judged
 
-    def _note_types(self, part: Part, verdicts: list[Verdict]) -> None:
-        """Tell of types that are new; look up the newer version that an event names (M29)."""
-        came = {
-            (verdict.header.type_name, verdict.header.version)
-            for verdict in verdicts
-            if isinstance(verdict, Accepted)
-        }
-        for name, version in came - self._types:
-            if len(self._types) >= _REMEMBERED_TYPES:
-                self._types.clear()
-            self._types.add((name, version))
-            self._type_came(name, version)
-        if LatestNamed in set(map(type, verdicts)):
-            for document, verdict in zip(part.documents, verdicts, strict=False):
-                if isinstance(verdict, LatestNamed):
-                    self._latest.note(document, verdict.header)
+    def _announce_type(self, name: str, version: str) -> None:
+        if len(self._types) >= _REMEMBERED_TYPES:
+            self._types.clear()
+        self._types.add((name, version))
+        self._type_came(name, version)
+
+    def _look_for_latest(self, documents: list[bytes], verdicts: list[Verdict]) -> None:
+        """Look up the newer versions that events name (Mspaces M29)."""
+        for document, verdict in zip(documents, verdicts, strict=False):
+            if isinstance(verdict, LatestNamed):
+                self._latest.note(document, verdict.header)
 
     # ------------------------------------------------------------------ what is not taken
 
@@ -245,12 +247,14 @@ class Input:
     # ------------------------------------------------------------------ the commit
 
     def _append(self, publisher: Publisher, judged: list[Judged]) -> None:
-        entries = [entry for one in judged for entry in one.entries]
-        matches = [match for one in judged for match in one.matches]
+        entries, matches = judged[0].entries, judged[0].matches
+        for one in judged[1:]:
+            entries = entries + one.entries
+            matches = matches + one.matches
         for one in judged:
             submission = one.part.of
             submission.take(one)
-            if not submission.left:
+            if submission.taken == len(submission.batch.documents):
                 publisher.drop(submission)
 
         def done(events: list[LoggedEvent] | BrokerError) -> None:
@@ -270,32 +274,29 @@ class Input:
         self._log.append(entries, done)
 
     def _settle(self, publisher: Publisher, judged: Judged, first: LoggedEvent | None) -> None:
+        """Count a durable part. Answer its batch if it was the last part, when the batch is safe
+        and the batches before it are answered."""
         outcomes = self.outcomes
         outcomes.received += judged.part.count
         outcomes.accepted += len(judged.entries)
         outcomes.duplicate += len(judged.duplicates)
-        outcomes.refused.update(error.code for _, error in judged.refused)
+        for _, error in judged.refused:
+            outcomes.refused[error.code] += 1
         submission = judged.part.of
         submission.settle(judged, first)
-        if submission.durable and not submission.answered:
-            submission.answered = True
-            self._answer(publisher, submission)
-
-    def _answer(self, publisher: Publisher, submission: Submission) -> None:
-        """Answer a batch when it is safe, and behind those before it."""
+        if not submission.is_durable or submission.answered:
+            return
+        submission.answered = True
         answer = submission.answer(self._log.origin)
         if not submission.guarded and not publisher.unsafe:
             publisher.answer(answer)
             return
         publisher.unsafe.append(answer)
-
         self._safety.when_safe(lambda: publisher.answer(publisher.unsafe.popleft()))
 
 
 def _unknown(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:
     """The types to be looked up, each with the pointer of one event."""
-    if TypeMissing not in set(map(type, verdicts)):
-        return {}
     return {
         verdict.reference: verdict.system_id
         for verdict in verdicts

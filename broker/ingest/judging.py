@@ -37,6 +37,7 @@ def judge(
     stream: str | None = None
     level: SecurityLevel | None = None
     rank = 0
+    allowed, entries, matches = publisher.allowed, judged.entries, judged.matches
     recorded = following = deduplication.following(key)
     for index, verdict in enumerate(verdicts, part.start):
         if not isinstance(verdict, Accepted):
@@ -56,10 +57,13 @@ def judge(
                 f"the session is {client_id}/{incarnation}"
             )
         elif header.stream != stream or header.security_level is not level:
-            refusal = _not_allowed(publisher, header)
+            known = allowed.get((header.stream, header.security_level))
+            if known is None:
+                refusal = _not_allowed(publisher, header)
             if refusal is None:
                 stream, level = header.stream, header.security_level
-                rank = level.rank
+                rank = level.rank if known is None else known
+                judged.streams.add(stream)
         if refusal is None:
             number = event_id.sequence_number
             if number == following:
@@ -80,22 +84,20 @@ def judge(
         if refusal is not None:
             judged.refused.append((index, refusal))
             continue
-        judged.entries.append((encode_header(header), rank, documents[index]))
-        judged.matches.append(verdict.subscriptions)
+        entries.append((encode_header(header), rank, documents[index]))
+        matches.append(verdict.subscriptions)
     if following != recorded:
         deduplication.record_run(key, following - 1, now_ms)
     return judged
 
 
 def _not_allowed(publisher: Publisher, header: Header) -> PeerError | None:
-    identity = publisher.identity
-    if header.stream in publisher.allowed and identity.is_cleared(header.security_level):
-        return None
+    stream, level = header.stream, header.security_level
     try:
-        identity.check_publish(header.stream, header.security_level)
+        publisher.identity.check_publish(stream, level)
     except PeerError as error:
         return error
     if len(publisher.allowed) >= _REMEMBERED_STREAMS:
         publisher.allowed.clear()
-    publisher.allowed.add(header.stream)
+    publisher.allowed[stream, level] = level.rank
     return None

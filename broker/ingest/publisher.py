@@ -9,6 +9,7 @@ import attrs
 
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
+from broker.event.envelope import SecurityLevel
 from broker.identity import Identity
 from broker.ingest.submission import Part, Submission
 from broker.wire.batches import Batch
@@ -34,14 +35,14 @@ class Publisher:
     """Whether what waits waits for a DTD."""
     resend_from: int | None = None
     """The batch that has to come again before any later one is taken."""
-    allowed: set[str] = attrs.field(factory=set)
-    """Streams that it is known to have the right for."""
+    allowed: dict[tuple[str, SecurityLevel], int] = attrs.field(factory=dict)
+    """Streams and security levels that it has the right for, with the rank of the level."""
     missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
     """Types that could not be had for what waits, and why."""
 
     @property
     def ready(self) -> bool:
-        """Whether something waits that can be taken now."""
+        """Whether a batch waits that can be taken now."""
         return bool(self.waiting) and not self.held
 
     def add(self, batch: Batch) -> None:
@@ -60,7 +61,7 @@ class Publisher:
         for submission in self.waiting:
             if most <= 0:
                 break
-            count = min(submission.left, most)
+            count = min(len(submission.batch.documents) - submission.taken, most)
             parts.append(Part(submission, submission.taken, submission.taken + count))
             most -= max(count, 1)
         return parts

@@ -26,6 +26,8 @@ class Submission:
     answered: bool = False
     guarded: bool = False
     """Whether it is not safe before another node has it, too."""
+    is_durable: bool = False
+    """Whether all of it is durable."""
     _durable: int = 0
     _first: Mark | None = None
     _next: Mark | None = None
@@ -40,27 +42,25 @@ class Submission:
         """Documents that were not taken yet."""
         return len(self.batch.documents) - self.taken
 
-    @property
-    def durable(self) -> bool:
-        """Whether the log has told that all of it is durable."""
-        return self._durable == len(self.batch.documents)
-
     def take(self, judged: Judged) -> None:
         """The next part goes to the log."""
         self.taken = judged.part.stop
         self._duplicates += judged.duplicates
-        self._refused += [(index, error.to_wire()) for index, error in judged.refused]
+        for index, error in judged.refused:
+            self._refused.append((index, error.to_wire()))
 
     def settle(self, judged: Judged, first: LoggedEvent | None) -> None:
         """A part is durable; `first` is the first of its new events, if it has any."""
         self._durable += judged.part.count
+        self.is_durable = self._durable == len(self.batch.documents)
         if first is None:
             return
+        mark = (first.epoch, first.offset)
         if self._first is None:
-            self._first = first.mark
-        elif first.mark != self._next:
-            # Others' events came in between.
-            self._later.append((judged.first_new, first.mark))
+            self._first = mark
+        elif mark != self._next:
+            # Events of other publishers lie in between.
+            self._later.append((judged.first_new, mark))
         accepted = len(judged.entries)
         self._accepted += accepted
         self._next = (first.epoch, first.offset + accepted)
@@ -71,30 +71,25 @@ class Submission:
             batch=self.batch.number,
             first=() if self._first is None else ((origin, *self._first),),
             accepted=self._accepted,
-            duplicates=self._duplicates,
-            refused=self._refused,
-            later=self._later,
+            duplicates=tuple(self._duplicates),
+            refused=tuple(self._refused),
+            later=tuple(self._later),
         )
 
 
-@attrs.frozen
 class Part:
-    """Neighbouring documents of a batch, which are taken at one go."""
+    """Neighbouring documents of a batch that are matched and appended together."""
 
-    of: Submission
-    start: int
-    stop: int
+    __slots__ = ("count", "documents", "of", "start", "stop")
 
-    @property
-    def count(self) -> int:
-        """How many they are."""
-        return self.stop - self.start
-
-    @property
-    def documents(self) -> list[bytes]:
-        """Mostly the whole batch."""
-        documents = self.of.batch.documents
-        return documents if self.count == len(documents) else documents[self.start : self.stop]
+    def __init__(self, of: Submission, start: int, stop: int) -> None:
+        self.of = of
+        self.start = start
+        self.stop = stop
+        self.count = stop - start
+        documents = of.batch.documents
+        #: Usually the whole batch, which is not copied.
+        self.documents = documents if self.count == len(documents) else documents[start:stop]
 
 
 def first_of(parts: Iterable[Part], documents: int) -> list[Part]:
@@ -103,7 +98,7 @@ def first_of(parts: Iterable[Part], documents: int) -> list[Part]:
     for part in parts:
         if part.count > documents:
             if documents:
-                first.append(attrs.evolve(part, stop=part.start + documents))
+                first.append(Part(part.of, part.start, part.start + documents))
             break
         first.append(part)
         documents -= part.count
@@ -121,6 +116,8 @@ class Judged:
     """(record, rank of the security level, document) of each event that is new."""
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
     """The subscriptions that each of them matches."""
+    streams: set[str] = attrs.field(factory=set)
+    """The streams of these events."""
 
     @property
     def first_new(self) -> int:

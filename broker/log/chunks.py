@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from broker.event.place import Mark
 from broker.log.checksum import Buffer
-from broker.log.records import LoggedEvent
+from broker.log.records import OVERHEAD, LoggedEvent
 
 #: A chunk holds at most about this much, unless a single event does: what a commit of many events
 #: gains does not grow beyond it, and it is the least that a reader has to map.
@@ -31,7 +31,6 @@ _EPOCH = struct.Struct(">I")
 _ARRIVAL = struct.Struct(">Q")
 _OFFSET = struct.Struct(">Q")
 _origin = attrgetter("origin")
-_size = attrgetter("size")
 _stored = attrgetter("epoch", "arrival", "offset", "level", "record", "document")
 
 
@@ -48,8 +47,12 @@ def decode_key(key: Buffer) -> int:
 
 def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
     """(start, end) of neighbours that are about `most` bytes together; a single one may be more."""
+    if len(events) == 1:
+        yield 0, 1
+        return
     start = sent = before = 0
-    for i, size in enumerate(accumulate(map(_size, events))):
+    sizes = [len(event.record) + len(event.document) + OVERHEAD for event in events]
+    for i, size in enumerate(accumulate(sizes)):
         if size - sent > most and i > start:
             yield start, i
             start, sent = i, before
@@ -78,7 +81,9 @@ def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
     columns = _columns(len(events)).pack(
         *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
     )
-    return encode_columns(events[0].origin, len(events), [columns], (*records, *documents))
+    named = events[0].origin.encode()
+    head = _HEAD.pack(len(events), len(named))
+    return b"".join((head, named, columns, *records, *documents))
 
 
 def encode_columns(
@@ -176,11 +181,6 @@ class Chunk:
 def column_length(count: int) -> int:
     """Bytes of the columns of so many events."""
     return _columns(count).size
-
-
-def head_length(origin: str, count: int) -> int:
-    """Bytes of a chunk before its records."""
-    return _HEAD.size + len(origin.encode()) + _columns(count).size
 
 
 @lru_cache(maxsize=1024)

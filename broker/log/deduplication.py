@@ -87,8 +87,10 @@ class SequenceWindow:
 
     def encode(self) -> bytes:
         """The window as it is stored."""
-        runs = b"".join([_RUN.pack(*run) for run in self.missing])
-        return _HEAD.pack(self.high, self.used, self.floor) + runs
+        head = _HEAD.pack(self.high, self.used, self.floor)
+        for run in self.missing:
+            head += _RUN.pack(*run)
+        return head
 
     @classmethod
     def decode(cls, stored: bytes, width: int) -> SequenceWindow:
@@ -123,18 +125,24 @@ class Deduplication:
 
     def following(self, publisher: Publisher) -> int:
         """The number after the highest that was accepted: it and all above it are new."""
-        return self._window(publisher).high + 1
+        window = self._windows.get(publisher)
+        if window is None:
+            window = self._windows[publisher] = self._loaded(publisher)
+        return window.high + 1
 
     def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
         """Record the numbers from `following` to `last`, all of them new."""
-        window = self._window(publisher)
+        if publisher not in self._windows:
+            self.following(publisher)
+        window = self._windows[publisher]
         window.high = last
         window.used = now_ms
         self._changed.add(publisher)
 
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
         """Check-and-record one sequence number."""
-        window = self._window(publisher)
+        self.following(publisher)
+        window = self._windows[publisher]
         freshness = window.record(number)
         if freshness is Freshness.NEW:
             window.used = now_ms
@@ -147,12 +155,6 @@ class Deduplication:
         if window is None:
             window = self._loaded(publisher)
         return window.known(number)
-
-    def _window(self, publisher: Publisher) -> SequenceWindow:
-        window = self._windows.get(publisher)
-        if window is None:
-            window = self._windows[publisher] = self._loaded(publisher)
-        return window
 
     def _loaded(self, publisher: Publisher) -> SequenceWindow:
         try:
@@ -167,12 +169,13 @@ class Deduplication:
 
     def changed(self) -> list[tuple[Publisher, bytes]]:
         """The windows that changed, encoded; then bring the cache back to its bound."""
-        rows = [(publisher, self._windows[publisher].encode()) for publisher in self._changed]
+        rows = []
         for publisher in self._changed:
+            rows.append((publisher, self._windows[publisher].encode()))
             self._windows.move_to_end(publisher)
         self._committing, self._changed = self._changed, set()
-        while len(self._windows) > self._cached and next(iter(self._windows)) not in (
-            self._committing
+        while len(self._windows) > self._cached and (
+            next(iter(self._windows)) not in self._committing
         ):
             self._windows.popitem(last=False)
         return rows

@@ -138,7 +138,7 @@ class EventLog(LogHistories):
         new epoch has begun, no place in it is given."""
         if self._disowned is not None:
             raise Cloned(str(self._disowned))
-        if not self.is_writable:
+        if self._epoch != self._bounds.epoch:
             raise LogUnavailable("the event log can not be written at the moment; retry later")
 
     # ------------------------------------------------------------------ writing
@@ -151,9 +151,9 @@ class EventLog(LogHistories):
         is durable when the commits before it are. Raises `LogUnavailable` while the log rests.
         """
         self.check_available()
-        self._arrival = max(self._arrival, self._wall_clock())
-        epoch, arrival, offset, serial = self._epoch, self._arrival, self._next_offset, self._next
-        origin = self.origin
+        arrival = self._arrival = max(self._arrival, self._wall_clock())
+        epoch, offset, serial = self._epoch, self._next_offset, self._next
+        origin = self._file.origin
         events = []
         for record, level, document in entries:
             events.append(
@@ -162,8 +162,9 @@ class EventLog(LogHistories):
             offset += 1
             serial += 1
         self._next, self._next_offset = serial, offset
-        self._gathering.add(events, (origin, events[-1].mark) if events else None, done)
-        self._begin()
+        self._gathering.add(events, (origin, (epoch, offset - 1)) if events else None, done)
+        if self._committing is None:
+            self._begin()
 
     def append_relayed(self, relayed: Relayed, done: Done) -> None:
         """See to it that events of another origin become durable, in the place that they have.
@@ -257,10 +258,11 @@ class EventLog(LogHistories):
         """Commit what was gathered, unless a commit is under way: its end begins the next."""
         if self._committing is not None:
             return
-        self._stop_lingering()
+        if self._linger is not None:
+            self._stop_lingering()
         gathering = self._gathering
         commit = gathering.commit
-        if gathering.empty and self.is_writable:
+        if not commit.events and gathering.empty and self.is_writable:
             self._settle(gathering)
             return
         commit.marks = self.deduplication.changed()
@@ -270,7 +272,8 @@ class EventLog(LogHistories):
         result.addCallbacks(self._committed, self._failed)
 
     def _committed(self, bounds: Bounds) -> None:
-        committed = self._take_committing()
+        committed, self._committing = self._committing, None
+        assert committed is not None
         self._bounds = bounds
         self.coverage.rise(committed.commit.covered, committed.commit.since)
         if self._failing and committed.commit.events:
@@ -280,16 +283,24 @@ class EventLog(LogHistories):
         if self._gathering.commit.events:
             self._begin()
         for done, events in committed.told:
-            self._tell(done, events)
+            try:
+                done(events)
+            except Exception:
+                self.log.failure("a call after a commit failed")
         for stored in committed.stored:
             self._tell(stored)
-        self._begin()
+        gathering = self._gathering
+        waits = gathering.told or gathering.stored or self._idle or not gathering.empty
+        if self._committing is None and waits:
+            self._begin()
 
     def _failed(self, failure: Failure) -> None:
         error = failure.value
         if not isinstance(error, BrokerError):
             error = LogUnavailable(f"the event log failed: {failure.getErrorMessage()}")
-        failed = [self._take_committing(), self._gathering]
+        committing, self._committing = self._committing, None
+        assert committing is not None
+        failed = [committing, self._gathering]
         self.failures += 1
         if not self._failing:
             # Once, and not with every attempt: a full disk is full for hours.
@@ -333,12 +344,6 @@ class EventLog(LogHistories):
         idle, self._idle = self._idle, []
         for waiting in idle:
             waiting.callback(None)
-
-    def _take_committing(self) -> Gathering:
-        committing = self._committing
-        assert committing is not None
-        self._committing = None
-        return committing
 
     # ------------------------------------------------------------------ reading
 

@@ -60,7 +60,8 @@ class Gathering:
     def add(self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: Done) -> None:
         """Further events, of one origin, which is covered up to a mark by them."""
         self.commit.events += events
-        self.size += sum([len(event.document) for event in events])
+        for event in events:
+            self.size += len(event.document)
         if covers is not None:
             self.commit.covered[covers[0]] = covers[1]
         self.told.append((done, events))

@@ -15,7 +15,7 @@ from operator import eq
 
 from broker.event.place import Mark
 from broker.log.checksum import Buffer, checksum_of, event_checksum
-from broker.log.chunks import Chunk, column_length, encode_chunk, head_length
+from broker.log.chunks import Chunk, column_length, encode_chunk
 from broker.log.damage import Damage, DamageFound, Kind, Span
 from broker.log.records import LoggedEvent
 
@@ -41,7 +41,10 @@ def encode_stored(
         checksums[index] = checksum
     chunk = encode_chunk(events)
     count = len(events)
-    head_end = head_length(events[0].origin, count)
+    contents = 0
+    for event in events:
+        contents += len(event.record) + len(event.document)
+    head_end = len(chunk) - contents
     covered = struct.pack(f">I{count}Q", count, *checksums)
     head = checksum_of(covered + chunk[:head_end], checksum_of(key))
     return b"".join((MAGIC, head.to_bytes(8, "big"), covered, chunk))

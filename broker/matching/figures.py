@@ -37,7 +37,9 @@ class Figures:
 
     def recognised(self, reference: DtdReference, events: int, seconds: float) -> None:
         """A shape's events of one batch were answered."""
-        counts = self._of(reference.type, reference.version)
+        counts = self._types.get((reference.type, reference.version))
+        if counts is None:
+            counts = self._of(reference.type, reference.version)
         counts.recognised += events
         counts.recognised_seconds += seconds
 

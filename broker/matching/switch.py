@@ -52,6 +52,7 @@ from broker.matching.switching.batch import Batch
 from broker.matching.switching.entry import Entry, entries
 from broker.matching.switching.filling import Forms
 from broker.matching.switching.finding import Finding, find
+from broker.matching.switching.lone_document import LoneDocument
 from broker.matching.switching.parsed import ParsedMatching
 from broker.matching.switching.plan import ShapePlan
 from broker.matching.switching.plans import Plans
@@ -98,6 +99,10 @@ class Switch:
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
+        self._lone = LoneDocument(
+            *(self._shapes, self._plans, self._registry.streams, self._figures, self._counts),
+            clock,
+        )
         index = IndexExplainer(dtds, self._shapes, self._registry, self._plans, clock)
         bounds = Bounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("switch", self._examiner, bounds, clock, index)
@@ -165,6 +170,10 @@ class Switch:
         variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
         """See `IMatcher`."""
+        if len(documents) == 1 and not variants:
+            verdict = self._lone.match(documents[0])
+            if verdict is not None:
+                return [verdict]
         self._variants = variants
         self._single.begin()
         self._plans.begin()

@@ -25,7 +25,7 @@ from broker.delivery.output import Output
 from broker.delivery.selection import Selection
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable
+from broker.errors import BrokerError, LogUnavailable, QueryTooExpensive
 from broker.identity import Identity, authenticator_for
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
@@ -270,7 +270,7 @@ class Node:
     async def _select(self, *of: Any) -> list[bool]:
         selected = await self._selection.select(*of)
         # What comes after a query's suspension is not selected: it must end before it moves on.
-        self._end_suspended()
+        self._end_suspended(self.matcher.suspended())
         return selected
 
     def _delivery_bytes(self) -> int:
@@ -341,21 +341,21 @@ class Node:
             self._threads.stop()
 
     def _committed(self, events: Any, matches: Any) -> None:
-        """Events of this node are durable."""
-        self._relayed(events, matches)
+        """Deliver events of this node, which are durable now."""
+        self.output.committed(events, matches)
+        if suspended := self.matcher.suspended():
+            self._end_suspended(suspended)
         if self.network is not None:
             self.network.send_committed(events, matches)
 
     def _relayed(self, events: Any, matches: Any) -> None:
-        """Events of any node are durable here."""
+        """Deliver events of another node, which are durable here now."""
         self.output.committed(events, matches)
-        self._end_suspended()
+        if suspended := self.matcher.suspended():
+            self._end_suspended(suspended)
 
-    def _end_suspended(self) -> None:
-        """Queries that broke their budget while running: their clients are told, and only they."""
-        suspended = self.matcher.suspended()
-        if not suspended:
-            return
+    def _end_suspended(self, suspended: list[tuple[int, QueryTooExpensive]]) -> None:
+        """End the subscriptions whose queries exceeded their budget."""
         sessions = {session.link: session for session in self.reception.sessions}
         for number, error in suspended:
             if self.network is not None and self.network.remote_interest.widen_suspended(number):

@@ -19,9 +19,9 @@ from broker.errors import BrokerError, LogUnavailable, UnknownType
 from broker.identity import Identity
 from broker.ingest.unstored import NOTHING_UNSTORED, Unstored
 from broker.matching.query.query import Query
-from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
-from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
 from broker.matching.schema.known_types import KnownTypes
+from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
+from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
 from broker.sessions.session import Session
 from broker.subscriptions.durables import Durables
 from broker.transport.clock import IClock

@@ -21,7 +21,7 @@ from broker.event.place import Mark
 from broker.log.chunks import Chunk, encode_chunk
 from broker.log.records import LoggedEvent
 from broker.wire import fields
-from broker.wire.fields import WirePosition
+from broker.wire.codec import WirePosition
 from broker.wire.messages import NO_ERROR
 
 #: A page has at least one event, however large, but no more than a frame of a link.

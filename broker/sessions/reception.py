@@ -105,7 +105,9 @@ class Reception:
         self._greeting: set[_Greeting] = set()
         self._newest: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._closed = False
-        self._troubles = RateLimitedLog(lambda text: self.log.info("{text}", text=text), clock.seconds)
+        self._troubles = RateLimitedLog(
+            lambda text: self.log.info("{text}", text=text), clock.seconds
+        )
         self.refused: Counter[str] = Counter()
         """Connections that were refused, by error code."""
         self.broken: Counter[str] = Counter()

@@ -27,6 +27,7 @@ from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.view import LinkState, View
 from broker.wire import messages
 from broker.wire.batches import decode_batch
+from broker.wire.codec import Message
 from broker.wire.messages import (
     INITIAL_CREDIT,
     NO_ERROR,
@@ -37,7 +38,6 @@ from broker.wire.messages import (
     Credit,
     Ended,
     Goodbye,
-    Message,
     NotPublished,
     Published,
     Refuse,
@@ -124,12 +124,15 @@ class Session:
         self._delivered += len(data)
         self._send(data)
 
-    def _send(self, data: bytes) -> None:
-        """Send one encoded message. A client that takes nothing at all loses its session."""
+    def _send(self, data: bytes, consumed: int = 0) -> None:
+        """Send one encoded message, which answers as many messages as it has `consumed`.
+
+        A client that reads nothing at all loses its session.
+        """
         if self.over:
             return
         try:
-            self.driver.send([data])
+            self.driver.send([data], consumed)
         except Overloaded as error:
             # Deliveries stop at `writable`; what still grows are answers that are never read.
             self.end(error)
@@ -149,31 +152,32 @@ class Session:
             self._take_next()
         except ProtocolError as error:
             self.end(error)
-        return self._publisher.ready or bool(self._received)
+        return bool(self._received) or self._publisher.ready
 
     def _take_next(self) -> None:
-        received = self._received
-        if received and _is_batch(received[0]):
+        received, publisher = self._received, self._publisher
+        is_batch = bool(received) and received[0][:1] == _BATCH
+        if is_batch:
             self._queue_batches()
-        if self._publisher.ready:
+        if publisher.ready:
             seconds = min(self._turns.left, SECONDS_A_TURN)
-            self._services.input.take(self._publisher, MOST_DOCUMENTS, seconds)
-        elif received and not _is_batch(received[0]):
+            self._services.input.take(publisher, MOST_DOCUMENTS, seconds)
+        elif received and not is_batch:
             self._control(messages.decode(received.popleft()))
             if not self.over:
                 self.driver.consumed(1)
 
     def _queue_batches(self) -> None:
-        """Let the batches that come next wait, until what waits is enough for one portion.
+        """Queue the next batches, up to as many documents as are matched at once.
 
-        Behind batches that wait for a DTD all have to: what else the client says does not.
+        Batches queue behind one that waits for a DTD; other messages of the client do not.
         """
         received, publisher = self._received, self._publisher
         room = MOST_DOCUMENTS
         if publisher.ready:
-            # More than one is left only of those that waited for a DTD: they go first.
+            # More than one waits only after a wait for a DTD: they go first.
             room = room - publisher.waiting[0].left if len(publisher.waiting) == 1 else 0
-        while received and _is_batch(received[0]) and room > 0:
+        while room > 0 and received and received[0][:1] == _BATCH:
             batch = decode_batch(received.popleft())
             publisher.add(batch)
             room -= max(len(batch.documents), 1)
@@ -293,11 +297,7 @@ class Session:
         self.send_message(Answer(message.request, error.to_wire(), None))
 
     def _answer_publisher(self, answer: Published | NotPublished) -> None:
-        if self.over:
-            return
-        self.send_message(answer)
-        if not self.over:
-            self.driver.consumed(1)
+        self._send(messages.encode(answer, self.version), consumed=1)
 
     # ------------------------------------------------------------------ the end
 
@@ -347,7 +347,3 @@ class Session:
         self._services.input.leave(self._publisher)
         self._services.subscribing.end(self._profile)
         self._services.ended(self)
-
-
-def _is_batch(message: bytes) -> bool:
-    return message[:1] == _BATCH

@@ -38,11 +38,7 @@ class Turns:
     @property
     def left(self) -> float:
         """Seconds that what is begun now may take."""
-        return max(0.0, LONGEST_TURN - self._taken)
-
-    @property
-    def _taken(self) -> float:
-        return self._clock.seconds() - self._began
+        return max(0.0, LONGEST_TURN - (self._clock.seconds() - self._began))
 
     def work(self) -> None:
         """Do what there is to do, from now on."""
@@ -59,7 +55,7 @@ class Turns:
     def _turn(self) -> None:
         self._began = self._clock.seconds()
         while self._step():
-            if self._taken >= SECONDS_A_TURN:
+            if self._clock.seconds() - self._began >= SECONDS_A_TURN:
                 self._clock.callLater(0, self._later_turn)
                 return
         self._working = False

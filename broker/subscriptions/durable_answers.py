@@ -58,7 +58,9 @@ class DurableAnswers:
         self._sessions = sessions
         self._others = others
         if others is not None:
-            others.register_answerer(DELETE, lambda asked: Deferred.fromCoroutine(self._deleted(asked)))
+            others.register_answerer(
+                DELETE, lambda asked: Deferred.fromCoroutine(self._deleted(asked))
+            )
 
     def by_name(self) -> Mapping[str, Any]:
         """Who answers which question."""
@@ -95,7 +97,11 @@ class DurableAnswers:
         found = [
             each
             for each in self._durables.all()
-            if (each[0] == client if client else identity.administer or identity.owns_client_id(each[0]))
+            if (
+                each[0] == client
+                if client
+                else identity.administer or identity.owns_client_id(each[0])
+            )
         ]
         found.sort(key=lambda each: each[:2])
         return {

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from twisted.logger import Logger
 
-from broker.dtd.reference import DtdReference
 from broker.dtd.atomic_file import read_checksummed, write_checksummed
+from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 
 #: Versions that are remembered; the one noted longest ago goes first.

@@ -20,7 +20,7 @@ from broker.delivery.pacing import Pacing
 from broker.delivery.recovery import Former, MarkRange, Missed, Recovering, Recovery, Roamer
 from broker.delivery.seam import Seam, at_cut, at_retention, open_ended, up_to, whole_past
 from broker.errors import BrokerError, NotConnected, PeerError
-from broker.event.place import Mark, Position, merge_positions, common_position
+from broker.event.place import Mark, Position, common_position, merge_positions
 from broker.log.event_log import EventLog
 from broker.subscriptions.beginning import (
     Beginning,

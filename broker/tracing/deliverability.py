@@ -15,7 +15,7 @@ from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.deduplication import Deduplication, Freshness
-from broker.matching.explain.explanation import Explanation, EventExplanation
+from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import Query, parse_query
 from broker.sessions.session import Session
 from broker.subscriptions.durables import Durable, Durables

@@ -85,7 +85,13 @@ class EventFate:
         self._name = name
 
     async def of(
-        self, identity: Identity, event: EventExplanation, document: bytes, client: str, *, here: bool
+        self,
+        identity: Identity,
+        event: EventExplanation,
+        document: bytes,
+        client: str,
+        *,
+        here: bool,
     ) -> dict[str, Any] | None:
         """Plain content: `known`, `place`, and `nodes` with their verdicts; `silent` ones, and
         those that searched their log `partly`. With `here` no other node is asked.

@@ -25,7 +25,7 @@ from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.ingest.outcomes import hide_denied
 from broker.matching.contract import DtdNeeded, IMatcher
-from broker.matching.explain.explanation import Explanation, EventExplanation
+from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import Query, parse_query
 from broker.tracing.deliverability import Deliverability
 from broker.tracing.event_fate import HAS_IT, EventFate

@@ -16,9 +16,9 @@ CLOSE_TIMEOUT = 10.0
 
 @implementer(IPartReceiver)
 class Attachment:
-    """Queues what one channel brings, as inputs labelled with the attachment that they came by.
+    """Labels the inputs of a stack with the channel that they came by.
 
-    So what a former channel still says can be told from what the present one says.
+    So the driver can ignore inputs of a previous channel.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Attachment:
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
         """A batch from the socket."""
-        self._enqueue(self._on_packets, self, packets)
+        self._on_packets(self, packets)
 
     def part_received(self) -> None:
         """A long packet is on its way: an empty batch, since the peer is not silent."""
-        self._enqueue(self._on_packets, self, [])
+        self._on_packets(self, [])
 
     def channel_lost(self, error: BrokerError | None) -> None:
         """The channel is no more."""

@@ -98,18 +98,22 @@ class StackDriver:
         channel.receiver = attachment
         self._turn()
 
-    def send(self, messages: Sequence[bytes]) -> None:
+    def send(self, messages: Sequence[bytes], consumed: int = 0) -> None:
         """Send messages. They are in the stack, or were refused, when this returns.
 
-        Raises `Overloaded` if the top layer has no room (nothing was taken), `Closed` if the
-        stack has failed.
+        `consumed` is as for the method of that name: an answer also returns the credit of the
+        message that it answers. Raises `Overloaded` if the top layer has no room (nothing was
+        taken, and nothing counts as consumed), `Closed` if the stack has failed.
         """
         if self.failure is not None:
             raise self._unusable()
         if not messages:
             return
         if self.cores:
-            effects = self.cores[-1].submit(messages, self._clock.seconds())
+            now = self._clock.seconds()
+            effects = self.cores[-1].submit(messages, now)
+            if consumed:
+                effects += self.cores[-1].consumed(consumed, now)
             for effect in effects:
                 if isinstance(effect, WritableChanged) and not effect.writable:
                     # The effect waits for its place in the queue; a caller that sends in a loop
@@ -184,6 +188,11 @@ class StackDriver:
             self._view(View(LinkState.CONNECTED))
 
     def _packets(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
+        self._inputs.append((self._receive, (attachment, packets)))
+        if not self._turning:
+            self._turn()
+
+    def _receive(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
         if attachment is self._attachment and not attachment.closing:
             self._up(0, packets, None)
 
@@ -243,7 +252,14 @@ class StackDriver:
                     break
         finally:
             self._turning = False
-        self._arm()
+        deadline = None
+        for core in self.cores if self.failure is None else ():
+            due = core.next_timeout()
+            if due is not None and (deadline is None or due < deadline):
+                deadline = due
+        # To ring early costs less than to set the alarm again with every packet.
+        if deadline is None or self._alarm.at is None or deadline < self._alarm.at:
+            self._alarm.set(deadline)
 
     def _apply(self, height: int, effect: Effect) -> None:
         match effect:
@@ -270,7 +286,12 @@ class StackDriver:
 
     def _up(self, height: int, messages: Sequence[bytes], peer: object) -> None:
         if height <= self._top:
-            self._step(height, self.cores[height].receive, messages, peer)
+            try:
+                effects = self.cores[height].receive(messages, peer, self._clock.seconds())
+            except Exception as error:
+                self.fail(error, f"layer {height} of the stack failed")
+            else:
+                self._effects.append((height, effects))
         elif messages and self.receiver is not None:
             try:
                 self.receiver.messages_received(messages)
@@ -309,13 +330,3 @@ class StackDriver:
             callback(argument)
         except Exception as error:
             self.fail(error, "the receiver of the stack failed")
-
-    def _arm(self) -> None:
-        deadline = None
-        for core in self.cores if self.failure is None else ():
-            due = core.next_timeout()
-            if due is not None and (deadline is None or due < deadline):
-                deadline = due
-        # An alarm that rings early costs less than to set it with every packet.
-        if deadline is None or self._alarm.at is None or deadline < self._alarm.at:
-            self._alarm.set(deadline)

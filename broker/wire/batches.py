@@ -19,16 +19,18 @@ import itertools
 import struct
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, TypeAlias
 
 import attrs
 import msgpack
+import msgspec
 
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness
 from broker.event.place import Place
 from broker.log.records import LoggedEvent, header_from_fields
 from broker.transport.shared import SharedMessage
+from broker.wire.codec import Count, Epoch, Offset
 from broker.wire.messages import DELIVER, PUBLISH
 
 _PUBLISH = struct.Struct(">BI")
@@ -37,6 +39,22 @@ _origin = attrgetter("origin")
 PLAIN = 0
 #: No message carries more events, so that a small message can not announce a huge list.
 MAX_EVENTS = 65_536
+
+_Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+_Run: TypeAlias = tuple[Count, tuple[int, ...]]
+_Places: TypeAlias = tuple[str, Epoch, Offset, Count]
+_Header: TypeAlias = tuple[
+    int,
+    str,
+    tuple[str, Epoch, Offset] | None,
+    tuple[_Run, ...],
+    tuple[_Places, ...],
+    Annotated[tuple[_Length, ...], msgspec.Meta(max_length=MAX_EVENTS)],
+]
+_Lengths: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_EVENTS)]
+_pack = msgspec.msgpack.Encoder().encode
+_publish_header = msgspec.msgpack.Decoder(tuple[Offset, int, _Lengths]).decode
+_deliver_header = msgspec.msgpack.Decoder(_Header).decode
 
 
 @attrs.frozen(slots=True)
@@ -69,7 +87,7 @@ class Delivery:
 
 def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
     """The bytes of a PUBLISH message."""
-    header = msgpack.packb((number, PLAIN, [len(document) for document in documents]))
+    header = _pack((number, PLAIN, tuple(map(len, documents))))
     return b"".join((_PUBLISH.pack(PUBLISH, len(header)), header, *documents))
 
 
@@ -78,13 +96,12 @@ def decode_batch(data: bytes) -> Batch:
     try:
         _, length = _PUBLISH.unpack_from(data)
         start = _PUBLISH.size + length
-        number, encoding, lengths = msgpack.unpackb(data[_PUBLISH.size : start])
-        _check_encoding(encoding)
-        if type(number) is not int or not 0 <= number < 1 << 63:
-            raise ValueError("batch number")
+        number, encoding, lengths = _publish_header(data[_PUBLISH.size : start])
+        if encoding != PLAIN:
+            raise _unknown_encoding(encoding)
         # An empty document is no event, and refused as such: those beside it may be.
-        documents = _cut(data, start, lengths, least=0)
-    except (ValueError, TypeError, struct.error, msgpack.UnpackException):
+        documents = _cut(data, start, lengths)
+    except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
     return Batch(number, documents)
 
@@ -103,6 +120,10 @@ class EncodedEvents:
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
     """Join what several links may share; made once per distinct set of events."""
+    if len(events) == 1:
+        (event,) = events
+        places = [(event.origin, event.epoch, event.offset, 1)]
+        return EncodedEvents(places, [len(event.document)], event.record, event.document)
     documents = [event.document for event in events]
     return EncodedEvents(
         _places(events),
@@ -153,8 +174,8 @@ def encode_delivery(
             message = SharedMessage(message)
             events.last = beside, message
         return message
-    header = msgpack.packb(
-        (PLAIN, liveness.value, previous, subscriptions, events.places, events.lengths)
+    header = _pack(
+        (PLAIN, liveness._value_, previous, subscriptions, events.places, events.lengths)
     )
     head = _DELIVER.pack(DELIVER, len(header), len(events.records))
     message = b"".join((head, header, events.records, events.documents))
@@ -168,10 +189,11 @@ def decode_delivery(data: bytes) -> Delivery:
         _, header_length, records_length = _DELIVER.unpack_from(data)
         records_start = _DELIVER.size + header_length
         start = records_start + records_length
-        encoding, liveness, previous, runs, places, lengths = msgpack.unpackb(
-            data[_DELIVER.size : records_start], use_list=False
+        encoding, liveness, previous, runs, places, lengths = _deliver_header(
+            data[_DELIVER.size : records_start]
         )
-        _check_encoding(encoding)
+        if encoding != PLAIN:
+            raise _unknown_encoding(encoding)
         documents = _cut(data, start, lengths)
         unpacker = msgpack.Unpacker(use_list=False)
         unpacker.feed(data[records_start:start])
@@ -180,21 +202,24 @@ def decode_delivery(data: bytes) -> Delivery:
             None if previous is None else Place(*previous),
             _assemble(documents, headers, Liveness(liveness), runs, places),
         )
-    except (ValueError, TypeError, LookupError, struct.error, msgpack.UnpackException):
+    except (
+        *(ValueError, TypeError, LookupError, RecursionError),
+        *(struct.error, msgspec.MsgspecError, msgpack.UnpackException),
+    ):
         raise ProtocolError("malformed DELIVER message") from None
 
 
 def _assemble(
-    documents: list[bytes], headers: list[Header], liveness: Liveness, runs: Any, places: Any
+    documents: list[bytes],
+    headers: list[Header],
+    liveness: Liveness,
+    runs: tuple[_Run, ...],
+    places: tuple[_Places, ...],
 ) -> list[Delivered]:
     count = len(documents)
     if not sum(run[0] for run in runs) == sum(run[3] for run in places) == len(headers) == count:
         raise ValueError("the counts differ")
-    if not all(type(origin) is str and type(epoch) is int for origin, epoch, _, _ in places):
-        raise ValueError("a place")
-    if not all(type(number) is int for _, numbers in runs for number in numbers):
-        raise ValueError("a subscription's number")
-    numbers = itertools.chain.from_iterable(itertools.repeat(tuple(n), c) for c, n in runs)
+    numbers = itertools.chain.from_iterable(itertools.repeat(n, c) for c, n in runs)
     where = (
         Place(origin, epoch, offset)
         for origin, epoch, first, length in places
@@ -208,13 +233,9 @@ def _assemble(
     ]
 
 
-def _cut(data: bytes, start: int, lengths: Any, least: int = 1) -> list[bytes]:
-    if len(lengths) > MAX_EVENTS:
-        raise ValueError("too many events in one message")
+def _cut(data: bytes, start: int, lengths: Sequence[int]) -> list[bytes]:
     documents = []
     for length in lengths:
-        if type(length) is not int or length < least:
-            raise ValueError("length of an event")
         documents.append(data[start : start + length])
         start += length
     if start != len(data):
@@ -222,6 +243,5 @@ def _cut(data: bytes, start: int, lengths: Any, least: int = 1) -> list[bytes]:
     return documents
 
 
-def _check_encoding(encoding: Any) -> None:
-    if encoding != PLAIN:
-        raise ProtocolError(f"body encoding {encoding!r} was not agreed on")
+def _unknown_encoding(encoding: int) -> ProtocolError:
+    return ProtocolError(f"body encoding {encoding!r} was not agreed on")

@@ -8,19 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from broker.errors import WireError
 from broker.event.place import Mark
-
-#: Position as it travels: a list of (origin, epoch, offset).
-WirePosition: TypeAlias = tuple[tuple[str, int, int], ...]
-
-#: Stream times as they travel: a list of (origin, ms since 1970).
-WireTimes: TypeAlias = tuple[tuple[str, int], ...]
-
-#: Characters: a path of 8 units and a name, of 64 each, are far from it.
-MAX_ADDRESS = 1024
+from broker.wire.codec import MAX_ADDRESS, WirePosition
 
 
 def wire_error(value: Any) -> WireError:
@@ -106,13 +98,6 @@ def breaks(value: Any) -> tuple[tuple[int, Mark], ...]:
 
 def positions(value: Any) -> tuple[tuple[int, WirePosition], ...]:
     return tuple((count(number), position(each)) for number, each in value)
-
-
-def stream_times(value: Any) -> tuple[tuple[int, WireTimes], ...]:
-    return tuple(
-        (count(number), tuple((text(origin), count(ms)) for origin, ms in times))
-        for number, times in value
-    )
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,8 @@ from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.view import LinkState, View
 from broker.wire import messages
-from broker.wire.messages import Message, Subscribe, Welcome
+from broker.wire.codec import Message
+from broker.wire.messages import Subscribe, Welcome
 from broker.wire.stack import session_layers
 
 WINDOW = 1 << 20

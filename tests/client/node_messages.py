@@ -24,12 +24,8 @@ from broker.wire.batches import (
     encode_delivery,
     encode_events,
 )
-from broker.wire.messages import (
-    Credit,
-    Flowing,
-    Message,
-    Subscribed,
-)
+from broker.wire.codec import Message
+from broker.wire.messages import Credit, Flowing, Subscribed
 
 
 def at(offset: int, epoch: int = 1) -> Position:
@@ -104,7 +100,7 @@ def subscribe(core: ClientCore, start: Start = NEW, durable: str = "") -> list[E
 def flowing_core(start: Start = NEW, durable: str = "", cut: int = 10) -> ClientCore:
     core = new_core()
     subscribe(core, start, durable)
-    receive(core, Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]))
+    receive(core, Subscribed(1, None, ()), Flowing(1, (("n", 1, cut),)))
     return core
 
 

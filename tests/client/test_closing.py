@@ -37,7 +37,7 @@ class Closing:
             subscription: Any = []
             self.client.subscribe(durable="d").addCallback(subscription.append)  # type: ignore[attr-defined]
             self.net.run(0.1)
-            self.node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, 10)]), delivery(11))
+            self.node.send(Subscribed(1, None, ()), Flowing(1, (("n", 1, 10),)), delivery(11))
             self.subscription = subscription[0]
             assert len(self.subscription.take_ready()) == 1
             # The next call marks it as processed.
@@ -108,7 +108,7 @@ def test_a_lost_connection_completes_the_close() -> None:
 def test_the_session_ends_when_the_node_has_committed_the_positions() -> None:
     closing = Closing(durable=True)
     closing.close()
-    assert closing.node.received[-2:] == [Acknowledge([(1, (("n", 1, 11),))]), closing.asked[-1]]
+    assert closing.node.received[-2:] == [Acknowledge(((1, (("n", 1, 11),)),)), closing.asked[-1]]
     closing.answer(11)
     assert closing.node.received[-1] == Goodbye() and closing.results == []
     closing.node.driver.close()

@@ -138,7 +138,7 @@ def test_a_request_is_sent_unchanged() -> None:
 def test_acceptance_and_flow_arrive_in_order() -> None:
     core = new_core()
     subscribe(core)
-    effects = receive(core, Subscribed(1, None, ("w",)), Flowing(1, [("n", 1, 10)]))
+    effects = receive(core, Subscribed(1, None, ("w",)), Flowing(1, (("n", 1, 10),)))
     assert items_for(effects) == [SubscriptionAccepted(("w",), None), FlowStarted(at(10))]
     assert consumed(effects) == 2
 
@@ -161,7 +161,7 @@ def test_a_position_begins_at_the_start(
 ) -> None:
     core = new_core()
     subscribe(core, start, "d")
-    receive(core, Subscribed(1, stored, ()), Flowing(1, [("n", 1, 10)]))
+    receive(core, Subscribed(1, stored, ()), Flowing(1, (("n", 1, 10),)))
     assert core.position_of(1) == begins
 
 
@@ -170,7 +170,7 @@ def test_a_refused_subscription_ends_with_the_reason() -> None:
     subscribe(core)
     (over,) = items_for(receive(core, Ended(1, BadQuery("no", line=1, column=3).to_wire())))
     assert isinstance(over.error, BadQuery) and over.error.column == 3
-    assert receive(core, Flowing(1, [])) == [MessagesConsumed(1)]
+    assert receive(core, Flowing(1, ())) == [MessagesConsumed(1)]
 
 
 def test_events_count_as_processed_when_the_user_reports_them() -> None:
@@ -214,7 +214,7 @@ def test_a_new_session_begins_a_new_chain() -> None:
 
 def test_progress_moves_the_position_when_the_user_reaches_it() -> None:
     core = flowing_core()
-    effects = receive(core, delivery(11), Progress([(1, [("n", 1, 20)]), (9, [("n", 1, 20)])]))
+    effects = receive(core, delivery(11), Progress(((1, (("n", 1, 20),)), (9, (("n", 1, 20),)))))
     batch, moved = items_for(effects)
     assert moved == PositionMoved(at(20)) and core.position_of(1) == at(10)
     core.mark_processed(1, batch, 0.0)
@@ -249,7 +249,7 @@ def test_a_durable_position_is_acknowledged_after_a_while() -> None:
     assert core.next_timeout() == 3.0 + ACKNOWLEDGE_AFTER
     assert core.handle_timeout(3.0 + ACKNOWLEDGE_AFTER - 0.01) == []
     assert sent(core.handle_timeout(3.0 + ACKNOWLEDGE_AFTER)) == [
-        Acknowledge([(1, (("n", 1, 11),))])
+        Acknowledge(((1, (("n", 1, 11),)),))
     ]
     assert core.next_timeout() is None
 
@@ -257,7 +257,7 @@ def test_a_durable_position_is_acknowledged_after_a_while() -> None:
 def test_a_durable_position_is_acknowledged_after_so_many_events() -> None:
     core = flowing_core(durable="d")
     effects = process_items(core, receive(core, delivery(*range(11, 11 + ACKNOWLEDGE_EVENTS))))
-    assert sent(effects) == [Acknowledge([(1, (("n", 1, 10 + ACKNOWLEDGE_EVENTS),))])]
+    assert sent(effects) == [Acknowledge(((1, (("n", 1, 10 + ACKNOWLEDGE_EVENTS),)),))]
 
 
 def test_a_transient_position_is_not_acknowledged() -> None:
@@ -273,13 +273,13 @@ def test_a_position_reached_without_a_connection_is_acknowledged_with_the_next()
         core.session_down()
         process_items(core, effects)
         assert sent(core.handle_timeout(99.0)) == []
-        assert sent(core.session_up(resumed))[-1] == Acknowledge([(1, (("n", 1, 11),))])
+        assert sent(core.session_up(resumed))[-1] == Acknowledge(((1, (("n", 1, 11),)),))
 
 
 def test_a_batch_holds_only_its_subscriptions_events() -> None:
     core = flowing_core()
     subscribe(core)
-    receive(core, Subscribed(2, None, ()), Flowing(2, []))
+    receive(core, Subscribed(2, None, ()), Flowing(2, ()))
     numbers = [(1, (1,)), (1, (2,)), (1, (1, 2))]
     data = encode_delivery(logged(11, 12, 13), numbers, Liveness.LIVE, None)
     effects = receive(core, data)

@@ -18,6 +18,7 @@ from broker.client.received import ALL
 from broker.client.subscription_request import SubscriptionRequest
 from broker.errors import BadQuery, ProtocolError, ShuttingDown
 from broker.event.place import Position
+from broker.wire.codec import Message
 from broker.wire.messages import (
     NO_ERROR,
     Acknowledge,
@@ -26,7 +27,6 @@ from broker.wire.messages import (
     Ended,
     Flowing,
     Goodbye,
-    Message,
     NotPublished,
     Progress,
     Published,
@@ -82,7 +82,7 @@ def test_a_new_session_resumes_at_the_arrived_position() -> None:
     assert (first.start, first.position) == ("position", (("n", 1, 12),))
     assert (first.processed, second.processed) == ((("n", 1, 10),), None)
     assert (second.start, second.position) == ("all", ())
-    assert acknowledged == Acknowledge([(1, (("n", 1, 10),))])
+    assert acknowledged == Acknowledge(((1, (("n", 1, 10),)),))
     assert len(core.flush()) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_lost_deletion_is_sent_again() -> None:
     again = sent(core.session_up(False))
     assert [type(message) for message in again] == [Subscribe, Unsubscribe]
     assert again[1] == Unsubscribe(1, True)
-    assert items_for(receive(core, Flowing(1, []), Ended(1, NO_ERROR))) == [
+    assert items_for(receive(core, Flowing(1, ()), Ended(1, NO_ERROR))) == [
         SubscriptionEnded(None, at(10))
     ]
 
@@ -118,7 +118,7 @@ def test_a_durable_subscription_acknowledges_before_it_ends() -> None:
     core = flowing_core(durable="d")
     process_items(core, receive(core, delivery(11)))
     assert sent(core.unsubscribe(1)) == [
-        Acknowledge([(1, (("n", 1, 11),))]),
+        Acknowledge(((1, (("n", 1, 11),)),)),
         Unsubscribe(1, False),
     ]
 
@@ -171,15 +171,15 @@ def test_stream_times_are_requested_in_a_session_of_version_2(version: int) -> N
         assert isinstance(message, Subscribe) and message.times is (version == 2)
     position = (("n", 1, 3),)
     receive(core, Subscribed(number, None, ()), Flowing(number, position))
-    effects = receive(core, Progress([], [(number, (("n", 5),)), (99, (("n", 5),))]))
+    effects = receive(core, Progress((), ((number, (("n", 5),)), (99, (("n", 5),)))))
     assert items_for(effects, number) == [PositionMoved(Position(), (("n", 5),))]
-    effects = receive(core, Progress([(number, (("n", 1, 4),))], [(number, (("n", 6),))]))
+    effects = receive(core, Progress(((number, (("n", 1, 4),)),), ((number, (("n", 6),)),)))
     assert items_for(effects, number) == [PositionMoved(Position({"n": (1, 4)}), (("n", 6),))]
 
 
 NOT_FOR_A_CLIENT = [
     Goodbye(),
-    Acknowledge([]),
+    Acknowledge(()),
     Ask(1, "status", {}),
     Unsubscribe(1, False),
     Subscribe(1, "a", "b", {}, "", "new", (), 0),

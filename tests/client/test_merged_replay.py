@@ -25,7 +25,7 @@ def test_a_merged_replay_ends_with_its_held_events() -> None:
 
     end = Deferred.fromCoroutine(read())
     net.run(0.1)
-    node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, 99)]), delivery(4, 8))
+    node.send(Subscribed(1, None, ()), Flowing(1, (("n", 1, 99),)), delivery(4, 8))
     net.run(1.0)
     assert (got, end.called) == ([], False)
     node.send(Ended(1, NO_ERROR))

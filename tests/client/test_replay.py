@@ -48,7 +48,7 @@ def iterate(subscription: Subscription) -> tuple[list[int], Deferred[None]]:
 
 def begin(node: FakeNode, *offsets: int, cut: int = 99) -> None:
     """Accept subscription 1 and deliver these events."""
-    node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]), delivery(*offsets))
+    node.send(Subscribed(1, None, ()), Flowing(1, (("n", 1, cut),)), delivery(*offsets))
 
 
 def test_a_replay_ends_when_the_node_ends_it(net: FakeNet) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+import msgspec
 import pytest
 
 from broker.client.core import ClientCore
@@ -105,7 +105,7 @@ def test_items_before_the_flow_are_held() -> None:
         core,
         Subscribed(1, None, ()),
         deliver(("m", 12)),
-        Progress([(1, position_of(n=12).to_wire())]),
+        Progress(((1, position_of(n=12).to_wire()),)),
     )
     assert delivered_places(effects) == [] and not any(
         isinstance(item, PositionMoved) for item in items_for(effects)
@@ -125,7 +125,7 @@ def test_a_session_lost_before_the_flow_leaves_no_trace() -> None:
         core,
         Subscribed(1, None, ()),
         deliver(("m", 12)),
-        Progress([(1, position_of(n=12).to_wire())]),
+        Progress(((1, position_of(n=12).to_wire()),)),
     )
     asked = resubscribe(core)
     assert (asked.start, asked.position) == ("position", (("m", 1, 10), ("n", 1, 10)))
@@ -228,8 +228,8 @@ def test_possibly_incomplete_positions_are_not_acknowledged() -> None:
     core.session_up(False)
     process_items(core, receive(core, deliver(("m", 12)), flowing_at(n=10, m=14)))
     assert not any(isinstance(m, Acknowledge) for m in sent(core.handle_timeout(9.0)))
-    process_items(core, receive(core, Progress([(1, position_of(m=12).to_wire())])), now=10.0)
-    assert sent(core.handle_timeout(19.0)) == [Acknowledge([(1, wire(n=10, m=12))])]
+    process_items(core, receive(core, Progress(((1, position_of(m=12).to_wire()),))), now=10.0)
+    assert sent(core.handle_timeout(19.0)) == [Acknowledge(((1, wire(n=10, m=12)),))]
 
 
 def test_a_dropped_duplicate_moves_the_position() -> None:
@@ -263,7 +263,7 @@ def test_it_sends_the_node_at_which_it_last_flowed() -> None:
 def test_a_subscription_that_did_not_flow_is_requested_unchanged(start: Start) -> None:
     core = new_core()
     first = sent(subscribe(core, start))[0]
-    receive(core, deliver(("n", 11)), Progress([(1, position_of(n=12).to_wire())]))
+    receive(core, deliver(("n", 11)), Progress(((1, position_of(n=12).to_wire()),)))
     assert resubscribe(core) == first
 
 
@@ -335,7 +335,7 @@ def test_the_end_and_the_speed_are_sent_again() -> None:
     assert isinstance(first, Subscribe)
     assert (first.until, first.until_ms, first.pace, first.rate) == ((("n", 1, 50),), 99, 2.0, 10)
     receive(core, flowing_at(n=60), deliver(("n", 20)))
-    expected = attrs.evolve(first, start="position", position=(("n", 1, 20),))
+    expected = msgspec.structs.replace(first, start="position", position=(("n", 1, 20),))
     assert resubscribe(core) == expected
 
 

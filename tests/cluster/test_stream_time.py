@@ -24,7 +24,7 @@ from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.log.coverage import Coverage
 from broker.log.event_log import EventLog
-from broker.wire.fields import WireTimes
+from broker.wire.codec import WireTimes
 
 OWN, OTHER, THIRD = (Address(("c",), name) for name in ("own", "other", "third"))
 NOW = 1_000_000

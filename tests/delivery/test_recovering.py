@@ -154,7 +154,7 @@ def test_its_position_moves_to_where_the_log_goes_on() -> None:
     recovery.give(far(3))
     recovery.give()
     # Further than was known here, where the recovery found more.
-    assert it.told == [Progress([(1, (("far", 1, 11),))])]
+    assert it.told == [Progress(((1, (("far", 1, 11),)),))]
 
 
 def test_a_full_session_is_waited_for() -> None:

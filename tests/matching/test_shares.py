@@ -17,7 +17,7 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.matching.evaluation import CompiledXPath, Subject
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
-from broker.matching.query.worst_case import WorstCost, WorstCaseCosts
+from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
 from broker.matching.switch import Switch
 from tests.matching.conftest import ENGINES, KnownDtds, event
 

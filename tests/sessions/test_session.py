@@ -17,6 +17,7 @@ from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN
 from broker.wire import messages
 from broker.wire.batches import encode_batch
+from broker.wire.codec import Message
 from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 
 #: What each thing takes in these tests.
@@ -31,13 +32,15 @@ class FakeDriver:
         self.receiver: Any = None
         self.failure: BrokerError | None = None
         self.writable = True
-        self.sent: list[messages.Message] = []
+        self.sent: list[Message] = []
         self.consumed_messages = 0
         self.closed = False
         self.from_within: list[bytes] = []
 
-    def send(self, batch: Sequence[bytes]) -> None:
+    def send(self, batch: Sequence[bytes], consumed: int = 0) -> None:
         self.sent += map(messages.decode, batch)
+        if consumed:
+            self.consumed(consumed)
 
     def consumed(self, count: int) -> None:
         self.consumed_messages += count
@@ -104,10 +107,15 @@ class Setting:
         node = cast(Any, self.node)
         services = SessionServices(node, node, {}, lambda session: None, self.clock)
         self.session = Session(
-            anonymous_identity("alice"), 1, b"", cast(Any, self.driver), services, lambda _: cast(Any, None)
+            anonymous_identity("alice"),
+            1,
+            b"",
+            cast(Any, self.driver),
+            services,
+            lambda _: cast(Any, None),
         )
 
-    def receive(self, *wanted: messages.Message | bytes) -> None:
+    def receive(self, *wanted: Message | bytes) -> None:
         self.session.messages_received(
             [each if isinstance(each, bytes) else messages.encode(each) for each in wanted]
         )
@@ -257,6 +265,6 @@ def test_a_mistake_of_ours_in_a_later_turn_ends_the_session_and_is_logged() -> N
 
 def test_acknowledgements_cost_nothing_and_need_one_turn() -> None:
     setting = Setting()
-    setting.receive(*[Acknowledge([(1, ())])] * 500)
+    setting.receive(*[Acknowledge(((1, ()),))] * 500)
     assert setting.node.done == ["acknowledged"] * 500
     assert not setting.clock.calls

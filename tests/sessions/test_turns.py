@@ -17,6 +17,7 @@ from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import LONGEST_TURN, SECONDS_A_TURN, Turns
 from broker.wire import messages
 from broker.wire.batches import encode_batch
+from broker.wire.codec import Message
 from broker.wire.messages import Ended, NotPublished, Published, Subscribe
 from tests.ingest.input_fakes import ODD, FakeMatcher
 from tests.ingest.input_fakes import Setting as InputSetting
@@ -53,11 +54,13 @@ class FakeDriver:
         self.receiver: Any = None
         self.failure = None
         self.writable = True
-        self.sent: list[messages.Message] = []
+        self.sent: list[Message] = []
         self.consumed_messages = 0
 
-    def send(self, batch: Sequence[bytes]) -> None:
+    def send(self, batch: Sequence[bytes], consumed: int = 0) -> None:
         self.sent += map(messages.decode, batch)
+        if consumed:
+            self.consumed(consumed)
 
     def consumed(self, count: int) -> None:
         self.consumed_messages += count
@@ -99,7 +102,12 @@ class Setting(InputSetting):
             self.input, cast(Any, self.subscribing), {}, lambda session: None, self.clock
         )
         session = Session(
-            anonymous_identity("alice"), 1, b"", cast(Any, driver), services, lambda _: cast(Any, None)
+            anonymous_identity("alice"),
+            1,
+            b"",
+            cast(Any, driver),
+            services,
+            lambda _: cast(Any, None),
         )
         return session, driver
 

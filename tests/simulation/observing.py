@@ -111,7 +111,9 @@ def _wanted(interest: Interest, event: Published) -> bool:
 
 def _item(item: ReceivedEvent | Gap) -> Delivered | ReportedGap:
     if isinstance(item, Gap):
-        return ReportedGap(item.first.origin, item.first.mark, item.last.mark, item.count, item.reason)
+        return ReportedGap(
+            item.first.origin, item.first.mark, item.last.mark, item.count, item.reason
+        )
     return _delivered(item)
 
 

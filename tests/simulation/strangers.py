@@ -12,7 +12,8 @@ from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.view import LinkState, View
 from broker.wire import messages
-from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Message, Refuse, Welcome
+from broker.wire.codec import Message
+from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
 from broker.wire.stack import session_layers
 
 
@@ -28,7 +29,9 @@ class Stranger:
     def __init__(self, world: World, address: str = "stranger") -> None:
         self.packets: list[bytes] = []
         self.lost = False
-        self.channel: ISocketChannel = world.wait(world.network.connect(world.client_address(address)))
+        self.channel: ISocketChannel = world.wait(
+            world.network.connect(world.client_address(address))
+        )
         self.channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:

@@ -263,7 +263,7 @@ def test_a_message_with_one_changed_byte_ends_the_session_or_is_answered(world: 
         encode_batch(1, [document(1), document(2)]),
         messages.encode(subscribe()),
         messages.encode(Unsubscribe(1, True)),
-        messages.encode(Acknowledge([(1, [("n", 1, 1)])])),
+        messages.encode(Acknowledge(((1, (("n", 1, 1),)),))),
         messages.encode(Ask(1, "status", {})),
     ]
     for incarnation in range(1, 300):
@@ -303,7 +303,7 @@ def test_what_can_be_refused_alone_leaves_the_session_alive(world: World) -> Non
         6: attrs.evolve(subscribe(6), start="position", position=(("x" * 16, 1, 1),)),
         7: subscribe(7, "count(" * 200 + "//*" + ")" * 200),
     }
-    talker.say(*wrong.values(), Unsubscribe(77, False), Acknowledge([(88, ())]))
+    talker.say(*wrong.values(), Unsubscribe(77, False), Acknowledge(((88, ()),)))
     talker.say(Ask(5, "the time", {}), subscribe(9), subscribe(9))
     world.run(1.0)
     ended = {m.number: m.error[0] for m in talker.told if isinstance(m, Ended)}
@@ -328,7 +328,7 @@ def test_a_position_from_the_future_ends_the_subscription_that_claims_it(world: 
     world.run(1.0)
     origin = world.node.event_log.origin
     future = (world.node.event_log.bounds.epoch + 1, 999)
-    talker.say(Acknowledge([(1, [(origin, *future)]), (2, [(origin, *future)])]))
+    talker.say(Acknowledge(((1, ((origin, *future),)), (2, ((origin, *future),)))))
     world.run(1.0)
     assert [(m.number, m.error[0]) for m in talker.told if isinstance(m, Ended)] == [
         (1, "bad-position")

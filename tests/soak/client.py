@@ -17,8 +17,8 @@ from typing import Any
 
 from broker.cli.recovery_progress import INTERVAL, ask_recoveries
 from broker.client.asyncio_face import AsyncioClient, connect
-from broker.client.subscription_state import SubscriptionState
 from broker.client.received import ALL, ReceivedEvent
+from broker.client.subscription_state import SubscriptionState
 from broker.client.worker import Working
 from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel

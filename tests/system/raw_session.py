@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from broker.errors import BrokerError, from_wire
 from broker.transport.p2p import wire
 from broker.wire import messages
+from broker.wire.codec import Message
 from broker.wire.messages import (
     MAGIC,
     PROTOCOL_VERSIONS,
     Flowing,
     Hello,
-    Message,
     Refuse,
     Subscribe,
     Welcome,

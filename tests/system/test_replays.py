@@ -127,7 +127,9 @@ def test_an_archive_that_is_not_mounted_is_waited_for_and_not_taken_for_an_empty
             archive.rename(elsewhere)
             more = await publish(client, 280, 290)
             replay = client.replay()
-            await asyncio.to_thread(node.await_log, "the replay is retried later: there is no archive")
+            await asyncio.to_thread(
+                node.await_log, "the replay is retried later: there is no archive"
+            )
             assert not archive.exists()
             elsewhere.rename(archive)
             assert await all_of(replay) == ids([*receipts, *more])
@@ -147,7 +149,9 @@ def test_a_full_disk_under_the_spool_is_waited_for(tmp_path: Path) -> None:
                 while file.write(bytes(1 << 16)):
                     pass
             replay = client.replay()
-            await asyncio.to_thread(node.await_log, "the replay is retried later: the spool cannot be")
+            await asyncio.to_thread(
+                node.await_log, "the replay is retried later: the spool cannot be"
+            )
             ballast.unlink()
             assert await all_of(replay) == ids(receipts)
             assert not replay.gaps

@@ -15,7 +15,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity, Rights, anonymous_identity
 from broker.matching.contract import DtdNeeded, TypeMissing
-from broker.matching.explain.explanation import Explanation, EventExplanation
+from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import parse_query
 from broker.tracing.explaining import MAX_WAITING, MAX_WAITING_OF_CLIENT, REST, Explaining
 from broker.wire.messages import Ask
@@ -91,7 +91,9 @@ class ExplainingTests(SynchronousTestCase):
     def ask(
         self, explaining: Explaining, client: str = "me", document: bytes = b""
     ) -> Deferred[dict[str, Any]]:
-        return explaining.answer(anonymous_identity(client), Ask(1, "explain", {"query": "//a"}, document))
+        return explaining.answer(
+            anonymous_identity(client), Ask(1, "explain", {"query": "//a"}, document)
+        )
 
     def test_there_is_a_pause_behind_each(self) -> None:
         explaining = self.make()

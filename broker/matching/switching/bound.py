@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from broker.matching.index.member import Member
 from broker.matching.index.row_matcher import RowMatcher, RowMatches
@@ -180,15 +180,40 @@ class Bound:
         self.sources.clear()
         self._places.clear()
 
-    def answerable(self) -> Iterator[Answerable]:
-        """The questions to which some member may be the answer."""
+    def asked(self, batch: Batch) -> list[tuple[RowMatcher, list[Sequence[Any]], Question]]:
+        """The questions that some member may answer, with the columns that the finder reads."""
+        known: dict[int, Sequence[Any]] = {}
+        questions = []
         for asked in self._asked.values():
-            yield from asked.answerable()
+            for finder, places, question in asked.answerable():
+                columns: list[Sequence[Any]] = []
+                for place in places:
+                    if place is None:
+                        columns.append(())
+                        continue
+                    column = known.get(place)
+                    if column is None:
+                        column = known[place] = batch.column(self.sources[place])
+                    columns.append(column)
+                questions.append((finder, columns, question))
+        return questions
+
+    def find(self, batch: Batch, found: Matching, undecided: Undecided) -> None:
+        """Add to each row the members that match it, by a look-up for these rows alone."""
+        for finder, columns, question in self.asked(batch) if self._asked else ():
+            if hits := finder.match_rows(columns, batch.size, batch.known):
+                question.sort(hits, batch, found, undecided)
+        if self._alone:
+            self.find_alone(batch, found, undecided)
 
     def find_alone(self, batch: Batch, found: Matching, undecided: Undecided) -> None:
         """Add to each row what is found without questions."""
         for binding in self._alone.values():
-            _sort(binding.rows(batch), binding.decided, found, undecided)
+            if binding.decided and batch.size == 1 and isinstance(binding, Always):
+                members = found[0]
+                found[0] = [*(members or ()), *binding.family.members]
+            else:
+                _sort(binding.rows(batch), binding.decided, found, undecided)
 
     def _questions_of(self, binding: Indexed) -> list[Question]:
         nobody = _Audience({})

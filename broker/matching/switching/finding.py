@@ -7,7 +7,7 @@ answers for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.matching.index.row_matcher import RowMatcher
@@ -31,49 +31,23 @@ class Finding:
         self.undecided: Undecided = {}
         """By row, the queries that may match."""
 
-    def asked(self) -> Iterator[tuple[RowMatcher, list[Sequence[Any]], Question]]:
-        """The questions that some member may answer, with the columns that the finder reads."""
-        bound, column_of = self.bound, self.batch.column
-        answerable = list(bound.answerable())
-        sources = bound.sources
-        known: list[Sequence[Any] | None] = [None] * len(sources)
-        for finder, places, question in answerable:
-            columns: list[Sequence[Any]] = []
-            for place in places:
-                if place is None:
-                    columns.append(())
-                    continue
-                column = known[place]
-                if column is None:
-                    column = known[place] = column_of(sources[place])
-                columns.append(column)
-            yield finder, columns, question
-
 
 def find(findings: Sequence[Finding]) -> None:
     """Fill in what is found."""
     together: dict[RowMatcher, _Together] = {}
     for finding in findings:
-        if finding.batch.size < MANY:
+        bound, batch = finding.bound, finding.batch
+        if batch.size < MANY:
             _gather(finding, together)
+            bound.find_alone(batch, finding.matching, finding.undecided)
         else:
-            _look_up(finding)
-        finding.bound.find_alone(finding.batch, finding.matching, finding.undecided)
+            bound.find(batch, finding.matching, finding.undecided)
     for finder, gathered in together.items():
         gathered.look_up(finder)
 
 
-def _look_up(finding: Finding) -> None:
-    batch, matching, undecided = finding.batch, finding.matching, finding.undecided
-    size, known = batch.size, batch.known
-    for finder, columns, question in finding.asked():
-        hits = finder.match_rows(columns, size, known)
-        if hits:
-            question.sort(hits, batch, matching, undecided)
-
-
 def _gather(finding: Finding, together: dict[RowMatcher, _Together]) -> None:
-    for finder, columns, question in finding.asked():
+    for finder, columns, question in finding.bound.asked(finding.batch):
         gathered = together.get(finder)
         if gathered is None:
             gathered = together[finder] = _Together(len(columns))

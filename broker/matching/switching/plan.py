@@ -36,29 +36,25 @@ class ShapePlan:
         self.pending: dict[Family, Binding | None] = {}
         """Families that are not asked about yet, with what is known of how to."""
         self._terms = Terms()
-        self._seen = 0
-        self._deaths = 0
-
-    def is_complete(self, registry: Registry) -> bool:
-        """Whether all families that concern the shape are bound, and no dead one is."""
-        return (
-            not self.pending and self._seen == registry.newest and self._deaths == registry.deaths
-        )
+        self.seen = 0
+        """The sequence number of the newest family that was looked at."""
+        self.deaths = 0
+        """How many families were dead when dead ones were last dropped."""
 
     def bind(self, registry: Registry, visits: int) -> int:
         """Bind families that came, within about so many visits of nodes; how many it took."""
-        if self._deaths != registry.deaths:
-            self._deaths = registry.deaths
+        if self.deaths != registry.deaths:
+            self.deaths = registry.deaths
             self.bound.drop_dead()
-        if self._seen != registry.newest:
+        if self.seen != registry.newest:
             self.pending.update(
                 dict.fromkeys(
-                    registry.younger_than(self._seen)
-                    if self._seen
+                    registry.younger_than(self.seen)
+                    if self.seen
                     else registry.structure.possible_on(self._subjects)
                 )
             )
-            self._seen = registry.newest
+            self.seen = registry.newest
         taken = 0
         while self.pending and taken < visits:
             family, binding = self.pending.popitem()

@@ -39,8 +39,9 @@ class Plans:
         plan = self._plans.get(shape)
         if plan is None:
             plan = self._plans[shape] = ShapePlan(shape)
-        if not plan.is_complete(self._registry):
-            self._visits -= plan.bind(self._registry, self._visits)
+        registry = self._registry
+        if plan.pending or plan.seen != registry.newest or plan.deaths != registry.deaths:
+            self._visits -= plan.bind(registry, self._visits)
         return plan
 
     def known(self, shape: Shape) -> ShapePlan | None:

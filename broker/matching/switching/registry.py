@@ -29,7 +29,8 @@ class Registry:
         self.distinct = 0
         self.deaths = 0
         self._last = 0
-        self._sequence = 0
+        self.newest = 0
+        """The sequence number of the newest family, dead ones included."""
         self._by_number: dict[int, Entry | None] = {}
         self._families: dict[object, Family] = {}
         self._pool = IndexPool()
@@ -41,11 +42,6 @@ class Registry:
     def families(self) -> int:
         """How many templates there are."""
         return len(self._families)
-
-    @property
-    def newest(self) -> int:
-        """The sequence number of the newest family, dead ones included."""
-        return self._sequence
 
     def add(self, pattern: StreamPattern, query: Query) -> int:
         """A new subscription's number."""
@@ -132,8 +128,8 @@ class Registry:
         key = part.template.key
         family = self._families.get(key)
         if family is None:
-            self._sequence += 1
-            family = self._families[key] = Family(part.template, self._sequence, self._pool)
+            self.newest += 1
+            family = self._families[key] = Family(part.template, self.newest, self._pool)
             self.structure.add(family)
         return family
 

@@ -59,7 +59,9 @@ ASKED = [
 def test_a_stretch_of_voevents_in_order_of_arrival(shared_data: Path) -> None:
     twins = Twins(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
     archive = "2014-04.001.tar.bz2"
-    sample = [extract_payload_element(p) for p in islice(packets(shared_data, archive), 0, 3_000, 100)]
+    sample = [
+        extract_payload_element(p) for p in islice(packets(shared_data, archive), 0, 3_000, 100)
+    ]
     work = Workload(sample, seed=1)
     queries = [*work.queries(250), *ASKED, *filters(shared_data)]
     numbers = [

@@ -105,7 +105,9 @@ def test_only_the_keeper_says_what_it_keeps() -> None:
         world.run(0.5)
         log = world["owner"].event_log
         upto = log.coverage[log.origin]
-        said = ReplicaAck(Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto)
+        said = ReplicaAck(
+            Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto
+        )
         peer.say(said)
         world.run(1.0)
         assert world["keeper"].event_log.kept[log.origin].upto < upto

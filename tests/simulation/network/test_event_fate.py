@@ -222,7 +222,10 @@ def test_a_neighbour_of_the_previous_version_is_not_sent_a_question(sites: list[
     neighbour.version = 1
     sent: list[RoutedMessage] = []
     heard = site.world.network_of("b").driver.on_other_message
-    site.world.network_of("b").driver.on_other_message = lambda said: (sent.append(said), heard(said))
+    site.world.network_of("b").driver.on_other_message = lambda said: (
+        sent.append(said),
+        heard(said),
+    )
     document = site.publish(site.join())
     answer = site.explain("a", document, "reader")
     assert not [each for each in sent if isinstance(each, Question)]

@@ -89,7 +89,9 @@ def test_who_does_not_belong_here_is_refused_counted_and_asks_again(
         cluster = str(other.pop("cluster", ""))
         world.add("b", cluster, join=["a"], **other)
         world.run(20.0)
-        refused = {name: set(world.network_of(name).membership.failed_handshakes) for name in world.names}
+        refused = {
+            name: set(world.network_of(name).membership.failed_handshakes) for name in world.names
+        }
         assert not world.are_linked("a", "b")
         assert code in refused["a"] | refused["b"], refused
         assert len(list(world.network_of("a").neighbours)) == 0

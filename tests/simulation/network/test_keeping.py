@@ -168,7 +168,9 @@ def test_a_former_keeper_that_was_restarted_does_not_speak_for_an_owner_that_is_
         former = world.network_of("former")
         assert len(former.event_log.kept) == 1 and former.state is not None
         whom = former.state.destinations()
-        assert list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom)) == [], f"seed {seed}"
+        assert (
+            list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom)) == []
+        ), f"seed {seed}"
         assert len(publisher.receipts) == len(reader.events) == 15
         traffic = world.network_of("zone").traffic
         assert traffic is not None and traffic.receiver.incomplete_origins == 0
@@ -178,6 +180,11 @@ def test_a_former_keeper_that_was_restarted_does_not_speak_for_an_owner_that_is_
         for _ in range(2):
             world.run(10.0)
             whom = former.state.destinations()
-            assert len(list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom))) == 1
+            assert (
+                len(
+                    list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom))
+                )
+                == 1
+            )
             if "owner" not in world.running:
                 world.start("owner")

@@ -24,7 +24,9 @@ def test_members_by_configuration_find_each_other_by_their_seeds(seed: int) -> N
         world.add("b", "c", join=["a"])
         world.add("c", "c", join=["a"])
         world.run(3.0)
-        assert world.are_linked("a", "b") and world.are_linked("a", "c") and world.are_linked("b", "c")
+        assert (
+            world.are_linked("a", "b") and world.are_linked("a", "c") and world.are_linked("b", "c")
+        )
         connections = reconnections(world)
         # Two that dial each other at once keep one of their connections, and no more come.
         assert max(connections) <= 1

@@ -57,7 +57,10 @@ def test_who_reads_on_elsewhere_gets_what_only_the_archive_has(seed: int, cluste
     assert it.reader.gaps == [] and it.reader.error is None
     assert it.world.archive is not None
     assert len(it.world.archive.requests) == 1
-    assert recovery_snapshot(it.world["b"].recovery, it.world["b"].event_log)["recoveries"]["stood_in"] == 700
+    assert (
+        recovery_snapshot(it.world["b"].recovery, it.world["b"].event_log)["recoveries"]["stood_in"]
+        == 700
+    )
     it.world.close()
 
 

@@ -9,8 +9,7 @@ from twisted.internet.error import ConnectionRefusedError
 
 from broker.errors import ProtocolError, VersionMismatch
 from broker.testing.datagram_network import MemoryDatagramSocket
-from broker.transport.correction import CorrectionSettings
-from broker.transport.correction import wire
+from broker.transport.correction import CorrectionSettings, wire
 from broker.transport.correction.handshake import OPEN_SEAL, Dialler
 from broker.transport.correction.seal import Seal
 from tests.transport.correction.datagram_members import Members

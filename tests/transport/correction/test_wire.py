@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import ConfigurationError, ProtocolError
-from broker.transport.correction import CorrectionSettings
-from broker.transport.correction import wire
+from broker.transport.correction import CorrectionSettings, wire
 from broker.transport.correction.cutting import Cutter
 from broker.transport.correction.group_settings import GroupSettings
 from broker.transport.correction.seal import Seal
