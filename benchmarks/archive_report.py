@@ -53,7 +53,6 @@ class Cold:
 
 
 def report(measured: Sequence[Measured], cold: Sequence[Cold], missing: list[str]) -> Report:
-    """Return tables, floors and plot."""
     floors = [
         Floor("flights, an event", each.micros, MAX_MICROSECONDS, "us", at_least=False)
         for each in measured
@@ -74,12 +73,12 @@ def report(measured: Sequence[Measured], cold: Sequence[Cold], missing: list[str
         sheets=[_written(measured), _done(cold)],
         floors=floors,
         notes=[
-            "an event is what the log has, its header packed and its document; flushes of 10,000 "
+            "an event is a log record, with packed header and document; flushes of 10,000 "
             "events go to one partition, each of them synced, with a manifest; us/event is the "
             "processor's time in `ArchiveWriter.write`, with the garbage collector as in the "
             "archiver's process; other time is waiting for the disk",
             "gzip -6 of the same documents one behind the other, in one stream; the archive has "
-            "the headers, places and hashes besides",
+            "headers, places and hashes in addition",
             "VOEvents are real packets repeated in envelopes of their own; neither way looks back "
             "as far as the same packet",
             "opening, reading and merging: files that the system has cached, one process, new",
@@ -115,7 +114,7 @@ def _written(measured: Sequence[Measured]) -> Sheet:
 
 def _done(cold: Sequence[Cold]) -> Sheet:
     return Sheet(
-        "The whole archive, by somebody who opens it",
+        "Operations on the whole archive after opening it",
         ["workload", "what", "files", "MB", "seconds", "us/event"],
         [
             [

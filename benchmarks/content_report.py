@@ -22,7 +22,6 @@ MAX_BYTES_OF_A_QUERY: Final = 2_000.0
 
 
 def report(findings: Findings) -> Report:
-    """Return tables, floors and plot."""
     sheets = [_costs(findings), _alone(findings), _changes(findings)]
     if findings.memory_report is not None:
         sheets.append(_held(findings.memory_report))
@@ -171,9 +170,9 @@ def _notes(findings: Findings) -> list[str]:
         "P(//)=0.2, one in five with a predicate on a value",
         "memory: anonymous resident bytes of the process, less those before the first query was "
         "read; garbage collected, free memory given back",
-        f"every engine said what lxml says, query by query, on {plan.agreeing} events or one more; "
-        f"matches of theirs: {agreed}",
-        "adding includes reading the query; a change and the next match: what an engine puts off",
+        f"every engine agrees with lxml, query by query, on {plan.agreeing} events or one more; "
+        f"common matches: {agreed}",
+        "adding includes reading the query; a change and the next match includes deferred work",
         *(f"left out: {reason}" for reason in findings.missing),
     ]
 

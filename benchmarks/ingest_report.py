@@ -47,12 +47,10 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Name in tables."""
         return f"1->{self.subscribers}, archive {'off' if self.archived is None else 'on'}"
 
 
 def report(runs: Sequence[Run], notes: list[str]) -> Report:
-    """Return tables, floors and plot of all rounds."""
     works: dict[str, list[Run]] = {}
     for run in runs:
         works.setdefault(run.label, []).append(run)
@@ -145,7 +143,7 @@ def _archived(works: dict[str, list[Run]]) -> Sheet:
             ]
         )
     return Sheet(
-        "Into the archive beside it",
+        "Archiving during the runs",
         [
             *("work", "archived events/s", "archiver's CPU us/event", "behind, events", "most"),
             *("caught up, s", "most"),

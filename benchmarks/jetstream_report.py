@@ -39,7 +39,6 @@ class Round:
     first: float
     """Seconds from the first client's request to the first event."""
     jobs: int
-    """Jobs of the replay process."""
     cpu: float
     """Processor seconds of the clients' process."""
     documents: Turn
@@ -80,19 +79,19 @@ def report(
         sheets=[_ours(count, rounds), _theirs(count, rounds)],
         floors=floors,
         notes=[
-            f"{count:,} flight events; ours are in an archive that was written directly "
+            f"{count:,} flight events; those of xmlbroker are in an archive written directly "
             "(`ArchiveWriter`); 1,000 clients with distinct XPath "
             "queries of two bounds in each of two dimensions, each for 1/1,000 of the events, "
             "come back to a node, warm",
             f"nats-server {version}: JetStream with a file store, all default but "
-            "`write_deadline`; *documents* are the same as ours, about 1 kB; *payloads* their 262 "
+            "`write_deadline`; *documents* are the same events, about 1 kB; *payloads* their 262 "
             "bytes without an envelope; each published to one of 100 subjects in turn; 100 "
             "connections, each makes "
             "a consumer of one subject that pushes, acknowledges nothing and controls the flow; "
             "readers count messages by how they end, and read no header",
             f"on disk, by JetStream's own account there: {sizes}",
             "s: from the first wish (sessions and connections are there) to the last event at the "
-            "last client; ours and its turns alternate; floors are for medians",
+            "last client; runs of xmlbroker and JetStream alternate; floors are for medians",
             "jobs: of our replay process, for one round: " + _told(jobs),
             *([f"without Spark: {missing}"] if missing else []),
         ],

@@ -85,7 +85,6 @@ WORKS: Final = (
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Run all works, in rounds."""
     rounds = 1 if context.quick else ROUNDS
     portions = [500, 1_000] if context.quick else [WARM_UP, EVENTS]
     crossings = []
@@ -105,9 +104,9 @@ def _notes(events: int) -> list[str]:
         "key, so trusted: events are validated at their publisher and at interested nodes",
         "us/event: processor time of the node, all its threads, over all events published, from "
         "the first send until the last event is acknowledged and delivered",
-        "ingress: what the node that is alone and has no subscriber uses; it validates, matches, "
+        "ingress: the cost of a single node without subscriber; it validates, matches, "
         "logs and acknowledges",
-        "pages: times that what a full link had dropped was asked for anew and read from the log",
+        "pages: requests for events dropped by full links, read from the log",
     ]
 
 

@@ -36,8 +36,6 @@ _IN_THE_MIDDLE: Final = 1
 
 @attrs.frozen
 class Crossing:
-    """One run of one work."""
-
     work: str
     events: int
     seconds: float
@@ -74,7 +72,6 @@ Works: TypeAlias = Mapping[str, Sequence[Crossing]]
 
 
 def report(crossings: Sequence[Crossing], notes: list[str]) -> Report:
-    """Return tables, floors and plot of all rounds."""
     works: dict[str, list[Crossing]] = {}
     for each in crossings:
         works.setdefault(each.work, []).append(each)

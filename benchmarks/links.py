@@ -34,8 +34,6 @@ FLOOR: Final = 30_000.0
 
 @attrs.frozen
 class Run:
-    """One run of one link."""
-
     kind: str
     size: int
     loss: float
@@ -53,7 +51,6 @@ Works: TypeAlias = Mapping[tuple[str, int, float], Sequence[Run]]
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Run all kinds, sizes and losses, in rounds."""
     rounds = 1 if context.quick else ROUNDS
     works: dict[tuple[str, int, float], list[Run]] = {}
     for round_number in range(1, rounds + 1):
@@ -94,7 +91,6 @@ def _measure_run(context: BenchmarkContext, kind: str, size: int, loss: float, c
 
 
 def report(works: Works) -> Report:
-    """Return table, floor and plot."""
     columns = ("link", "bytes", "lost", "packets/s", "min-max", "MB/s", "no loss = 1")
     rows = []
     for (kind, size, loss), runs in works.items():
@@ -124,10 +120,10 @@ def report(works: Works) -> Report:
         notes=[
             f"a packet is as long as the event that it stands for; {_BYTES / 1e6:g} MB a run, "
             "given to the link 100 packets at a time as long as it takes them",
-            "time: from the first packet given to the last one that arrived; packets that a group "
-            "has told as a gap have not arrived",
-            "lost: the sending process drops so much of its own datagrams, by chance, seeded; what "
-            "the receiver answers arrives",
+            "time: from the first packet sent to the last one that arrived; packets that a group "
+            "reports as a gap have not arrived",
+            "lost: the sending process drops this share of its datagrams at random, seeded; "
+            "answers of the receiver arrive",
             "TCP is measured without loss only: it is the system's own; the rate of a group is a "
             "setting (12.5 MB/s), and no group is faster",
             "CPU us/packet: of the sender until all was given to the link, of the receiver from "

@@ -34,8 +34,6 @@ FLOOR_CROSSINGS: Final = 2
 
 @attrs.define
 class Phase:
-    """A part of the run."""
-
     name: str
     virtual: float
     real: float
@@ -44,7 +42,6 @@ class Phase:
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Build the network, and run all phases."""
     width, each, events = (3, 10, 50) if context.quick else (WIDTH, SUBSCRIPTIONS, EVENTS)
     # The search for cycles among the state of a thousand nodes would take a third of the time.
     gc.disable()
@@ -170,9 +167,9 @@ def _report(
             Floor("crossings of a link by an event", crossings.most, FLOOR_CROSSINGS, "", False),
         ],
         notes=[
-            "virtual time: the cores of what nodes know and send, with stub logs and matchers; "
+            "virtual time: real cores of network state and traffic, with stub logs and matchers; "
             "links of up to 10 ms, commits of up to 10 ms; nothing is encoded but to count bytes",
-            "an event's document is its number: bytes are what frames add",
+            "an event's document is its number: bytes are the overhead of frames",
             f"resident memory of the whole simulation, at most: {format_number(resident)} MB",
         ],
         figures={

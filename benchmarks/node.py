@@ -49,7 +49,6 @@ SELECTORS: Final = ((0, 60_000), (10, 6_000), (100, 800), (EXTRA_QUERIES, 80))
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Run all works."""
     notes = _notes()
     mosquitto = activemq = False
     program = ""
@@ -86,8 +85,8 @@ def _notes() -> list[str]:
         f"payload {PAYLOAD_BYTES} bytes, in its envelope about 1,036; every event distinct, "
         "validated, and committed to the node's log (sync) before it is delivered",
         "a query `true()` a subscriber: every event matches every subscriber",
-        f"with {EXTRA_QUERIES:,} queries: distinct ones besides, in {SESSIONS} sessions of another "
-        "process that count what they get: single aircraft (some only when high), ranges of flight "
+        f"with {EXTRA_QUERIES:,} queries: distinct extra ones, in {SESSIONS} sessions of another "
+        "process that count their deliveries: single aircraft (some only when high), ranges of flight "
         "numbers, boxes of height and speed",
         f"prebuilt: PUBLISH messages of {BATCH} events, written before the clock starts, over a "
         "real session; client library: one publish() an event, "

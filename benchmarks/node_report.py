@@ -25,7 +25,6 @@ ACTIVEMQ: Final = "ActiveMQ, payload alone"
 
 
 def report(works: Sequence[Work], notes: list[str]) -> Report:
-    """Return tables, floors and plot of all works."""
     return Report(
         name="node",
         sheets=[_rates(works), _costs(works), _extra_queries(works)],
@@ -126,7 +125,7 @@ def _costs(works: Sequence[Work]) -> Sheet:
             ]
         )
     return Sheet(
-        "What it cost the broker, and what disturbed it",
+        "Cost for the broker, and disturbances",
         [
             *("work", "CPU us/event", "a parse us", "in parses", "cores", "RSS MB", "RssAnon MB"),
             *("a commit", "acknowledged", "dropped", "others' cores"),
@@ -138,7 +137,7 @@ def _costs(works: Sequence[Work]) -> Sheet:
 def _extra_queries(works: Sequence[Work]) -> Sheet:
     """Return deliveries of the rarely matching queries."""
     return Sheet(
-        "The queries besides",
+        "Extra queries",
         ["work", "queries", "events", "delivered", "a thousand events", "dropped"],
         [
             [

@@ -47,7 +47,6 @@ class Recovery:
     deliveries: int
     """Messages with the events."""
     jobs: int
-    """Jobs of the replay process."""
     cpu: float
     """Processor seconds of the clients' process."""
     parse: float
@@ -66,7 +65,7 @@ def report(
         floors=_floors(shared),
         notes=[
             f"{count:,} flight events of one origin in an archive that was written directly "
-            "(`ArchiveWriter`), in files of 50,000; the origin is gone, and a node that never had "
+            "(`ArchiveWriter`), in files of 50,000; the origin is lost, and a node that never had "
             "its events, as `twistd` runs it, serves all from there by its replay process",
             "log: events that the node has taken in itself, without an archive",
             "cold: from the start of the node's process to the first event at a client that is "
@@ -74,7 +73,7 @@ def report(
             "clients are real sessions in one process, with a query each; they read the headers of "
             "deliveries, and check number and order. The clock starts when all have sessions, and "
             "the first says where it has got to; connecting, s: until then",
-            "jobs: of the replay process: what comes within 100 ms is one",
+            "jobs: of the replay process; requests within 100 ms share one",
             *([f"without Spark: {missing}"] if missing else []),
         ],
         figures={
@@ -114,7 +113,7 @@ def _cold(cold: Sequence[Cold]) -> Sheet:
 
 def _single_client(alone: Sequence[Recovery]) -> Sheet:
     return Sheet(
-        "One client that missed so many events, and wants all of them",
+        "One client that missed so many events, with a query for all",
         ["from", "missed", "first, s", "all, s", "events/s"],
         [
             [

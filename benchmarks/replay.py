@@ -47,7 +47,6 @@ class Run:
     requests: int
     seconds: float
     events: int
-    """Delivered events."""
     reading: float
     """Seconds to read all spools afterwards, page by page, as for sending."""
 
@@ -63,7 +62,6 @@ class Comparison:
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Run all engines and numbers of requests."""
     count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
     with context.empty_folder() as folder:
         archive = write_flights(
@@ -160,7 +158,6 @@ def _xpath(session: Any, files: Sequence[str], queries: Sequence[str]) -> int:
 def report(
     count: int, runs: Sequence[Run], compared: Sequence[Comparison], start: float, missing: str
 ) -> Report:
-    """Return tables, floor and plot."""
     by_engine = {each.engine: each for each in runs if each.requests == 1}
     rows = [
         (

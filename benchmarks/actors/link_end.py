@@ -35,7 +35,6 @@ _BATCH: Final = 100
 
 
 def report(what: str, **figures: Any) -> None:
-    """Write one line for the benchmark."""
     print(json.dumps({"says": what, **figures}), flush=True)
 
 
@@ -68,7 +67,6 @@ class LinkEnd:
         self.send_batch: Callable[[list[bytes]], object] = lambda _: None
 
     def attach(self, channel: ISocketChannel) -> None:
-        """Use a new connection."""
         channel.receiver = self
         self.start_sending(channel.send)
 
@@ -115,7 +113,6 @@ class LinkEnd:
             reactor.callLater(0, self.send_more)
 
     def sender_appeared(self, sender: str) -> None:
-        """The other member of the group is there."""
         if self.sends:
             reactor.callLater(0, self.start_sending, self.send_batch)
 

@@ -43,7 +43,6 @@ class Publisher:
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def connect(self) -> None:
-        """Wait for the session."""
         await self._session.connected
 
     def build(self, first: int, count: int) -> int:

@@ -27,8 +27,6 @@ _GLANCE: Final = 1.0
 
 
 class ReturningClient:
-    """One client with one subscription."""
-
     def __init__(
         self,
         endpoint: str,

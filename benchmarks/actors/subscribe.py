@@ -16,8 +16,6 @@ EVERYTHING: Final = "true()"
 
 
 class Subscriber:
-    """One session with one subscription."""
-
     def __init__(self, endpoint: str, index: int, query: str) -> None:
         self.count = DeliveryCount(everything=query == EVERYTHING)
         self._query = query

@@ -65,7 +65,6 @@ class Actor:
         return message
 
     def stop(self) -> None:
-        """End the process."""
         self._children.stop(self._process)
 
     def _read_line(self, deadline: float, meanwhile: Callable[[], None]) -> bytes:

@@ -19,7 +19,6 @@ class ActorControl:
         self._reader = reader
 
     def report(self, what: str, **figures: Any) -> None:
-        """Report to the benchmark."""
         print(json.dumps({"says": what, **figures}), flush=True)
 
     async def wait_for_start(self) -> dict[str, Any]:
@@ -28,7 +27,6 @@ class ActorControl:
         return message
 
     async def read_message(self) -> Any:
-        """Return the next message of the benchmark."""
         line = await self._reader.readline()
         if not line:
             raise BenchmarkFailed("the benchmark is over")

@@ -14,8 +14,6 @@ from benchmarks.harness.children import Children
 
 @attrs.frozen
 class BenchmarkContext:
-    """Environment of one benchmark."""
-
     children: Children
     folder: Path
     """Folder of the nodes' data, on the disk to be measured."""

@@ -110,12 +110,10 @@ def time_of(number: int) -> bytes:
 
 
 def is_high(number: int) -> bool:
-    """True if payload `number` matches `HIGH`."""
     return report_of(number).altitude > 274
 
 
 def is_low(number: int) -> bool:
-    """True if payload `number` matches `LOW`."""
     return report_of(number).altitude < 135
 
 

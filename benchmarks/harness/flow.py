@@ -121,7 +121,6 @@ class FlowRunner:
         )
 
     def stop(self) -> None:
-        """End publisher and subscribers."""
         self._publisher.stop()
         self._subscriber.stop()
 

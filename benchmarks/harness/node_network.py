@@ -27,8 +27,6 @@ _SLOWEST: Final = 0.01
 
 @attrs.define
 class Crossings:
-    """Frames with events that crossed links."""
-
     frames: int = 0
     events: int = 0
     bytes: int = 0
@@ -58,7 +56,6 @@ class NodeNetwork:
     # ------------------------------------------------------------------ making it
 
     def build(self) -> None:
-        """Create all nodes and links."""
         for unit, cluster, node in self.names:
             self.nodes.add_node(_name(unit, cluster, node), (f"u{unit}", f"c{cluster}"))
         for one, other in self._links():
@@ -87,7 +84,6 @@ class NodeNetwork:
                 self._interested.setdefault(number, set()).add(name)
 
     def are_interests_active(self) -> bool:
-        """True if all interests are active."""
         return all(
             interest.cuts is not None
             for node in self.running_nodes()
@@ -127,7 +123,6 @@ class NodeNetwork:
         )
 
     def clear_published(self) -> None:
-        """Forget earlier publications."""
         self._published.clear()
 
     def count_crossings(self) -> Crossings:

@@ -38,14 +38,11 @@ class Floor:
 
     @property
     def is_met(self) -> bool:
-        """True if the value meets the bound."""
         return self.value >= self.bound if self.at_least else self.value < self.bound
 
 
 @attrs.define
 class Report:
-    """Results of one benchmark."""
-
     name: str
     sheets: Sequence[Sheet]
     floors: Sequence[Floor]
@@ -57,7 +54,6 @@ class Report:
 
 
 def print_report(report: Report, console: Console, *, quick: bool) -> None:
-    """Print the tables."""
     for sheet in report.sheets:
         table = Table(*sheet.columns, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD)
         table.columns[0].no_wrap = True

@@ -53,7 +53,6 @@ def _times(process: Path) -> list[int]:
 
 
 def memory(pid: int) -> Memory:
-    """Return the memory of a process."""
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):

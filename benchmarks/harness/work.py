@@ -42,7 +42,6 @@ class Work:
 
     @property
     def label(self) -> str:
-        """Name in tables."""
         besides = f", {self.queries:,} queries" if self.queries else ""
         return f"{self.name} 1->{self.subscribers}{besides}"
 
@@ -56,7 +55,6 @@ class Work:
         return sum(flow.dropped for flow in self.flows)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures."""
         return {
             "name": self.name,
             "subscribers": self.subscribers,

@@ -32,7 +32,6 @@ class Changes:
     removed_with_match: Sequence[float]
 
     def rows(self) -> list[tuple[str, Sequence[float]]]:
-        """Return each figure with its label."""
         return [
             ("add one", self.added),
             ("add one, and the next match", self.added_with_match),
@@ -51,7 +50,6 @@ class Changes:
 
 
 def summarise(figures: Sequence[float]) -> dict[str, float]:
-    """Return median, p99 and maximum."""
     ordered = sorted(figures)
     return {
         "median": statistics.median(ordered),

@@ -92,7 +92,6 @@ class Engine:
         return number
 
     def remove(self, number: int) -> None:
-        """Remove a subscription."""
         self._matcher.unsubscribe(number)
 
     def match(self, documents: Sequence[bytes]) -> Matched:

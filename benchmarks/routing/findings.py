@@ -52,8 +52,6 @@ class OneByOneCost:
 
 @attrs.define
 class Findings:
-    """All measurements."""
-
     plan: Plan
     costs: list[Cost] = attrs.field(factory=list)
     one_by_one: list[OneByOneCost] = attrs.field(factory=list)

@@ -60,7 +60,6 @@ class Cost:
         return statistics.mean(self.ratios)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures."""
         return {
             **attrs.asdict(self),
             "median_micros": self.median,

@@ -37,7 +37,6 @@ class Workload:
 
 
 def flights(count: int) -> Workload:
-    """Return flight records."""
     return Workload(
         "flights",
         list(flight_events(EventIdGenerator("publisher", 1), count)),

@@ -24,7 +24,6 @@ def flight_events(event_ids: EventIdGenerator, count: int, first: int = 0) -> It
 
 
 def flight_record(number: int) -> bytes:
-    """Return the payload of event `number`."""
     values = report_of(number)
     legs = [_leg("active", values.speed, values.altitude)]
     if number % _SECOND_LEG == _SECOND_LEG - 1:

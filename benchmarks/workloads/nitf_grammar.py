@@ -47,8 +47,6 @@ class Element:
 
 @attrs.frozen
 class Grammar:
-    """The declarations of a DTD."""
-
     elements: dict[str, Element]
     heights: dict[str, float]
     """Levels below each element that its content model requires."""
@@ -82,7 +80,9 @@ def height(content: Any, heights: dict[str, float]) -> float:
 def _file() -> Path:
     file = SHARED_DATA / "nitf-benchmark" / _FILE
     if not file.is_file():
-        raise NoData("the NITF DTD (../shared/data/nitf-benchmark) is not beside this checkout")
+        raise NoData(
+            "the NITF DTD (../shared/data/nitf-benchmark) is missing next to this checkout"
+        )
     return file
 
 

@@ -37,7 +37,7 @@ def load_packets(count: int | None = None) -> list[bytes]:
     """
     archive = SHARED_DATA / "voevent" / _ARCHIVE
     if not archive.is_file():
-        raise NoData("the real VOEvents (../shared/data/voevent) are not beside this checkout")
+        raise NoData("the real VOEvents (../shared/data/voevent) are missing next to this checkout")
     found = list(_members(archive))
     random.Random(_SEED).shuffle(found)
     return found[:count]

@@ -32,8 +32,6 @@ def voevent_queries(
 
 @attrs.frozen
 class _Literals:
-    """Literals of the queries."""
-
     identifiers: list[str]
     prefixes: Counter[str]
     """Prefixes of identifiers longer than the publisher's part, with their counts."""

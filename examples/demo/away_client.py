@@ -108,8 +108,8 @@ def lose_first_node(
     left = away.got.total()
     first.lose_disk()
     console.print(
-        "\nthe node is gone, and its log: all that is left is the archive. A client that left with "
-        f"{left} events comes back at a new node"
+        "\nthe node and its log are lost; only the archive is left. A client that left with "
+        f"{left} events returns at a new node"
     )
     second.start()
     begin = time.monotonic()

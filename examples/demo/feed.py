@@ -20,8 +20,6 @@ ARCHIVES = ("2014-04.001.tar.bz2", "2020-06.002.tar.bz2", "2021-09.002.tar.bz2")
 
 @attrs.frozen
 class Item:
-    """One event to publish."""
-
     stream: str
     event_type: EventType
     payload: bytes

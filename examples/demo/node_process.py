@@ -42,13 +42,11 @@ class NodeProcess:
             )
 
     def kill(self) -> None:
-        """Kill the process by `kill -9`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def lose_disk(self) -> None:
-        """Stop the node and delete its data."""
         self.stop()
         shutil.rmtree(self._folder / "data")
 
@@ -62,7 +60,6 @@ class NodeProcess:
         return time.monotonic() - begin
 
     def log(self) -> str:
-        """Return the node's log messages."""
         path = self._folder / "node.log"
         return path.read_text(errors="replace") if path.exists() else ""
 

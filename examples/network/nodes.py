@@ -56,7 +56,6 @@ class NodeProcess:
             )
 
     def kill(self) -> None:
-        """Kill the process by `kill -9`."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -81,7 +80,6 @@ class NodeProcess:
         return self._process.poll() is not None
 
     def log(self) -> str:
-        """Return the node's log messages."""
         path = self._folder / "node.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -131,7 +129,6 @@ class Nodes:
 
 
 def cluster_of(name: str) -> str:
-    """Return the cluster of a node."""
     return next(cluster for cluster, names in CLUSTERS.items() if name in names)
 
 

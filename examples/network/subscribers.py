@@ -32,7 +32,6 @@ class Arrivals:
 
     @property
     def duplicates(self) -> int:
-        """Number of repeated events."""
         return len(self.events) - len(set(self.events))
 
     @property
@@ -92,7 +91,6 @@ class Subscriber:
         await subscription.flowing
 
     async def leave(self) -> None:
-        """Close the client in good order."""
         if self._reader is not None:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -66,7 +66,6 @@ class RoamingDemo:
         """Recovery status of the node to which the client returned."""
 
     async def run(self) -> None:
-        """Run the whole demonstration."""
         north, south, west = self.nodes
         say = self.console.print
         async with contextlib.AsyncExitStack() as stack:

@@ -41,7 +41,6 @@ class RoamingClient:
         self._reader = asyncio.create_task(self._read(self._subscription))
 
     async def leave(self) -> None:
-        """Close the client in good order."""
         if self._reader is not None:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -26,7 +26,7 @@ def test_without_the_data_there_is_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(grammar_module, "SHARED_DATA", tmp_path)
-    with pytest.raises(NoData, match="is not beside this checkout"):
+    with pytest.raises(NoData, match="is missing next to this checkout"):
         nitf_grammar()
 
 

@@ -36,7 +36,7 @@ def test_without_the_data_there_is_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(voevent_packets, "SHARED_DATA", tmp_path)
-    with pytest.raises(NoData, match="are not beside this checkout"):
+    with pytest.raises(NoData, match="are missing next to this checkout"):
         load_packets()
 
 
