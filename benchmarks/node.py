@@ -85,9 +85,9 @@ def _notes() -> list[str]:
         f"payload {PAYLOAD_BYTES} bytes, in its envelope about 1,036; every event distinct, "
         "validated, and committed to the node's log (sync) before it is delivered",
         "a query `true()` a subscriber: every event matches every subscriber",
-        f"with {EXTRA_QUERIES:,} queries: distinct extra ones, in {SESSIONS} sessions of another "
-        "process that count their deliveries: single aircraft (some only when high), ranges of flight "
-        "numbers, boxes of height and speed",
+        f"with {EXTRA_QUERIES:,} queries: distinct extra ones in {SESSIONS} sessions of one "
+        "process that count their deliveries: single aircraft (some only when high), ranges of "
+        "flight numbers, boxes of height and speed",
         f"prebuilt: PUBLISH messages of {BATCH} events, written before the clock starts, over a "
         "real session; client library: one publish() an event, "
         f"at most {WINDOW:,} receipts awaited",

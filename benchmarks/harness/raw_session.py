@@ -20,7 +20,7 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.view import LinkState, View
 from broker.wire import messages
 from broker.wire.codec import Message
-from broker.wire.messages import (MAGIC, PROTOCOL_VERSIONS, Goodbye, Hello, Welcome)
+from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Goodbye, Hello, Welcome
 from broker.wire.stack import session_layers
 
 
