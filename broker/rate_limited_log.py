@@ -34,9 +34,9 @@ class _Entry:
 class RateLimitedLog:
     """Writes the messages of each place and kind at a limited rate."""
 
-    def __init__(self, tell: Callable[[str], object], now: Callable[[], float]) -> None:
-        """`tell` gets each line; `now` returns monotonic seconds."""
-        self._write_line = tell
+    def __init__(self, write_line: Callable[[str], object], now: Callable[[], float]) -> None:
+        """`write_line` gets each line; `now` returns monotonic seconds."""
+        self._write_line = write_line
         self._now = now
         self._entries: OrderedDict[tuple[Hashable, Hashable], _Entry] = OrderedDict()
         self.suppressed = 0

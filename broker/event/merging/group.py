@@ -32,22 +32,26 @@ class Group(Generic[T]):
         self._publishers[client_id] = None
         self._silent_entries.difference_update(lanes)
 
-    def release_ready(self, sources: PublisherTimes, now: float, idle: float) -> list[HeldEvent[T]]:
+    def release_ready(
+        self, publisher_times: PublisherTimes, now: float, idle: float
+    ) -> list[HeldEvent[T]]:
         if not len(self.bursts):
             return []
-        return self.bursts.release_ready(self._compute_stream_time(sources, now, idle))
+        return self.bursts.release_ready(self._compute_stream_time(publisher_times, now, idle))
 
-    def _compute_stream_time(self, sources: PublisherTimes, now: float, idle: float) -> StreamTime:
+    def _compute_stream_time(
+        self, publisher_times: PublisherTimes, now: float, idle: float
+    ) -> StreamTime:
         """Ignores publishers that were silent for `idle` seconds."""
         laggard, least, others_least = "", math.inf, math.inf
         if self._silent_entries and now - self._started_at < idle:
-            least = others_least = sources.passed_by_all
+            least = others_least = publisher_times.passed_by_all
         for client_id in list(self._publishers):
-            source = sources.get(client_id)
-            if source is None or now - source.last_event_at >= idle:
+            publisher = publisher_times.get(client_id)
+            if publisher is None or now - publisher.last_event_at >= idle:
                 # Its next event adds it again.
                 del self._publishers[client_id]
-            elif (time_ms := sources.time_of(source)) < least:
+            elif (time_ms := publisher_times.time_of(publisher)) < least:
                 laggard, least, others_least = client_id, time_ms, least
             else:
                 others_least = min(others_least, time_ms)
