@@ -7,7 +7,7 @@ destination's interest are in the frame. So a receiver can tell filtered events 
 `0x60 | header length u32 | records length u32 | header | records | body`, integers big-endian. The
 header is a msgpack array of the fields of `Frame` up to `document_lengths`, in order. Records are
 msgpack arrays as in a session's DELIVER. The body holds all documents, or one zstd frame of them.
-See `docs/protocols/flows.md`.
+See `docs/protocols/traffic.md`.
 """
 
 from __future__ import annotations

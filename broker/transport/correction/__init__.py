@@ -2,7 +2,7 @@
 
 One connection (`connection_core`) and one group (`group_core`) share how packets are cut into
 datagrams (`cutting`), sealed (`seal`, `wire`), put in order (`receiver`) and paced (`pace`).
-`docs/protocols/correction.md` describes the protocol.
+`docs/protocols/arq.md` describes the protocol.
 """
 
 from broker.transport.correction.settings import CorrectionSettings

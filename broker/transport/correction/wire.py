@@ -1,7 +1,7 @@
 """The datagrams of connections and groups: bytes, and what they say.
 
 Every datagram starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes
-(`seal`). Numbers are unsigned and big-endian. `docs/protocols/correction.md` has the table.
+(`seal`). Numbers are unsigned and big-endian. `docs/protocols/arq.md` has the table.
 """
 
 from __future__ import annotations
