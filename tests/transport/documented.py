@@ -1,11 +1,11 @@
-"""The blocks of code in `docs/channels.md`."""
+"""The blocks of code in `docs/transport.md`."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "channels.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "transport.md"
 
 
 def documented(language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The package in `docs/channels.md` is installed as pip installs any, and its stack is run."""
+"""The package in `docs/transport.md` is installed as pip installs any, and its stack is run."""
 
 from __future__ import annotations
 
