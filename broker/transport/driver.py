@@ -188,13 +188,15 @@ class StackDriver:
             self._view(View(LinkState.CONNECTED))
 
     def _packets(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
-        self._inputs.append((self._receive, (attachment, packets)))
-        if not self._turning:
+        if self._turning:
+            self._inputs.append((self._receive, (attachment, packets)))
+        elif attachment is self._attachment and not attachment.closing:
+            self._effects.append((-1, [DeliverUp(packets)]))
             self._turn()
 
     def _receive(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
         if attachment is self._attachment and not attachment.closing:
-            self._up(0, packets, None)
+            self._effects.append((-1, [DeliverUp(packets)]))
 
     def _lost(self, attachment: Attachment, error: BrokerError | None) -> None:
         if attachment is self._attachment:

@@ -99,11 +99,12 @@ def decode_batch(data: bytes) -> Batch:
         number, encoding, lengths = _publish_header(data[_PUBLISH.size : start])
         if encoding != PLAIN:
             raise _unknown_encoding(encoding)
+        if len(lengths) == 1 and start + lengths[0] == len(data):
+            return Batch(number, [data[start:]])
         # An empty document is no event, and refused as such: those beside it may be.
-        documents = _cut(data, start, lengths)
+        return Batch(number, _cut(data, start, lengths))
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
-    return Batch(number, documents)
 
 
 @attrs.define(eq=False)

@@ -69,11 +69,17 @@ class P2PCore:
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
         """Buffer messages and send as many as the credit allows. Raises `Overloaded`."""
         sender = self.sender
-        sender.submit(messages)
-        if self.connection is not Connection.OPEN or not sender.is_writable:
+        sent = sender.submit(messages, is_open=self.connection is Connection.OPEN)
+        if not sent:
             return self._flush(now)
-        first, affordable = sender.take_affordable()
-        return [self._data(first, affordable, now)] if affordable else []
+        received, limit = self.receiver.announce()
+        self._ping_at = now + self._keepalive
+        first = sender.sent - len(messages) + 1
+        effects: list[Effect] = [SendDown(wire.data(first, received, limit, messages))]
+        if not sender.is_writable and self._told_writable:
+            self._told_writable = False
+            effects.append(WritableChanged(False))
+        return effects
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
         """Take a batch of packets; the messages in it are delivered as one batch."""
@@ -225,15 +231,12 @@ class P2PCore:
         if self.connection is Connection.OPEN:
             first, messages = sender.take_affordable() if sender.waiting else (0, [])
             if messages:
-                effects.append(self._data(first, messages, now))
+                received, limit = receiver.announce()
+                self._ping_at = now + self._keepalive
+                effects.append(SendDown(wire.data(first, received, limit, messages)))
             elif receiver.ack_at is not None and receiver.ack_at <= now:
                 effects.append(SendDown([wire.ack(*receiver.announce())]))
         if sender.is_writable is not self._told_writable:
             self._told_writable = sender.is_writable
             effects.append(WritableChanged(self._told_writable))
         return effects
-
-    def _data(self, first: int, messages: list[bytes], now: float) -> SendDown:
-        received, limit = self.receiver.announce()
-        self._ping_at = now + self._keepalive
-        return SendDown(wire.data(first, received, limit, messages))

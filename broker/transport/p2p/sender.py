@@ -36,19 +36,31 @@ class Sender:
     def __len__(self) -> int:
         return len(self._unacked) + len(self.waiting)
 
-    def submit(self, messages: Sequence[bytes]) -> None:
-        """Take messages. Raises `Overloaded` and takes none if there is no room for all."""
+    def submit(self, messages: Sequence[bytes], *, is_open: bool) -> bool:
+        """Take messages. True if the connection `is_open` and the credit is enough: they count as
+        sent, the last one with the sequence number `sent`. False if they wait.
+
+        Raises `Overloaded` and takes none if there is no room for all.
+        """
         cost = sum(map(len, messages)) + MESSAGE_COST * len(messages)
         if self.buffered + cost > self._buffer_bytes:
             raise Overloaded(
                 f"{self.buffered} of {self._buffer_bytes} bytes wait to be acknowledged; "
                 f"there is no room for {cost} more"
             )
-        self.waiting.extend(messages)
-        self._waiting_cost += cost
         self.buffered += cost
         if self.buffered > self._buffer_bytes // 2:
             self.is_writable = False
+        # Messages sent again after a rewind are counted in `take_affordable`.
+        must_wait = not is_open or self.waiting or self._ever_sent > self.sent
+        if must_wait or self._sent_cost + cost > self.limit:
+            self.waiting.extend(messages)
+            self._waiting_cost += cost
+            return False
+        self._unacked.extend(messages)
+        self._sent_cost += cost
+        self.sent += len(messages)
+        return True
 
     def acknowledge(self, received: int) -> None:
         """The peer has everything up to `received`. An acknowledgement that is old says nothing.
