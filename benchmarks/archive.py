@@ -25,7 +25,7 @@ from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId, EventIdGenerator
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
 

@@ -16,7 +16,7 @@ from benchmarks.harness.speed import measure_parse
 from benchmarks.harness.usage import cpu_seconds
 from benchmarks.ingest_report import Archived, Run, report
 from broker.archive.archive import Archive
-from broker.log.reading_along import LogAlong
+from broker.log.external_reader import LogAlong
 
 DESCRIPTION: Final = "live events a second with the archive off and on, and how far behind it is"
 

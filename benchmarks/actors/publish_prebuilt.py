@@ -16,7 +16,7 @@ from broker.client.settings import client_settings
 from broker.errors import from_wire
 from broker.event.event_id import EventIdGenerator
 from broker.wire import messages
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Published
 
 

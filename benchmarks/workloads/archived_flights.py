@@ -24,7 +24,7 @@ from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
 from broker.event.event_id import EventIdGenerator
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 
 ORIGIN: Final = "f1" * 8
 #: Events of a file: 10,000 a second for the five seconds between flushes.

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.archive.table import columns_to_batch
-from broker.log.chunks import Chunk
+from broker.log.chunk import Chunk
 
 #: Numpy types of a chunk's columns: big-endian, until the columns of many chunks are joined.
 _EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.archive.table import corrupt_row_error, encode_records
-from broker.log.chunks import encode_columns
+from broker.log.chunk import encode_columns
 
 #: The chunk's columns in order, as numpy types. Record and document lengths follow the third.
 _PLACE_COLUMNS: Final = (("epoch", ">u4"), ("arrival", ">u8"), ("offset", ">u8"))

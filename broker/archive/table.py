@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Liveness, SecurityLevel
-from broker.log.records import LoggedEvent, encode_fields
+from broker.log.logged_event import LoggedEvent, encode_fields
 
 #: Bytes of a document's digest: enough to detect damage. It protects no secret.
 DIGEST_BYTES: Final = 16

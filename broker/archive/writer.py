@@ -24,7 +24,7 @@ from broker.archive.table import events_to_batch
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 _HOUR_MS: Final = 3_600_000
 

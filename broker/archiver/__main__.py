@@ -29,7 +29,7 @@ from broker.archiver.maintenance_process import MaintenanceProcess
 from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
-from broker.log.reading_along import LogAlong
+from broker.log.external_reader import LogAlong
 from broker.recovery.archive_access import Coverage
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms

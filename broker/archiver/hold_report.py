@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.logger import Logger
 
-from broker.log.unarchived import UnarchivedHold
+from broker.log.archive_hold import UnarchivedHold
 
 #: Share of the limit at which the loss of unarchived events is announced.
 NEAR = 0.9

@@ -26,9 +26,9 @@ from broker.archive.writer import ArchiveWriter, WriteResult
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
-from broker.log.histories import Chain
-from broker.log.kept import KeptSpan
-from broker.log.records import LoggedEvent
+from broker.log.history import Chain
+from broker.log.replica_table import KeptSpan
+from broker.log.logged_event import LoggedEvent
 
 #: Limits of one flush in events and bytes. The rest follows at once in the next flush.
 FLUSH_EVENTS = 50_000
@@ -47,7 +47,7 @@ ReadRange: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
 
 
 class ReadableLog(Protocol):
-    """The part of `broker.log.reading_along.LogAlong` that the archiver uses."""
+    """The part of `broker.log.external_reader.LogAlong` that the archiver uses."""
 
     @property
     def origin(self) -> str: ...

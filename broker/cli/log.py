@@ -67,7 +67,7 @@ def _log_folder(where: Path) -> Path:
 def _claim_log(folder: Path) -> Iterator[bool]:
     """Claim the log so that no node opens it. Yield False if a node has claimed it."""
     from broker.errors import LogUnavailable
-    from broker.log.claim import claim_folder
+    from broker.log.folder_lock import claim_folder
 
     try:
         claim = claim_folder(folder)
@@ -82,7 +82,7 @@ def _claim_log(folder: Path) -> Iterator[bool]:
 
 def _verify(folder: Path, *, is_ours: bool) -> Verified:
     from broker.log.log_verification import Verification
-    from broker.log.reading_along import pinned
+    from broker.log.external_reader import pinned
 
     with progress_bar("verified", bytes_=True) as progress:
         if is_ours:
@@ -99,7 +99,7 @@ def _repair(folder: Path, *, as_json: bool) -> None:
     """Restore values that have an intact copy; rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
     from broker.log.log_file import LogFile
-    from broker.log.salvage import salvage
+    from broker.log.file_rebuild import salvage
 
     before = _verify(folder, is_ours=True)
     _print_findings(before, as_json=as_json)

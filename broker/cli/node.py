@@ -24,7 +24,7 @@ def restored(data: Path) -> None:
     the events that they have.
     """
     from broker.log.commit import Retention
-    from broker.log.histories import Histories
+    from broker.log.history import Histories
     from broker.log.log_file import LogFile
 
     folder = data / "log"

@@ -28,7 +28,7 @@ from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.waiters import Waiters
 from broker.errors import BrokerError, Closed
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.view import LinkState, View

@@ -32,7 +32,7 @@ from broker.event.merging.position_tracker import PositionTracker
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 
 __all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_factory")
 

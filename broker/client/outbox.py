@@ -19,7 +19,7 @@ from broker.client.received import Receipt
 from broker.errors import BrokerError, Overloaded, ProtocolError, TooLarge, from_wire
 from broker.event.event_id import EventId
 from broker.event.place import Place
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Published
 
 #: Bounds of a batch, even if more is published at the same moment.

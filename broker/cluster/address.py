@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
 
 from broker.errors import BadName
 
-UnitPath: TypeAlias = tuple[str, ...]
-
 #: Bounds addresses on the wire, and the number of enclosing units of a node.
 MAX_DEPTH = 8
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_NAME = re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
+#: Name of a unit or a node.
+Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=_NAME.pattern)]
+UnitPath: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_DEPTH)]
 
 #: The path of the whole network.
 NETWORK: UnitPath = ()
@@ -27,7 +30,7 @@ class Address(NamedTuple):
 
     unit: UnitPath
     """The node's cluster."""
-    node: str
+    node: Name
 
     def __str__(self) -> str:
         return f"{unit_text(self.unit)}/{self.node}"

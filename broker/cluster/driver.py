@@ -54,8 +54,8 @@ from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
-from broker.log.gathering import Relayed
-from broker.transport.alarm import Alarm
+from broker.log.pending_commit import Relayed
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
 
 

@@ -11,7 +11,7 @@ from broker.cluster.connection_error import explain_reason
 from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, Responder, Send
 from broker.cluster.handshake_messages import NodeRefuse
 from broker.errors import BrokerError, ProtocolError
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 

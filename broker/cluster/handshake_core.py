@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import attrs
+import msgspec
 
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import NodeDescriptor
@@ -337,7 +338,7 @@ class Responder(_HandshakeCore):
         )
         if self.key is not None:
             proof = responder_proof(self.key, hello, self._challenge(), welcome)
-            welcome = attrs.evolve(welcome, proof=proof)
+            welcome = msgspec.structs.replace(welcome, proof=proof)
         accepted = Accepted(decision.peer, trusted, version, hello.purpose)
         return self._end(Send(welcome), accepted)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-import attrs
+import msgspec
+from msgspec import Meta
 
-from broker.cluster.address import Address, UnitPath, check_unit
-from broker.cluster.descriptor import Endpoint, NodeDescriptor, checked_address, checked_endpoint
-from broker.cluster.messages import Message, encode, register
-from broker.errors import WireError
-from broker.wire import fields
+from broker.cluster.address import Address, UnitPath
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.messages import CODEC, Message, encode
+from broker.wire.codec import Count, WireErrorFields
 
 MAGIC = "xmlbroker-node"
 #: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and
@@ -34,6 +34,9 @@ _MAX_NETWORK = 64
 _PROOF_BYTES = hashlib.sha256().digest_size
 
 
+_Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+
+
 class Alternative(NamedTuple):
     address: Address
     endpoint: Endpoint
@@ -43,111 +46,79 @@ class Alternative(NamedTuple):
         return cls(node.address, node.tcp) if node.tcp else None
 
 
-def _node(value: Any) -> NodeDescriptor:
-    return value if isinstance(value, NodeDescriptor) else NodeDescriptor.from_plain(value)
-
-
-def _nodes(value: Any) -> tuple[NodeDescriptor, ...]:
-    if len(value) > _MOST_MEMBERS:
-        raise ValueError("too many members")
-    return tuple(_node(each) for each in value)
-
-
-def _unit(value: Any) -> UnitPath:
-    return check_unit(fields.text_list(value))
-
-
-def _network(value: Any) -> str:
-    if len(fields.text(value)) > _MAX_NETWORK:
-        raise ValueError("a network's name is too long")
-    return fields.text(value)
-
-
-def _purpose(value: Any) -> str:
-    if value not in PURPOSES:
-        raise ValueError("no such purpose")
-    return fields.text(value)
-
-
-def _nonce(value: Any) -> bytes:
-    if len(fields.octets(value)) != NONCE_BYTES:
-        raise ValueError("not a nonce")
-    return fields.octets(value)
-
-
-def _proof(value: Any) -> bytes:
-    if len(fields.octets(value)) not in (0, _PROOF_BYTES):
+def _check_proof(proof: bytes) -> None:
+    if len(proof) not in (0, _PROOF_BYTES):
         raise ValueError("not a proof")
-    return fields.octets(value)
 
 
-def _alternatives(value: Any) -> tuple[Alternative, ...]:
-    if len(value) > MOST_ALTERNATIVES:
-        raise ValueError("too many alternatives")
-    return tuple(_alternative(*each) for each in value)
-
-
-def _alternative(address: Any, endpoint: Any) -> Alternative:
-    return Alternative(checked_address(address), checked_endpoint(endpoint))
-
-
-@register(0x40)
-@attrs.frozen
-class NodeHello(Message):
+@CODEC.register
+class NodeHello(Message, frozen=True):
     """Initiator: first message of a connection."""
 
-    magic: str = attrs.field(converter=fields.text)
-    versions: tuple[int, ...] = attrs.field(converter=fields.counts)
-    network: str = attrs.field(converter=_network)
-    node: NodeDescriptor = attrs.field(converter=_node)
+    kind = 0x40
+
+    magic: str
+    versions: tuple[Count, ...]
+    network: Annotated[str, Meta(max_length=_MAX_NETWORK)]
+    node: NodeDescriptor
     """A future member's address is in the requested cluster or in no unit."""
-    purpose: str = attrs.field(converter=_purpose)
-    cluster: UnitPath = attrs.field(converter=_unit)
+    purpose: Annotated[str, Meta(pattern=rf"\A({MEMBER}|{GATEWAY})\Z")]
+    cluster: UnitPath
     """The requested cluster, or a unit with the requested cluster in it."""
-    nonce: bytes = attrs.field(converter=_nonce)
+    nonce: _Nonce
 
 
-@register(0x43)
-@attrs.frozen
-class NodeChallenge(Message):
+@CODEC.register
+class NodeChallenge(Message, frozen=True):
     """Responder: request a proof of the key."""
 
-    node: NodeDescriptor = attrs.field(converter=_node)
-    nonce: bytes = attrs.field(converter=_nonce)
+    kind = 0x43
+
+    node: NodeDescriptor
+    nonce: _Nonce
 
 
-@register(0x44)
-@attrs.frozen
-class NodeProof(Message):
-    proof: bytes = attrs.field(converter=_proof, repr=False)
+@CODEC.register
+class NodeProof(Message, frozen=True):
+    kind = 0x44
+
+    proof: bytes
+
+    def __post_init__(self) -> None:
+        _check_proof(self.proof)
 
 
-@register(0x41)
-@attrs.frozen
-class NodeWelcome(Message):
+@CODEC.register
+class NodeWelcome(Message, frozen=True):
     """Responder: the link is up, and the stack starts with the next packet."""
 
-    version: int = attrs.field(converter=fields.count)
-    node: NodeDescriptor = attrs.field(converter=_node)
-    cluster: UnitPath = attrs.field(converter=_unit)
+    kind = 0x41
+
+    version: Count
+    node: NodeDescriptor
+    cluster: UnitPath
     """The responder's; a member is in it from now on."""
-    admitted: int = attrs.field(converter=fields.count)
+    admitted: Count
     """Time of admission of a member in ms since 1970; 0 for a gateway."""
-    members: tuple[NodeDescriptor, ...] = attrs.field(converter=_nodes)
+    members: Annotated[tuple[NodeDescriptor, ...], Meta(max_length=_MOST_MEMBERS)]
     """Known members of the cluster; none for a gateway."""
-    proof: bytes = attrs.field(converter=_proof, default=b"", repr=False)
+    proof: bytes = b""
     """The responder's proof of the key; empty if it requested none."""
 
+    def __post_init__(self) -> None:
+        _check_proof(self.proof)
 
-@register(0x42)
-@attrs.frozen
-class NodeRefuse(Message):
+
+@CODEC.register
+class NodeRefuse(Message, frozen=True):
     """Either side: refuse the link, with nodes to try instead. The sender then closes."""
 
-    error: WireError = attrs.field(converter=fields.wire_error)
-    cluster: UnitPath = attrs.field(converter=_unit, default=())
+    kind = 0x42
+
+    error: WireErrorFields
+    cluster: UnitPath = ()
     """The sender's cluster; empty if it is not disclosed."""
-    alternatives: tuple[Alternative, ...] = attrs.field(converter=_alternatives, default=())
+    alternatives: Annotated[tuple[Alternative, ...], Meta(max_length=MOST_ALTERNATIVES)] = ()
 
 
 # ----------------------------------------------------------------------------- proofs
@@ -162,7 +133,7 @@ def responder_proof(
     key: bytes, hello: NodeHello, challenge: NodeChallenge, welcome: NodeWelcome
 ) -> bytes:
     """Return the responder's proof, over all messages with the welcome (without its proof)."""
-    bare = attrs.evolve(welcome, proof=b"")
+    bare = msgspec.structs.replace(welcome, proof=b"")
     return _mac(key, b"answering", encode(hello), encode(challenge), encode(bare))
 
 

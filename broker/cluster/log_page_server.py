@@ -16,8 +16,8 @@ from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.histories import Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Loss
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.sessions.turns import SECONDS_A_TURN
 from broker.transport.clock import IClock

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.errors import Overloaded, ProtocolError
-from broker.transport.correction.group_core import GroupCore
+from broker.transport.arq.group_core import GroupCore
 from broker.transport.socket.datagram_group import IGroupReceiver
 
 

@@ -16,7 +16,7 @@ from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.clock import IClock
-from broker.transport.correction.figures import Corrections
+from broker.transport.arq.counters import Corrections
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.transport.socket import ISocketChannel

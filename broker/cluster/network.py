@@ -37,7 +37,7 @@ from broker.cluster.traffic.sender import OutgoingEvent
 from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
@@ -151,7 +151,7 @@ class Network:
         self.driver.apply_effects(self.traffic.send_own_events(after, self._sent_upto, outgoing))
 
     def announce_lost_events(self) -> None:
-        """Announce lost own events (`broker.log.histories`): others ask for events after the last
+        """Announce lost own events (`broker.log.history`): others ask for events after the last
         own place."""
         mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:

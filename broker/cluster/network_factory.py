@@ -39,7 +39,7 @@ from broker.ingest.awaited_types import AwaitedTypes
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.transport.faults import layers_for, warning
 from broker.transport.socket.contract import TCP_PROPERTIES

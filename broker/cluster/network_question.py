@@ -17,13 +17,14 @@ import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
-from broker.cluster.address import Address, UnitPath, check_unit, is_within, unit_text
-from broker.cluster.messages import MAX_CONTROL, register
+from broker.cluster.address import Address, UnitPath, is_within, unit_text
+from broker.cluster.messages import CODEC, MAX_CONTROL
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.transport.clock import IClock, IDelayed
-from broker.wire import fields
+from broker.wire.codec import Address as AddressText
+from broker.wire.codec import Count, Rank
 
 #: Ms for all answers. The nodes that a gateway asks have `_SHARE` of its time.
 ANSWER_TIME: Final = 3_000
@@ -35,62 +36,46 @@ MOST_ANSWERS: Final = MAX_CONTROL // 2
 MOST_CONTENT: Final = MAX_CONTROL // 2
 #: Open questions of a node; at the limit it answers no questions.
 MOST_OPEN: Final = 1_000
-_RANKS: Final = 3
 
 #: Content of an answer, and the clearance that links need; None: no answer.
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
 #: Answers questions of one topic, directly or by a Deferred.
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
-_Answers: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
-def _rank(value: Any) -> int:
-    if fields.count(value) >= _RANKS:
-        raise ValueError("no rank")
-    return int(value)
-
-
-def _optional_unit(value: Any) -> UnitPath | None:
-    return None if value is None else check_unit(fields.text_list(value))
-
-
-def _answers(value: Any) -> _Answers:
-    return tuple((fields.address(node), fields.octets(content)) for node, content in value)
-
-
-@register(0x90)
-@attrs.frozen
-class Question(RoutedMessage):
+@CODEC.register
+class Question(RoutedMessage, frozen=True):
     """Answer this; with a unit, also ask all other nodes of that unit."""
 
+    kind = 0x90
     least_version: ClassVar[int] = 2
 
-    request: int = attrs.field(converter=fields.count)
-    topic: str = attrs.field(converter=fields.text)
-    content: bytes = attrs.field(converter=fields.octets, repr=False)
-    unit: UnitPath | None = attrs.field(converter=_optional_unit)
-    within: int = attrs.field(converter=fields.count)
+    request: Count
+    topic: str
+    content: bytes
+    unit: UnitPath | None
+    within: Count
     """Time limit in ms."""
-    rank: int = attrs.field(converter=_rank)
+    rank: Rank
 
     @property
     def level(self) -> int:
         return self.rank
 
 
-@register(0x91)
-@attrs.frozen
-class Reply(RoutedMessage):
+@CODEC.register
+class Reply(RoutedMessage, frozen=True):
     """The answers of one node and of the nodes that it asked."""
 
+    kind = 0x91
     least_version: ClassVar[int] = 2
 
-    request: int = attrs.field(converter=fields.count)
-    answers: _Answers = attrs.field(converter=_answers, repr=False)
+    request: Count
+    answers: tuple[tuple[AddressText, bytes], ...]
     """By node address."""
-    silent: tuple[str, ...] = attrs.field(converter=fields.text_list)
+    silent: tuple[str, ...]
     """Nodes or units without an answer."""
-    rank: int = attrs.field(converter=_rank)
+    rank: Rank
 
     @property
     def level(self) -> int:

@@ -26,8 +26,8 @@ from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
-from broker.log.gathering import Relayed
-from broker.log.records import LoggedEvent
+from broker.log.pending_commit import Relayed
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
 from broker.transport.clock import IClock

@@ -18,7 +18,7 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
-from broker.log.records import encode_header, header_from_fields
+from broker.log.logged_event import encode_header, header_from_fields
 from broker.matching.contract import Accepted, Verdict
 
 #: Mark, record, rank of the security level, document.

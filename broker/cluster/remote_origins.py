@@ -9,7 +9,7 @@ from broker.cluster.network import Network
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame import Range
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 
 class RemoteOrigins:

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import attrs
+import msgspec
 
 from broker.cluster.address import Address
-from broker.cluster.messages import register
+from broker.cluster.messages import CODEC
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
-from broker.wire import fields
-from broker.wire.codec import WireTimes
+from broker.wire.codec import Count, WireMark, WireTimes
 
 #: Origins that are asked; the times of further ones stay unknown.
 MOST_ORIGINS: Final = 1_024
@@ -36,34 +36,29 @@ MOST_ANSWERS: Final = 4
 MOST_CHARACTERS: Final = 64
 #: Seconds from the first answer until the times are sent to clients, to include other answers.
 GATHER_DELAY: Final = 0.1
+_Origin: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_CHARACTERS)]
 
 
-def _origin(value: object) -> str:
-    if len(fields.text(value)) > MOST_CHARACTERS:
-        raise ValueError("an origin")
-    return str(value)
-
-
-@register(0x92)
-@attrs.frozen
-class TimeRequest(RoutedMessage):
+@CODEC.register
+class TimeRequest(RoutedMessage, frozen=True):
     """To the origin node: request its stream time."""
 
+    kind = 0x92
     least_version: ClassVar[int] = 2
 
-    origin: str = attrs.field(converter=_origin)
+    origin: _Origin
 
 
-@register(0x93)
-@attrs.frozen
-class TimeReply(RoutedMessage):
+@CODEC.register
+class TimeReply(RoutedMessage, frozen=True):
     """To the requesting node: events of the origin after `upto` are committed after `time`."""
 
+    kind = 0x93
     least_version: ClassVar[int] = 2
 
-    origin: str = attrs.field(converter=_origin)
-    upto: Mark = attrs.field(converter=fields.mark)
-    time: int = attrs.field(converter=fields.count)
+    origin: _Origin
+    upto: WireMark
+    time: Count
     """Ms since 1970, by the clock of the origin."""
 
 

@@ -11,7 +11,7 @@ from broker.config.key_location import KeyPath
 from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
 from broker.errors import ConfigurationError
-from broker.transport.faults.configured import KINDS, make_layer
+from broker.transport.faults.configuration import KINDS, make_layer
 
 #: Interfaces of a multicast group that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")

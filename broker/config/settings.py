@@ -21,7 +21,7 @@ from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stored_secret import StoredSecret
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
-from broker.transport.faults.configured import DIRECTIONS, KINDS
+from broker.transport.faults.configuration import DIRECTIONS, KINDS
 
 KIB: Final = 2**10
 MIB: Final = 2**20

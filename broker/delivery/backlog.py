@@ -10,8 +10,8 @@ import attrs
 
 from broker.delivery.feed import Feed
 from broker.delivery.outgoing import QueueLimits
-from broker.log.chunks import portions
-from broker.log.records import LoggedEvent
+from broker.log.chunk import portions
+from broker.log.logged_event import LoggedEvent
 
 #: Most events that are looked at for one delivery.
 _LOOK_AHEAD = 256

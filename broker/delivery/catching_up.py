@@ -16,13 +16,13 @@ from broker.delivery.sending import Sending
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.ingest.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream, whole
-from broker.log.chunks import portions
+from broker.log.chunk import portions
 from broker.log.damage import Damage, DamageFound, Span
 from broker.log.event_log import EventLog
-from broker.log.histories import Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Loss
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import DtdNeeded, TypeMissing
-from broker.wire.batches import encode_events
+from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
 #: A page of the log that one catching-up subscription reads at a time: so many events, of so many
@@ -292,7 +292,7 @@ class CatchingUp:
         return left
 
     def has_loss(self, feed: Feed) -> bool:
-        """Whether own events that its client has not had were lost (`broker.log.histories`)."""
+        """Whether own events that its client has not had were lost (`broker.log.history`)."""
         return bool(self._losses(feed))
 
     def tell_losses(self, feed: Feed) -> None:

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from broker.delivery.feed import Feed
 from broker.delivery.outgoing import Share
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 #: What a feed belongs to: a link, to the output.
 _Link = TypeVar("_Link", bound=Hashable)

@@ -11,8 +11,8 @@ from broker.delivery.recovery import MarkRange, Recovering
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
-from broker.log.histories import Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Loss
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 
 

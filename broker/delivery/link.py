@@ -33,10 +33,10 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.ingest.late_judgement import LateJudgement
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.subscriptions.beginning import serial_behind
 from broker.transport.clock import IClock
-from broker.wire.batches import encode_events
+from broker.wire.event_batch import encode_events
 from broker.wire.codec import WirePosition, WireTimes
 from broker.wire.messages import Gap, Progress
 
@@ -127,7 +127,7 @@ class Link:
             self._catching_up.begin(feed)
 
     def tell_losses(self) -> None:
-        """Own events were lost (`broker.log.histories`): those at the log's end are told now,
+        """Own events were lost (`broker.log.history`): those at the log's end are told now,
         others when they get there."""
         for feed in self._feeds.values():
             if feed.pace is Pace.LIVE:

@@ -11,9 +11,9 @@ import attrs
 
 from broker.delivery.feed import Feed
 from broker.event.envelope import Liveness
-from broker.log.chunks import portions
-from broker.log.records import LoggedEvent
-from broker.wire.batches import EncodedEvents, encode_events
+from broker.log.chunk import portions
+from broker.log.logged_event import LoggedEvent
+from broker.wire.event_batch import EncodedEvents, encode_events
 
 #: A delivery holds at most about this much, unless a single event does.
 DELIVERY_BYTES = 256 * 1024

@@ -10,7 +10,7 @@ from broker.delivery.link import Link
 from broker.delivery.outgoing import Encodings
 from broker.event.place import Mark
 from broker.ingest.outcomes import DeliveryOutcomes
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import WireTimes
 
 

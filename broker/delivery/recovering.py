@@ -17,10 +17,10 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder_code
 from broker.ingest.late_judgement import wants_stream
-from broker.log.chunks import portions
-from broker.log.records import LoggedEvent
+from broker.log.chunk import portions
+from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
-from broker.wire.batches import encode_events
+from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
 #: Seconds after which one that waits for an event's time looks whether it is wanted still.

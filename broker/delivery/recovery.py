@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 
 #: Behind the first mark and up to the second; None: all that there is.

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from broker.delivery.outgoing import Run
 from broker.event.envelope import Liveness
-from broker.log.records import LoggedEvent
-from broker.wire.batches import EncodedEvents, encode_delivery
+from broker.log.logged_event import LoggedEvent
+from broker.wire.event_batch import EncodedEvents, encode_delivery
 from broker.wire.codec import Message
 
 _number = attrgetter("number")

@@ -10,7 +10,7 @@ import attrs
 
 #: (epoch, offset): the order of the events of one origin.
 Mark: TypeAlias = tuple[int, int]
-#: (epoch, id, branch place): wire form of an origin's history (`broker.log.histories`).
+#: (epoch, id, branch place): wire form of an origin's history (`broker.log.history`).
 NamedHistory: TypeAlias = tuple[int, int, Mark]
 
 
@@ -19,7 +19,7 @@ class Place:
     """Place of an event in its origin's log. Offsets have no gaps and continue through epochs.
 
     An epoch begins with each start, since the log may be an older copy, and after a failed commit
-    (`broker.log.histories`). Within one origin (epoch, offset) rises from event to event.
+    (`broker.log.history`). Within one origin (epoch, offset) rises from event to event.
     """
 
     origin: str

@@ -33,7 +33,7 @@ from broker.ingest.safety import AT_ONCE, Safety
 from broker.ingest.submission import Judged, Part, Submission, first_of
 from broker.ingest.unstored import NOTHING_UNSTORED, Unstored
 from broker.log.event_log import RETRY_AFTER, EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher, LatestNamed, TypeMissing, Verdict
 from broker.wire.messages import NotPublished
 

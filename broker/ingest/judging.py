@@ -9,7 +9,7 @@ from broker.event.envelope import Header, SecurityLevel
 from broker.ingest.publisher import Publisher
 from broker.ingest.submission import Judged, Part
 from broker.log.deduplication import Deduplication, Freshness
-from broker.log.records import encode_header
+from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
 
 #: Most stream names whose permission is remembered per publisher.

@@ -21,7 +21,7 @@ from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.ingest.awaited_types import AwaitedTypes
 from broker.ingest.undecided import UndecidedEvents
-from broker.log.records import LoggedEvent, header_from_fields
+from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.matching.contract import (
     NO_VARIANTS,
     DtdNeeded,

@@ -12,7 +12,7 @@ from broker.errors import BrokerError
 from broker.event.envelope import SecurityLevel
 from broker.identity import Identity
 from broker.ingest.submission import Part, Submission
-from broker.wire.batches import Batch
+from broker.wire.event_batch import Batch
 from broker.wire.messages import NotPublished, Published
 
 

@@ -8,8 +8,8 @@ import attrs
 
 from broker.errors import BrokerError, WireError
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
-from broker.wire.batches import Batch
+from broker.log.logged_event import LoggedEvent
+from broker.wire.event_batch import Batch
 from broker.wire.messages import Published
 
 

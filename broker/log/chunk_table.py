@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import lmdb
 
 from broker.event.place import Mark
-from broker.log.chunks import decode_key, encode_key
+from broker.log.chunk import decode_key, encode_key
 from broker.log.damage import Damage, DamageFound, Kind, Span
-from broker.log.places import Places, all_places
-from broker.log.records import LoggedEvent
+from broker.log.chunk_places import Places, all_places
+from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
 EVENTS = "events"

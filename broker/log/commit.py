@@ -6,8 +6,8 @@ import attrs
 
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Publisher
-from broker.log.histories import Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Loss
+from broker.log.logged_event import LoggedEvent
 
 
 @attrs.frozen

@@ -22,11 +22,11 @@ from broker.event.place import Mark
 from broker.log.commit import Bounds, Keeping
 from broker.log.coverage import Coverage
 from broker.log.deduplication import Deduplication
-from broker.log.gathering import Done, Gathering, Relayed
+from broker.log.pending_commit import Done, Gathering, Relayed
 from broker.log.log_file import LogFile
-from broker.log.log_histories import LogHistories
-from broker.log.records import LoggedEvent
-from broker.log.repairs import Repairs
+from broker.log.log_history import LogHistories
+from broker.log.logged_event import LoggedEvent
+from broker.log.repair import Repairs
 from broker.log.worker import Worker
 from broker.transport.clock import IClock
 

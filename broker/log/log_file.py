@@ -23,15 +23,15 @@ from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
 from broker.event.place import Mark, NamedHistory, merge_marks
 from broker.log.chunk_table import NEVER_OLD
-from broker.log.chunks import chunks_of, decode_key, encode_key
-from broker.log.claim import claim_folder, disk_is_full, not_opened, note_use, was_used
+from broker.log.chunk import chunks_of, decode_key, encode_key
+from broker.log.folder_lock import claim_folder, disk_is_full, not_opened, note_use, was_used
 from broker.log.commit import Bounds, Commit, Retention
 from broker.log.damage import Damage
-from broker.log.file_reading import FileReading, publisher_key
+from broker.log.file_reader import FileReading, publisher_key
 from broker.log.file_size import FileSize
-from broker.log.histories import Chain, Histories
-from broker.log.kept import KeptSpan
-from broker.log.opening import (
+from broker.log.history import Chain, Histories
+from broker.log.replica_table import KeptSpan
+from broker.log.startup_repair import (
     Mended,
     check_format,
     hold_lost_end,
@@ -40,11 +40,11 @@ from broker.log.opening import (
     stored_origin,
 )
 from broker.log.page_check import ADVICE, check_file
-from broker.log.records import LoggedEvent
-from broker.log.rewriting import rewrite
+from broker.log.logged_event import LoggedEvent
+from broker.log.chunk_repair import rewrite
 from broker.log.stored_chunk import encode_stored
 from broker.log.tables import MAX_TABLES, Tables
-from broker.log.unarchived import UnarchivedHold
+from broker.log.archive_hold import UnarchivedHold
 from broker.transport.clock import wall_clock_ms
 
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.

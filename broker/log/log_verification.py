@@ -14,10 +14,10 @@ import attrs
 from broker.errors import LogCorrupt
 from broker.log.checksum import ValueDamaged, is_checked, verify
 from broker.log.damage import Damage, Kind, Span
-from broker.log.kept import KEPT
+from broker.log.replica_table import KEPT
 from broker.log.page_check import check_pages, check_transaction
 from broker.log.page_file import FILE, NO_TREE, Meta, PageFile, Tree
-from broker.log.places import PLACES, Places, decode_places
+from broker.log.chunk_places import PLACES, Places, decode_places
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 

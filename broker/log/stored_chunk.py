@@ -15,9 +15,9 @@ from operator import eq
 
 from broker.event.place import Mark
 from broker.log.checksum import Buffer, checksum_of, event_checksum
-from broker.log.chunks import Chunk, column_length, encode_chunk
+from broker.log.chunk import Chunk, column_length, encode_chunk
 from broker.log.damage import Damage, DamageFound, Kind, Span
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 #: No chunk of format 3 begins so: it would have four billion events.
 MAGIC = b"\xf5xC4"

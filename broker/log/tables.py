@@ -7,10 +7,10 @@ from typing import Any
 import lmdb
 
 from broker.log.chunk_table import ChunkTable
-from broker.log.histories import Histories
-from broker.log.kept import Kept
-from broker.log.origins import Origins
-from broker.log.values import Values
+from broker.log.history import Histories
+from broker.log.replica_table import Kept
+from broker.log.origin_table import Origins
+from broker.log.checked_table import Values
 
 FORMAT = 4
 #: As it is stored.

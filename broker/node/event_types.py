@@ -27,7 +27,7 @@ from broker.ingest.awaited_types import AwaitedTypes
 from broker.ingest.late_judgement import LateJudgement
 from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, IMatcher, Variants
 from broker.matching.schema.known_types import KnownTypes
 from broker.node.type_answers import Subscriber, TypeAnswers

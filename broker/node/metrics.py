@@ -19,7 +19,7 @@ from twisted.web.server import Request, Site
 
 from broker.cluster.metrics import network_metrics
 from broker.errors import BrokerError
-from broker.log.repairs import OUTCOMES
+from broker.log.repair import OUTCOMES
 from broker.matching.contract import TypeFigures
 from broker.node.status import Inspected, deliveries, network, recovery, resident_bytes
 from broker.recovery.metrics import recovery_metrics

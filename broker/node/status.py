@@ -15,7 +15,7 @@ from broker.delivery.output import Output
 from broker.ingest.input import Input
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.event_log import EventLog
-from broker.log.repairs import OUTCOMES
+from broker.log.repair import OUTCOMES
 from broker.matching.contract import IMatcher
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.snapshot import recovery_snapshot

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.replay.request import ReplayRequest
 
 #: By origin rising intervals (after, upto].

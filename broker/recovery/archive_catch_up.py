@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from broker.archive.interval import contiguous_end
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.context import RecoveryContext
 from broker.recovery.periodic_job import PeriodicJob

@@ -18,7 +18,7 @@ from broker.errors import (
     Overloaded,
 )
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.context import POLL_INTERVAL, RecoveryContext
 from broker.recovery.log_source import BATCH_EVENTS

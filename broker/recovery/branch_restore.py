@@ -2,7 +2,7 @@
 
 A log that was started from an older copy lacks its newest events. Another node shows that it has
 them when it asks this node to continue: its place lies on another branch of this log's history
-(`broker.log.histories`). The events of that branch are fetched from that node, its replica and the
+(`broker.log.history`). The events of that branch are fetched from that node, its replica and the
 archive, and logged again. Each gets a new place unless its EventId is known here, so all
 subscribers that lack it receive it. Events that no source has are a loss: their places stay empty,
 and every reader that passes them gets a gap.
@@ -27,8 +27,8 @@ from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
 from broker.log.deduplication import Freshness
 from broker.log.event_log import EventLog
-from broker.log.histories import Loss, runs_without
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.history import Loss, runs_without
+from broker.log.logged_event import LoggedEvent, encode_header
 from broker.matching.contract import Accepted
 from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgpack
 
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 #: ClientId and incarnation.
 _Publisher: TypeAlias = tuple[str, int]

@@ -20,8 +20,8 @@ from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.log.damage import Damage, Span
 from broker.log.event_log import EventLog
-from broker.log.kept import KEPT
-from broker.log.records import LoggedEvent
+from broker.log.replica_table import KEPT
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import LogPageRequest
@@ -64,7 +64,7 @@ class _Search:
 
 
 class LogRepair:
-    """Implements `broker.log.repairs.Find`."""
+    """Implements `broker.log.repair.Find`."""
 
     log = Logger()
 

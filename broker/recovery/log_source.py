@@ -14,7 +14,7 @@ from broker.cluster.address import Address
 from broker.delivery.recovery import MarkRange, Missed
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_merge import merge_logs
 from broker.recovery.log_page_reader import LogPageRequest, Page

@@ -1,6 +1,6 @@
 """Reads this node's copies of events that a restored origin has lost, in order of their places.
 
-The origin was started from an older copy of its log (`broker.log.histories`). Events of its lost
+The origin was started from an older copy of its log (`broker.log.history`). Events of its lost
 branch that this node has are delivered among those recovered from the origin.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.log_source import LogSource
 
 #: Most events of one result.

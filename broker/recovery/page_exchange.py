@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 import attrs
+import msgspec
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
@@ -185,7 +186,7 @@ class PageExchange:
         own = self._messenger.own_address
         if own is not None:
             answer = PageFetched(message.source, own, MAX_HOPS, message.request)
-            self._messenger.send(attrs.evolve(answer, error=error.to_wire()))
+            self._messenger.send(msgspec.structs.replace(answer, error=error.to_wire()))
 
 
 def _is_same_request(message: FetchPage, other: FetchPage | None) -> bool:

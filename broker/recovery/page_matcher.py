@@ -18,7 +18,7 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
 from broker.matching.query.query import Query
 from broker.transport.clock import IClock

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TypeAlias
 
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 #: Pages of one log, with events in order.
 EventPages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 from broker.log.damage import Damage
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 
 def read_start_marks(
@@ -25,7 +25,7 @@ def split_before_missing(
     """Return the replica's events up to the first missing offset, and the mark where it continues.
 
     A log's offsets have no missing ones, except for events that it has lost
-    (`broker.log.histories`). A reader must not take these places for events that do not match.
+    (`broker.log.history`). A reader must not take these places for events that do not match.
     """
     offset = after[1]
     for index, event in enumerate(events):

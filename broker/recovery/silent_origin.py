@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_catch_up import OriginFlows, wait_until_logged
 from broker.recovery.context import RecoveryContext

@@ -17,7 +17,7 @@ from broker.archive.interval import Interval, Intervals, difference, has_branche
 from broker.delivery.recovery import Lost, Missed
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_source import MAX_LAST, ArchiveSource
 from broker.recovery.context import POLL_INTERVAL, RecoveryContext
 from broker.recovery.log_source import LogSource

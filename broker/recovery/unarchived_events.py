@@ -17,7 +17,7 @@ import msgpack
 from broker.archive.interval import Interval, difference, union
 from broker.delivery.recovery import Missed
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.context import POLL_INTERVAL, RecoveryContext
 from broker.recovery.log_merge import merge_logs
 from broker.recovery.log_source import LogSource

@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, Closed, EngineUnavailable, NotConnected, from_wire
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.messages import unpack_events
 from broker.replay.engine.contract import Report
 from broker.replay.replayer_connection import ReplayerConnection

@@ -125,7 +125,7 @@ class Page(Message):
     id: int = attrs.field(converter=fields.count)
     first: int = attrs.field(converter=fields.count)
     chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, repr=False)
-    """Chunks as in the log (`broker.log.chunks`), one for each run of one origin."""
+    """Chunks as in the log (`broker.log.chunk`), one for each run of one origin."""
 
 
 @_message(0x45)

@@ -24,7 +24,7 @@ import pyarrow as pa
 from broker.archive.chunk_encoding import rows_to_chunks
 from broker.archive.table import batch_to_events
 from broker.errors import Overloaded
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.replay.ordering import Integers
 
 _INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row", "size")])

@@ -26,7 +26,7 @@ from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.view import LinkState, View
 from broker.wire import messages
-from broker.wire.batches import decode_batch
+from broker.wire.event_batch import decode_batch
 from broker.wire.codec import Message
 from broker.wire.messages import (
     INITIAL_CREDIT,

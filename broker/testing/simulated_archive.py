@@ -24,11 +24,11 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.log.chunks import Chunk, chunks_of, encode_chunk
-from broker.log.histories import Chain
-from broker.log.kept import KeptSpan
+from broker.log.chunk import Chunk, chunks_of, encode_chunk
+from broker.log.history import Chain
+from broker.log.replica_table import KeptSpan
 from broker.log.log_file import LogFile
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Coverage
 from broker.replay.engine.contract import Report
 from broker.replay.engine.local_engine import LocalEngine

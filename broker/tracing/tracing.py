@@ -24,7 +24,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, DtdNeeded, IMatcher, TypeMissing
 from broker.matching.explain.explanation import Explanation
 from broker.matching.query.query import Query

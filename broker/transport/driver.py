@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import BrokerError, Closed, StackError
-from broker.transport.alarm import Alarm
-from broker.transport.attachment import Attachment
+from broker.transport.deadline_timer import Alarm
+from broker.transport.channel_binding import Attachment
 from broker.transport.clock import IClock
 from broker.transport.effects import (
     Consumed,
@@ -27,7 +27,7 @@ from broker.transport.effects import (
     WritableChanged,
 )
 from broker.transport.layer import ILayer, ILayerCore, Property
-from broker.transport.receiver import IStackReceiver, log_failure
+from broker.transport.stack_receiver import IStackReceiver, log_failure
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
 from broker.transport.stack import check
 from broker.transport.view import LinkState, View

@@ -1,14 +1,15 @@
-"""A typed codec for control messages: one byte of kind, then a msgpack array of the fields.
+"""A typed codec: msgpack values of annotated types.
 
-A message is a class with annotated fields, in the order of the array. The annotations are the
-schema: types, lengths and bounds are checked when bytes are decoded. Trailing fields with defaults
+The annotations are the schema: types, lengths and bounds are checked when bytes are decoded, but
+not when a value is constructed. Rules between fields are in `__post_init__`. A message is one byte
+of kind, then a msgpack array of the fields of a class in their order. Trailing fields with defaults
 may be absent, so a later version of a protocol can add fields at the end.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,8 +19,12 @@ from broker.errors import ProtocolError
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+#: Rank of a security level: low, med, high.
+Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2)]
 #: A place of a known origin: (epoch, offset).
 WireMark: TypeAlias = tuple[Epoch, Offset]
+#: A history of an origin: (epoch, id, branch place).
+WireHistory: TypeAlias = tuple[Epoch, Offset, WireMark]
 #: A position: (origin, epoch, offset) of each origin.
 WirePosition: TypeAlias = tuple[tuple[str, Epoch, Offset], ...]
 #: Stream times: (origin, ms since 1970).
@@ -32,7 +37,39 @@ Address: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS)]
 #: A finite number, 0 or more.
 Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
 
-_pack = msgspec.msgpack.Encoder().encode
+#: Return the msgpack bytes of a value.
+pack: Final = msgspec.msgpack.Encoder().encode
+
+T = TypeVar("T")
+
+
+class Schema(Generic[T]):
+    """An annotated type of msgpack values, and of table entries and JSON."""
+
+    def __init__(self, type: Any, name: str) -> None:
+        """`name` is for errors."""
+        self._type = type
+        self._name = name
+        self._decode = msgspec.msgpack.Decoder(type).decode
+
+    def decode(self, data: bytes | memoryview) -> T:
+        """Return the value in msgpack bytes. Raises `ProtocolError`."""
+        try:
+            value: T = self._decode(data)
+        except (ValueError, RecursionError) as error:
+            raise self._malformed(error) from None
+        return value
+
+    def convert(self, plain: object) -> T:
+        """Return the value of plain tuples or lists. Raises `ProtocolError`."""
+        try:
+            value: T = msgspec.convert(plain, self._type)
+        except (ValueError, RecursionError) as error:
+            raise self._malformed(error) from None
+        return value
+
+    def _malformed(self, error: Exception) -> ProtocolError:
+        return ProtocolError(f"malformed {self._name}: {error}")
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -40,39 +77,51 @@ class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
     kind: ClassVar[int]
     """The first byte; unique within a protocol."""
+    max_bytes: ClassVar[int] = sys.maxsize
+    """A longer message is refused."""
+
+    def __repr__(self) -> str:
+        """Omit bytes: they are secrets or long."""
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        texts = (f"{name}={value!r}" for name, value in fields if type(value) is not bytes)
+        return f"{type(self).__name__}({', '.join(texts)})"
 
 
 M = TypeVar("M", bound=Message)
+N = TypeVar("N", bound=Message)
 
 
 class Codec(Generic[M]):
     """The messages of one protocol."""
 
     def __init__(self, *messages: type[M]) -> None:
-        self.by_kind: Final = {message.kind: message for message in messages}
-        assert len(self.by_kind) == len(messages), "two messages have the same kind"
-        self._prefixes = {kind: bytes([kind]) for kind in self.by_kind}
-        self._decoders = {
-            kind: msgspec.msgpack.Decoder(message) for kind, message in self.by_kind.items()
-        }
+        self.by_kind: Final[dict[int, type[M]]] = {}
+        self._schemas: dict[int, Schema[M]] = {}
+        for message in messages:
+            self.register(message)
+
+    def register(self, message: type[N]) -> type[N]:
+        """Add a message; a class decorator."""
+        assert message.kind not in self.by_kind, "two messages have the same kind"
+        self.by_kind[message.kind] = message  # type: ignore[assignment]
+        self._schemas[message.kind] = Schema(message, f"{message.__name__} message")
+        return message
 
     def encode(self, message: M) -> bytes:
         """Return the bytes of a message."""
-        return self._prefixes[message.kind] + _pack(message)
+        return message.kind.to_bytes() + pack(message)
 
     def encode_first(self, message: M, count: int) -> bytes:
         """Return the bytes of a message with its first `count` fields only."""
         names = message.__struct_fields__[:count]
-        return self._prefixes[message.kind] + _pack([getattr(message, name) for name in names])
+        return message.kind.to_bytes() + pack([getattr(message, name) for name in names])
 
     def decode(self, data: bytes) -> M:
         """Return the message in `data`. Raises `ProtocolError`."""
-        decoder = self._decoders.get(data[0]) if data else None
-        if decoder is None:
+        message = self.by_kind.get(data[0]) if data else None
+        if message is None:
             kind = data[:1].hex() or "of an empty message"
             raise ProtocolError(f"unknown message kind {kind}")
-        try:
-            return decoder.decode(memoryview(data)[1:])
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            name = self.by_kind[data[0]].__name__
-            raise ProtocolError(f"malformed {name} message: {error}") from None
+        if len(data) > message.max_bytes:
+            raise ProtocolError(f"{message.__name__} of {len(data)} bytes")
+        return self._schemas[message.kind].decode(memoryview(data)[1:])

@@ -1,7 +1,7 @@
 """The messages of a session, as both ends use them.
 
 `broker.wire.codec` has their layout; batches of events have one of their own
-(`broker.wire.batches`). `docs/protocols/session.md` shows the bytes, and when either end may send
+(`broker.wire.event_batch`). `docs/protocols/session.md` shows the bytes, and when either end may send
 each message.
 """
 
@@ -304,7 +304,7 @@ class Answer(Message, frozen=True):
 #: Says that there is no error, where a message has room for one.
 NO_ERROR: WireError = ("", "", 0, 0)
 
-#: Kinds of the messages that carry events: `broker.wire.batches`.
+#: Kinds of the messages that carry events: `broker.wire.event_batch`.
 PUBLISH = 0x10
 DELIVER = 0x28
 

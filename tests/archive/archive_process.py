@@ -15,7 +15,7 @@ from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.expiry import Expiry, ExpiryRules
 from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.writer import ArchiveWriter
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import wall_clock_ms
 from tests.archive.events import covering, events
 

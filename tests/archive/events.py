@@ -9,7 +9,7 @@ from broker.archive.table import batch_to_events
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 
 #: 2026-11-20T07:00 UTC, in ms since 1970.
 MORNING = 1_795_158_000_000

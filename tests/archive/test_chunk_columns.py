@@ -7,8 +7,8 @@ from broker.archive.chunk_columns import ChunkColumns, chunks_to_batch
 from broker.archive.table import events_to_batch
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
-from broker.log.chunks import Chunk, encode_chunk
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.chunk import Chunk, encode_chunk
+from broker.log.logged_event import LoggedEvent, encode_header
 
 NUMBERS = st.integers(0, 2**63 - 1)
 HEADERS = st.builds(

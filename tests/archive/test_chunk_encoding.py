@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from broker.archive.chunk_encoding import rows_to_chunks
 from broker.archive.table import SCHEMA, events_to_batch
 from broker.errors import ArchiveCorrupt
-from broker.log.chunks import encode_chunk
-from broker.log.records import LoggedEvent
+from broker.log.chunk import encode_chunk
+from broker.log.logged_event import LoggedEvent
 from tests.archive.events import events
 from tests.archive.test_table import logged
 

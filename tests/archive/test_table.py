@@ -11,7 +11,7 @@ from broker.archive.table import SCHEMA, batch_to_events, digest_of, events_to_b
 from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 from tests.archive.events import events, same
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=8)

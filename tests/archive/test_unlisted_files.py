@@ -16,7 +16,7 @@ from broker.archive.manifest import Manifest
 from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.table import batch_to_events
 from broker.archive.writer import ArchiveWriter
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import HOUR, Wall, covering, event, events, same
 

@@ -10,9 +10,9 @@ from broker.archiver.log_archiver import LogArchiver
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.commit import Commit, Keeping, Retention
-from broker.log.histories import EPOCHS_SINCE_MS
+from broker.log.history import EPOCHS_SINCE_MS
 from broker.log.log_file import LogFile
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.testing.fragile_disk import FragileDisk
 from broker.testing.simulated_archive import LogView
 from tests.archive.events import MORNING, Wall, event, everything_in, once

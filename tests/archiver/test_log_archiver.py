@@ -22,7 +22,7 @@ from broker.testing.fragile_disk import SimulatedCrash
 from broker.testing.simulated_archive import LogView
 from tests.archive.events import HOUR, MORNING, same
 from tests.archiver.archived_node import REFERENCE, TEXT, Site
-from tests.log.damaging import damage_log, flipped, read_past_damage
+from tests.log.bit_damage import damage_log, flipped, read_past_damage
 
 # ---------------------------------------------------------------- new events
 

@@ -17,7 +17,7 @@ from broker.cli import main
 from broker.log.commit import Commit, Retention
 from broker.log.log_file import LogFile
 from broker.log.page_file import FILE
-from tests.log.damaging import damage_folder, flipped, read_past_damage
+from tests.log.bit_damage import damage_folder, flipped, read_past_damage
 from tests.log.old_log import made
 
 

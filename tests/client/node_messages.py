@@ -17,9 +17,9 @@ from broker.client.subscription_request import SubscriptionRequest
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Position
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 from broker.wire import messages
-from broker.wire.batches import (
+from broker.wire.event_batch import (
     EncodedEvents,
     encode_delivery,
     encode_events,

@@ -30,7 +30,7 @@ from broker.event.envelope import Liveness
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
-from broker.wire.batches import (
+from broker.wire.event_batch import (
     decode_batch,
     encode_delivery,
 )

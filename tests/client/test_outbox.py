@@ -9,7 +9,7 @@ from broker.client.received import Receipt
 from broker.errors import NotValid, Overloaded, ProtocolError, TooLarge
 from broker.event.event_id import EventId
 from broker.event.place import Place
-from broker.wire.batches import decode_batch
+from broker.wire.event_batch import decode_batch
 from broker.wire.messages import Published
 
 

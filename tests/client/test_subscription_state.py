@@ -29,7 +29,7 @@ from broker.errors import BadPosition
 from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.wire import messages
-from broker.wire.batches import encode_delivery, encode_events
+from broker.wire.event_batch import encode_delivery, encode_events
 from broker.wire.messages import (
     NO_ERROR,
     Acknowledge,

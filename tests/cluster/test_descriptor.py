@@ -13,6 +13,7 @@ from broker.cluster.address import Address
 from broker.cluster.descriptor import Endpoint, MulticastGroup, NodeDescriptor
 from broker.cluster.messages import check_value
 from broker.errors import ProtocolError
+from broker.wire.codec import pack
 
 N1 = NodeDescriptor(
     Address(("alps", "c1"), "n1"),
@@ -41,8 +42,8 @@ plain = st.recursive(
 def test_a_descriptor_round_trips_on_the_wire(node: NodeDescriptor) -> None:
     read = msgpack.unpackb(msgpack.packb(node.to_plain()), use_list=False)
     assert NodeDescriptor.from_plain(read) == node
-    assert msgpack.packb(node.to_plain()) == msgpack.packb(node)
-    assert check_value(node.to_plain()) == node
+    assert msgpack.packb(node.to_plain()) == pack(node)
+    assert check_value(node.to_plain()) == node.to_plain()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_descriptor_round_trips_on_the_wire(node: NodeDescriptor) -> None:
             for bad in (7, "n1", (("a",), ""), ("a", "n"), ((1,), "n"), (("a",),), "x" * 10_000)
         ),
         *((1, bad) for bad in ("", "0123456789ABCDEF", "0" * 17, 5)),
-        *((2, bad) for bad in (-1, 1 << 64, True, 1.0)),
+        *((2, bad) for bad in (-1, True, 1.0)),
         *((3, bad) for bad in ((-1,), 1, ("1",), tuple(range(17)))),
         *((4, bad) for bad in (("h",), ("", 1), ("a b", 1), ("h", 0), ("h", 65536), ("h", True))),
         *((5, bad) for bad in (("h" * 256, 1), (1, 1), "ab")),

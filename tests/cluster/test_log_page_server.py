@@ -17,9 +17,9 @@ from broker.event.place import Mark
 from broker.log.commit import Keeping as ToKeep
 from broker.log.commit import Retention
 from broker.log.event_log import EventLog
-from broker.log.histories import Chain, Loss
+from broker.log.history import Chain, Loss
 from broker.log.log_file import LogFile
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
 from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD, Thread

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
 import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,7 +147,7 @@ def test_arrays_of_wrong_types_raise_protocol_error(kind: int, values: list[obje
 )
 def test_an_invalid_field_is_refused(example: int, field: int, value: object) -> None:
     message = EXAMPLES[example]
-    values = list(attrs.astuple(message, recurse=False))  # type: ignore[arg-type]
+    values = list(msgspec.structs.astuple(message))
     values[field] = value
     with pytest.raises(ProtocolError, match=f"malformed {type(message).__name__}"):
         messages.decode(bytes([message.kind]) + msgpack.packb(values))
@@ -173,4 +173,4 @@ def test_a_link_of_version_1_gets_a_page_request_without_its_history() -> None:
     assert messages.decode(messages.encode(resume)) == resume
     older = messages.encode(resume.at_version(1))
     assert len(msgpack.unpackb(older[1:])) == 6
-    assert messages.decode(older) == attrs.evolve(resume, path=())
+    assert messages.decode(older) == msgspec.structs.replace(resume, path=())

@@ -6,10 +6,10 @@ import pytest
 
 from broker.cluster.neighbours import Neighbour
 from broker.testing.datagram_network import DatagramFaults
-from broker.transport.correction.figures import Corrections
+from broker.transport.arq.counters import Corrections
 from broker.transport.socket import ISocketChannel
 from tests.cluster.sample_nodes import a_node
-from tests.transport.correction.datagram_pair import Pair, User
+from tests.transport.arq.datagram_pair import Pair, User
 
 PACKETS = [bytes(900)] * 300
 

@@ -16,7 +16,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.placeholder import make_placeholder
 from broker.log.deduplication import Deduplication
-from broker.log.records import encode_header
+from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
 from tests.cluster.traffic.frames import frame, node
 

@@ -84,11 +84,8 @@ def test_messages_round_trip_and_need_version_2(message: TimeRequest | TimeReply
 
 @pytest.mark.parametrize("wrong", ["x" * 65, 5, None])
 def test_an_impossible_origin_is_refused(wrong: Any) -> None:
-    encoded = messages.encode(TimeRequest(OWN, OTHER, 9, "o"))
-    with pytest.raises((TypeError, ValueError)):
-        TimeRequest(OWN, OTHER, 9, wrong)
     with pytest.raises(ProtocolError):
-        messages.decode(encoded[:-1] + b"\xc0")
+        messages.decode(messages.encode(TimeRequest(OWN, OTHER, 9, wrong)))
 
 
 def test_the_first_source_of_each_other_origin_is_asked(bench: Bench) -> None:

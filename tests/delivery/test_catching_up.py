@@ -19,8 +19,8 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import UNKNOWN_TYPE, Run
 from broker.log.damage import Damage, DamageFound, Kind, Span
-from broker.log.histories import Chain, Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Chain, Loss
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.messages import Gap, Progress
 from tests.delivery.test_link import FakeLog, FakeOutlet, event

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker.delivery.division import divide
 from broker.delivery.feed import Feed
 from broker.delivery.outgoing import Share
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 LINKS = {number: "abc"[number % 3] for number in range(9)}
 FEEDS = {

@@ -19,9 +19,9 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
-from broker.log.histories import Chain
-from broker.log.records import LoggedEvent, encode_header
-from broker.wire.batches import decode_delivery
+from broker.log.history import Chain
+from broker.log.logged_event import LoggedEvent, encode_header
+from broker.wire.event_batch import decode_delivery
 from broker.wire.codec import Message
 from broker.wire.messages import Gap, Progress
 

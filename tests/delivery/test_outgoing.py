@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.delivery.feed import Feed
 from broker.delivery.outgoing import Encodings, Run, runs_of, take_runs
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 FEEDS = [Feed(n, matcher_number=n, durable=False, cut=(1, 0), cursor=1) for n in (1, 2)]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from broker.delivery.feed import Feed
 from broker.delivery.outgoing import Encodings, Share
 from broker.delivery.output import Output
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import WireTimes
 
 

@@ -21,7 +21,7 @@ from broker.errors import LogUnavailable
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.wire.messages import Gap, Progress
 from tests.delivery.test_link import FakeLog, FakeOutlet, event
 

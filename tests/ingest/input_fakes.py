@@ -21,9 +21,9 @@ from broker.identity.identity import anonymous_identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
 from broker.log.deduplication import Deduplication
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, Refused, TypeMissing, Verdict
-from broker.wire.batches import Batch
+from broker.wire.event_batch import Batch
 from broker.wire.messages import NotPublished, Published
 
 ODD = DtdReference("odd", "1.0")

@@ -12,7 +12,7 @@ from broker.errors import (
     Overloaded,
     UnknownType,
 )
-from broker.wire.batches import Batch
+from broker.wire.event_batch import Batch
 from broker.wire.messages import Published
 from tests.ingest.input_fakes import ODD, Setting
 

@@ -16,7 +16,7 @@ from broker.ingest.publisher import Publisher
 from broker.ingest.submission import Part, Submission
 from broker.log.deduplication import Deduplication, Freshness
 from broker.matching.contract import Accepted, Refused, Verdict
-from broker.wire.batches import Batch
+from broker.wire.event_batch import Batch
 
 KEY = ("alice", 7)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 try:
     from broker.log.commit import Commit, Keeping, Retention
     from broker.log.log_file import LogFile
-    from broker.log.records import LoggedEvent
+    from broker.log.logged_event import LoggedEvent
 except ModuleNotFoundError:
     # The package's name in older trees.
     from broker.store.commit import Commit, Keeping, Retention

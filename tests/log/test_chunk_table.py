@@ -9,8 +9,8 @@ import lmdb
 import pytest
 
 from broker.log.chunk_table import ChunkTable
-from broker.log.chunks import encode_key
-from broker.log.records import LoggedEvent
+from broker.log.chunk import encode_key
+from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import encode_stored
 
 

@@ -11,17 +11,17 @@ import pytest
 
 from broker.errors import LogCorrupt
 from broker.log.checksum import ValueDamaged
-from broker.log.chunks import encode_key
+from broker.log.chunk import encode_key
 from broker.log.commit import Commit, Keeping, Retention
 from broker.log.damage import Damage, DamageFound, Kind
 from broker.log.log_file import LogFile
-from broker.log.places import decode_places, places_key
-from broker.log.reading_along import LogAlong
-from broker.log.records import LoggedEvent
-from broker.log.salvage import salvage
+from broker.log.chunk_places import decode_places, places_key
+from broker.log.external_reader import LogAlong
+from broker.log.logged_event import LoggedEvent
+from broker.log.file_rebuild import salvage
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored
 from broker.log.tables import MAX_TABLES
-from tests.log.damaging import damage_folder, damage_log, flipped, read_past_damage
+from tests.log.bit_damage import damage_folder, damage_log, flipped, read_past_damage
 
 KEY = encode_key(7)
 STEPS = (1, 1, 3, 1)

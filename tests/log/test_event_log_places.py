@@ -11,7 +11,7 @@ from twisted.logger import capturedLogs
 from broker.errors import Cloned, LogUnavailable
 from broker.log.deduplication import Freshness
 from broker.log.event_log import LINGER, RETRY_AFTER, EventLog
-from broker.log.gathering import Relayed
+from broker.log.pending_commit import Relayed
 from tests.log.test_event_log import HEADER_RECORD, Thread, log_at
 
 OTHER = "o" * 16

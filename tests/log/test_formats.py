@@ -15,12 +15,12 @@ import pytest
 
 from broker.errors import LogCorrupt
 from broker.log.commit import Commit, Retention
-from broker.log.kept import KeptSpan
+from broker.log.replica_table import KeptSpan
 from broker.log.log_file import LogFile
-from broker.log.opening import LogTooNew
+from broker.log.startup_repair import LogTooNew
 from broker.log.tables import MAX_TABLES
 from tests.capability import VERSION_1, skip
-from tests.log.damaging import damage_folder, flipped, read_past_damage
+from tests.log.bit_damage import damage_folder, flipped, read_past_damage
 from tests.log.old_log import made
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.log.commit import Bounds, Commit, Retention
 from broker.log.log_file import LogFile
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 
 RECORD = encode_header(
     Header(EventId("a", 1, 1, 1), "s", "event", "1.0", SecurityLevel.MED, Liveness.LIVE)
@@ -132,7 +132,7 @@ def test_the_file_stays_bounded_while_another_process_reads_it(tmp_path: Path) -
     log.commit(events(1, 100, size=900), 1, 0)
     code = (
         "import sys; from pathlib import Path\n"
-        "from broker.log.reading_along import read_only\n"
+        "from broker.log.external_reader import read_only\n"
         "print('ready', flush=True)\n"
         "read = 0\n"
         "for line in sys.stdin:\n"

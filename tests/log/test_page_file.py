@@ -19,8 +19,8 @@ from broker.log.log_file import LogFile
 from broker.log.log_verification import Verification
 from broker.log.page_check import check_pages, check_transaction
 from broker.log.page_file import FILE, PageFile
-from broker.log.reading_along import LogAlong
-from broker.log.salvage import salvage
+from broker.log.external_reader import LogAlong
+from broker.log.file_rebuild import salvage
 from broker.log.tables import MAX_TABLES, Tables
 from tests.log.old_log import made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.replay.engine.contract import Engine, Report
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import Spool

@@ -16,8 +16,8 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark, NamedHistory
-from broker.log.histories import Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Loss
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.branch_restore import (
     MAX_BRANCH_PLACES,

@@ -8,7 +8,7 @@ import pytest
 
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 from broker.recovery.log_merge import merge_logs
 
 

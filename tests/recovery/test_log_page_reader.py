@@ -17,9 +17,9 @@ from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import LateJudgement
 from broker.log.coverage import Coverage
-from broker.log.histories import Chain, Loss
-from broker.log.kept import KeptSpan
-from broker.log.records import LoggedEvent
+from broker.log.history import Chain, Loss
+from broker.log.replica_table import KeptSpan
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.query.query import Query, parse_query
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page

@@ -14,8 +14,8 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.log.chunk_table import EVENTS
 from broker.log.damage import Damage, Kind, Span
-from broker.log.kept import KEPT
-from broker.log.records import LoggedEvent
+from broker.log.replica_table import KEPT
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import LogPageRequest, Page

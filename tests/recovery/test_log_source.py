@@ -11,7 +11,7 @@ from broker.cluster.address import Address
 from broker.delivery.recovery import Missed
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import LogPageRequest, Page

@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred
 from broker.delivery.recovery import Lost
 from broker.event.place import Mark, Position
 from broker.log.coverage import Coverage
-from broker.log.kept import KeptSpan
-from broker.log.records import LoggedEvent
+from broker.log.replica_table import KeptSpan
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.lost_branch_reader import MAX_EVENTS, LostBranchReader
 from broker.recovery.subscription_recovery import SubscriptionRecovery

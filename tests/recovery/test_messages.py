@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.cluster.address import Address
 from broker.cluster.messages import decode, encode
 from broker.errors import ProtocolError
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.messages import (
     MAX_SEARCHED,
     DurablesFound,

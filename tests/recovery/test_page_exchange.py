@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import attrs
+import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -118,7 +119,7 @@ def test_a_repeated_request_is_answered_once(others: int) -> None:
     for question in asked.sent:
         messenger.deliver(question)
     # Over another route it has passed another number of links.
-    messenger.deliver(attrs.evolve(asked.sent[-1], hops=3))
+    messenger.deliver(msgspec.structs.replace(asked.sent[-1], hops=3))
     for number in range(1 + others):
         assert len(pages.reading) == number + 1
         pages.reading[number].callback(Page([], {"o": (1, 9)}, 0))
@@ -143,7 +144,7 @@ def test_errors_of_either_side_come_at_once() -> None:
     # A refused request does not block the queue, and does not count as served.
     pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
     assert messenger.sent[1].level == 0 and server.pages_served == 1
-    asked.deliver(attrs.evolve(messenger.sent[1], chunks=(b"damaged",)))
+    asked.deliver(msgspec.structs.replace(messenger.sent[1], chunks=(b"damaged",)))
     assert isinstance(failed[1], BrokerError)
     assert not clock.getDelayedCalls()
 
@@ -157,7 +158,7 @@ def test_two_nodes_may_use_the_same_request_number() -> None:
     asker.fetch_page(THERE, REQUEST)
     question: FetchPage = asked.sent[0]
     messenger.deliver(question)
-    messenger.deliver(attrs.evolve(question, source=Address(("c",), "third")))
+    messenger.deliver(msgspec.structs.replace(question, source=Address(("c",), "third")))
     pages.reading[0].callback(Page([], {}, 0))
     assert len(pages.reading) == 2
 

@@ -20,7 +20,7 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import LateJudgement
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 from broker.matching.contract import (
     NO_VARIANTS,
     Accepted,

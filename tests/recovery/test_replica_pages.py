@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from broker.event.place import Mark
-from broker.log.kept import KeptSpan
+from broker.log.replica_table import KeptSpan
 from tests.recovery import test_log_page_reader as test_log_pages
 from tests.recovery.test_log_page_reader import EVENTS, WHOLE, Log, Matcher, ask, pages_of
 

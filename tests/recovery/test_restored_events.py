@@ -19,7 +19,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, NotValid
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Deduplication, Freshness
-from broker.log.records import LoggedEvent, header_from_fields
+from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.matching.query.query import parse_query
 from broker.recovery.archive_access import ArchiveAccess, Coverage

@@ -16,7 +16,7 @@ from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.network_question import GatheredAnswers
 from broker.errors import NotConnected
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import Coverage
 from broker.recovery.remote_logs import MAX_NODES, REACHED, RemoteLogs
 from broker.recovery.silent_origin import (

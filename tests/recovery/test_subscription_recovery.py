@@ -24,7 +24,7 @@ from broker.errors import (
 )
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.archive_access import ArchiveAccess, Coverage
 from broker.recovery.context import RecoveryContext

@@ -9,7 +9,7 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.page_merge import EventPages
 from broker.recovery.remote_logs import LogSurvey
 from broker.recovery.unarchived_events import UnarchivedEvents

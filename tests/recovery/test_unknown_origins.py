@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.recovery.log_source import LogSource
 from broker.recovery.page_merge import EventPages
 from broker.recovery.planner import RemainingRanges

@@ -25,7 +25,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.event.writer import write_event
-from broker.log.records import LoggedEvent, encode_header, header_from_fields
+from broker.log.logged_event import LoggedEvent, encode_header, header_from_fields
 from broker.replay.request import ReplayRequest
 from tests.replay.plain_order import Row, plainly, run_of, without_copies
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from broker.archive.table import events_to_batch
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.replay.engine.part_scan import EVENT_SCHEMA
 from broker.replay.spool import PartWriter, Spool, write_request_order
 from tests.recovery.world import make_world

@@ -16,7 +16,7 @@ from broker.ingest.publisher import Publisher
 from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN
 from broker.wire import messages
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.codec import Message
 from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 

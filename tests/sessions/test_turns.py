@@ -16,7 +16,7 @@ from broker.matching.contract import Verdict
 from broker.sessions.session import Session, SessionServices
 from broker.sessions.turns import LONGEST_TURN, SECONDS_A_TURN, Turns
 from broker.wire import messages
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.codec import Message
 from broker.wire.messages import Ended, NotPublished, Published, Subscribe
 from tests.ingest.input_fakes import ODD, FakeMatcher

@@ -1,9 +1,9 @@
 """Damage to the file of a log: `python -m tests.simulation.damaged_pages FIRST LAST [KIND]`.
 
-A node has a log of some hundred events, and a durable subscriber is away. The file of the log is
-damaged while the node is down. Then the node starts, if need be after `xmlbroker log verify
---repair`, and the subscriber comes back. It must get each event as it was published, or a gap. Each
-trial is a process of its own, since LMDB may end it.
+A node has a log of some hundred events, and its durable subscriber is away. The file of the log
+is damaged while the node is down. Then the node starts, if need be after `xmlbroker log verify
+--repair`, and the subscriber returns. It must get each event as it was published, or a gap. Each
+trial is a process of its own, since LMDB may abort it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ from tests.simulation.network.watching import Publisher, Reader, read
 
 PAGE = 4096
 META = 152
-#: Events that the subscriber had, and all.
-HAD, EVENTS = 5, 305
-#: Seconds until a trial that hangs is ended.
-MOST_SECONDS = 120
-#: What a trial may end with.
+#: Events that the subscriber read before the damage, and all events.
+READ_BEFORE, EVENTS = 5, 305
+#: Seconds until a trial is killed.
+TRIAL_SECONDS = 120
+#: Valid outcomes of a trial.
 GOOD = ("whole", "gap", "repaired, whole", "repaired, gap")
 
 
 def flip(data: bytearray, at: int, random: Random) -> None:
-    """Flip a bit of a byte."""
     data[at] ^= 1 << random.randrange(8)
 
 
 class Damages:
-    """Kinds of damage to one file, of which older copies are at hand."""
+    """Kinds of damage to one file, with older copies of it."""
 
     def __init__(self, older: list[bytes], data: bytes) -> None:
         self._older = older
@@ -52,20 +51,20 @@ class Damages:
         self._pages = len(data) // PAGE
 
     def bit(self, data: bytearray, random: Random) -> None:
-        """One bit of any page."""
+        """Flip one bit of any page."""
         flip(data, random.randrange(2 * PAGE, len(data)), random)
 
     def bits(self, data: bytearray, random: Random) -> None:
-        """Two bits."""
+        """Flip two bits."""
         self.bit(data, random)
         self.bit(data, random)
 
-    def head(self, data: bytearray, random: Random) -> None:
-        """A bit of what LMDB or the log says of a page."""
+    def page_header(self, data: bytearray, random: Random) -> None:
+        """Flip a bit in the first 64 bytes of a page, where LMDB and the log have their headers."""
         flip(data, random.randrange(2, self._pages) * PAGE + random.randrange(64), random)
 
     def node(self, data: bytearray, random: Random) -> None:
-        """A bit of a key, or of what LMDB says of an entry."""
+        """Flip a bit of a key or of LMDB's header of an entry."""
         number = random.choice(self._of_kind(2))
         (lower,) = struct.unpack_from("<H", self._data, number * PAGE + 12)
         index = random.randrange((lower - 16) // 2)
@@ -73,30 +72,30 @@ class Damages:
         flip(data, number * PAGE + min(offset + random.randrange(24), PAGE - 1), random)
 
     def branch(self, data: bytearray, random: Random) -> None:
-        """A bit of a branch, of the list of tables, or of the list of free pages."""
+        """Flip a bit of a branch page, of the list of tables or of the list of free pages."""
         newest = max((0, 1), key=lambda n: self._number(n * PAGE + 144))
         roots = [self._number(newest * PAGE + at) for at in (80, 128)]
         begins = random.choice(self._of_kind(1) + roots) * PAGE
-        # What LMDB says of a page, and its nodes, which fill it from its end.
+        # The header of a page, and its entries, which fill it from its end.
         within = random.choice((random.randrange(64), PAGE - 1 - random.randrange(400)))
         flip(data, begins + within, random)
 
     def meta(self, data: bytearray, random: Random) -> None:
-        """A bit of a meta page."""
+        """Flip a bit of a meta page."""
         flip(data, random.randrange(2) * PAGE + random.randrange(META), random)
 
     def zeros(self, data: bytearray, random: Random) -> None:
-        """A page of zeros."""
+        """Fill a page with zeros."""
         at = random.randrange(2, self._pages) * PAGE
         data[at : at + PAGE] = bytes(PAGE)
 
-    def other(self, data: bytearray, random: Random) -> None:
-        """A page in the place of another one."""
+    def moved(self, data: bytearray, random: Random) -> None:
+        """Overwrite a page with another one."""
         to, of = (random.randrange(2, self._pages) * PAGE for _ in range(2))
         data[to : to + PAGE] = self._data[of : of + PAGE]
 
     def stale(self, data: bytearray, random: Random) -> None:
-        """A page as it was before: a write that was lost."""
+        """Restore a page's older content, as if a write had been lost."""
         while True:
             older = random.choice(self._older)
             at = random.randrange(len(older) // PAGE) * PAGE
@@ -113,12 +112,12 @@ class Damages:
 
 KINDS: dict[str, Callable[[Damages, bytearray, Random], None]] = {
     name: getattr(Damages, name)
-    for name in ("bit", "bits", "head", "node", "branch", "meta", "zeros", "other", "stale")
+    for name in ("bit", "bits", "page_header", "node", "branch", "meta", "zeros", "moved", "stale")
 }
 
 
 class Trial:
-    """A lone node that is down, and what its log holds."""
+    """A lone node that is down, with the expected content of its log."""
 
     def __init__(self, *, stopped: bool = False) -> None:
         world = self._world = NetworkWorld(7)
@@ -129,14 +128,14 @@ class Trial:
         client = world.client("reader", "a")
         reader = Reader(world, client, durable="d")
         world.run_until(lambda: reader.flowing)
-        self._publish(publisher, HAD)
+        self._publish(publisher, READ_BEFORE)
         read(world, reader)
         world.kill_client(client)
         log = world["a"].event_log
         self._path: Path = log._file._folder / FILE
         older = []
         for _ in range(4):
-            self._publish(publisher, (EVENTS - HAD) // 4)
+            self._publish(publisher, (EVENTS - READ_BEFORE) // 4)
             world.run(1.0)
             older.append(self._path.read_bytes())
         world.run(4.0)
@@ -155,11 +154,10 @@ class Trial:
         self._world.run_until(lambda: not publisher.client.unacknowledged)
 
     def close(self) -> None:
-        """End the simulation."""
         self._world.close()
 
     def outcome(self, kind: str, seed: int) -> str:
-        """How a trial ends, in a process of its own."""
+        """Run a trial in a child process and return its outcome."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -167,7 +165,7 @@ class Trial:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
-            signal.alarm(MOST_SECONDS)
+            signal.alarm(TRIAL_SECONDS)
             try:
                 outcome = self._run(kind, seed)
             except BaseException:
@@ -202,7 +200,7 @@ class Trial:
             for gap in reader.gaps
             for at in range(gap.first.offset, min(gap.last.offset, 2 * EVENTS) + 1)
         }
-        due = set(range(HAD + 1, EVENTS + 1))
+        due = set(range(READ_BEFORE + 1, EVENTS + 1))
         if lost := due - got.keys() - told:
             return f"lost in silence: {sorted(lost)}, gaps {reader.gaps}"
         publisher = Publisher(world, world.client("publisher", "a", incarnation=2))
@@ -228,7 +226,7 @@ class Trial:
 
 
 def main(first: int, last: int, kinds: list[str]) -> int:
-    """Run trials of these kinds, or of all; 1 if one of them ended badly."""
+    """Run trials of these kinds, or of all; return 1 if one failed."""
     trial = Trial(stopped=bool(first % 2))
     status = 0
     for kind in kinds or KINDS:

@@ -1,4 +1,4 @@
-"""Observations of simulated runs, as the guarantees' checker takes them."""
+"""Observations of simulated runs, in the form that the guarantees' checker takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.simulation.watching import Interest, altitude_of
 
 
 class Observer:
-    """Recorder of the publishers and readers of one world."""
+    """Recorder of the publishers and readers of one simulated network."""
 
     def __init__(self, time: VirtualTime, durability: str = "node") -> None:
         self.seen = Observations()
@@ -38,7 +38,7 @@ class Observer:
         self._durability = durability
 
     def watch(self, client: Client) -> Client:
-        """Record all that this client publishes from now on."""
+        """Record everything that this client publishes from now on."""
         enqueue: Any = client._enqueue
 
         def recorded(document: bytes, event_id: EventId) -> Any:
@@ -56,14 +56,14 @@ class Observer:
                     self._time.clock.seconds(),
                 )
             )
-            settled.addCallback(self._receipt)
+            settled.addCallback(self._record_receipt)
             return settled
 
         client._enqueue = recorded  # type: ignore[method-assign]
         return client
 
     def logs(self, logs: Truths, *, complete: bool = True) -> None:
-        """Record the places of all events; `complete` if no log has lost any."""
+        """Record the places of all events; `complete` if no log lost any."""
         for origin, log in logs.items():
             for truth in log:
                 key = EventKey.of(truth.header.event_id)
@@ -78,10 +78,10 @@ class Observer:
         kind: Kind = Kind.DURABLE,
         clearance: int = 2,
     ) -> Subscriber:
-        """Record a subscription: each reader was one process, killed when the next one came."""
+        """Record a subscription. Each reader is one process, killed when the next one starts."""
         interest = readers[0].interest
         made = self.seen.add_subscriber(
-            name, lambda event: _wanted(interest, event), kind=kind, clearance=clearance
+            name, lambda event: _matches(interest, event), kind=kind, clearance=clearance
         )
         for number, reader in enumerate(readers, 1):
             process = made.add_process()
@@ -95,17 +95,17 @@ class Observer:
 
     @staticmethod
     def not_handled(process: Process, events: Sequence[ReceivedEvent]) -> None:
-        """Record that a process was given events and did not finish with them."""
+        """Record events that a process was given and did not finish."""
         process.items += [attrs.evolve(_delivered(each), handled=False) for each in events]
 
-    def _receipt(self, receipt: Receipt) -> Receipt:
+    def _record_receipt(self, receipt: Receipt) -> Receipt:
         key = EventKey.of(receipt.event_id)
         now = self._time.clock.seconds()
         self.seen.record_receipt(key, self._durability, receipt.place, now)
         return receipt
 
 
-def _wanted(interest: Interest, event: Published) -> bool:
+def _matches(interest: Interest, event: Published) -> bool:
     return interest.wants(event.stream, event.value)
 
 

@@ -1,4 +1,4 @@
-"""Whoever connects without the client library: packets as he likes, or a stack and wrong words."""
+"""Raw clients: connections that send any packet, and stacks that send any message."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from broker.wire.stack import session_layers
 
 
 def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hello:
-    """A greeting of a client without an account."""
+    """Return the first message of a client without an account."""
     return Hello(MAGIC, PROTOCOL_VERSIONS, client_id, incarnation, token, "", "")
 
 
 @implementer(ISocketReceiver)
 class Stranger:
-    """One connection, on which anything can be said."""
+    """One connection that sends any packet."""
 
     def __init__(self, world: World, address: str = "stranger") -> None:
         self.packets: list[bytes] = []
@@ -45,7 +45,7 @@ class Stranger:
 
     @property
     def refusal(self) -> BrokerError | None:
-        """What the node refused the connection with."""
+        """The error with which the node refused the connection."""
         for packet in self.packets:
             message = messages.decode(packet)
             if isinstance(message, Refuse):
@@ -55,7 +55,7 @@ class Stranger:
 
 @implementer(IStackReceiver)
 class Talker:
-    """A session in which anything can be said."""
+    """A session that sends any message."""
 
     def __init__(self, world: World, client_id: str = "talker", incarnation: int = 1) -> None:
         stranger = Stranger(world, client_id)
@@ -66,7 +66,7 @@ class Talker:
 
     @classmethod
     def on(cls, world: World, stranger: Stranger, incarnation: int) -> Talker:
-        """A new stack on a connection that was welcomed."""
+        """Attach a new stack to a connection that was accepted."""
         talker = cls.__new__(cls)
         talker._attach(world, stranger, incarnation)
         return talker
@@ -79,7 +79,7 @@ class Talker:
         self.driver = StackDriver(session_layers(incarnation, 1 << 20), world.clock, self)
         self.driver.attach(stranger.channel)
         assert stranger.channel.receiver is not None
-        # The node's stack speaks right behind its welcome.
+        # The node's stack sends right after its welcome.
         for packet in stranger.packets[1:]:
             stranger.channel.receiver.packets_received([packet])
 
@@ -94,17 +94,16 @@ class Talker:
         pass
 
     def say(self, *said: Message | bytes) -> None:
-        """Send messages, or bytes in their place."""
         self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
 
     @property
     def told(self) -> list[Message]:
-        """The control messages that came."""
+        """Received messages without deliveries."""
         return [messages.decode(data) for data in self.heard if data[0] != messages.DELIVER]
 
     @property
     def refusal(self) -> BrokerError | None:
-        """What the session was ended with."""
+        """The error with which the node ended the session."""
         for message in self.told:
             if isinstance(message, Refuse):
                 return from_wire(message.error)

@@ -1,4 +1,4 @@
-"""A malformed publication fails its own receipt, and nothing beside it."""
+"""A malformed publication fails its own receipt and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.testing.simulation import World
 from broker.wire import messages
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Goodbye
 from tests.event.delimiters import event_with, single_fillings
 
@@ -51,7 +51,7 @@ def limited(**limits: int) -> Settings:
 
 
 def outcome(world: World, awaitable: Any) -> str:
-    """`receipt`, or the code of the error."""
+    """Return `receipt`, or the code of the error."""
     try:
         assert isinstance(world.wait(awaitable), Receipt)
     except BrokerError as error:
@@ -59,15 +59,14 @@ def outcome(world: World, awaitable: Any) -> str:
     return "receipt"
 
 
-def watched(client: Client) -> list[bool]:
-    """What the client says of its connections from now on."""
+def record_states(client: Client) -> list[bool]:
+    """Return a list that records each change of the client's connection."""
     states: list[bool] = []
     client.on_state = lambda up, _: states.append(up)
     return states
 
 
-def everything(world: World, subscription: Subscription) -> list[ReceivedEvent]:
-    """All events that have come."""
+def read_all(world: World, subscription: Subscription) -> list[ReceivedEvent]:
     events: list[ReceivedEvent] = []
     world.run(1.0)
     while portion := subscription.take_ready():
@@ -76,7 +75,7 @@ def everything(world: World, subscription: Subscription) -> list[ReceivedEvent]:
     return events
 
 
-#: Documents that are no events, and what their receipts say. `number` is the event's own.
+#: Documents that are not events, and their errors. `number` is the event's own.
 BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
     "empty": (lambda _: b"", NotWellFormed),
     "empty-array": (lambda _: bytearray(), NotWellFormed),
@@ -92,7 +91,7 @@ BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
     "utf-16": (lambda n: event("alice", n).decode().encode("utf-16"), NotWellFormed),
     "latin-1": (lambda n: LATIN_1 + event("alice", n).replace(b"UAL1", b"\xe9"), NotWellFormed),
     "utf-8-broken": (lambda n: event("alice", n).replace(b"UAL1", b"\xe9"), NotWellFormed),
-    # What the node would read as messages, if it looked for them in a document.
+    # Bytes that would be messages elsewhere.
     "batch": (lambda n: encode_batch(n, [event("alice", n)]), NotWellFormed),
     "goodbye": (lambda _: messages.encode(Goodbye()), NotWellFormed),
     "frame": (lambda n: b"\0\0\0\x02" + event("alice", n), NotWellFormed),
@@ -106,85 +105,85 @@ BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
 }
 
 
-def test_a_malformed_publication_fails_its_own_receipt_alone() -> None:
+def test_malformed_publication_fails_only_its_own_receipt() -> None:
     with World(1) as world:
         alice, reader = world.client("alice"), world.client("reader")
         subscription = world.wait(reader.subscribe("//id = 'UAL1'"))
         world.wait(alice.when_connected())
-        states = watched(alice)
+        states = record_states(alice)
         results = []
         good = list(range(1, 2 * len(BAD) + 1, 2))
         for number, (make, _) in zip(good, BAD.values(), strict=True):
             event_id = EventId("alice", 1_700_000_000_000, number, 1)
             results.append(alice.publish_document(event("alice", number), event_id))
-            # It may have the number of an event that is good.
+            # It may carry the number of a good event.
             results.append(alice.publish_document(make(number + 1), event_id))
-        said = [outcome(world, each) for each in results]
-        assert dict(zip(BAD, said[1::2], strict=True)) == {
+        outcomes = [outcome(world, each) for each in results]
+        assert dict(zip(BAD, outcomes[1::2], strict=True)) == {
             name: error.code for name, (_, error) in BAD.items()
         }
-        assert set(said[::2]) == {"receipt"}
-        arrived = [e.event_id.sequence_number for e in everything(world, subscription)]
+        assert set(outcomes[::2]) == {"receipt"}
+        arrived = [e.event_id.sequence_number for e in read_all(world, subscription)]
         assert states == []
         assert arrived == good
         world.check_outcomes()
 
 
 @pytest.mark.parametrize("size", [40 * KIB, 17 * KIB * KIB])
-def test_what_is_too_large_for_a_node_met_later_fails_alone(size: int) -> None:
+def test_event_too_large_for_the_node_fails_alone(size: int) -> None:
     settings = limited(max_event_bytes=32 * KIB, max_frame_bytes=64 * KIB)
     with World(1, settings=settings) as world:
         alice = world.client("alice")
-        states = watched(alice)
+        states = record_states(alice)
         results = [
             alice.publish("flights", payload, KIND)
             for payload in (FLIGHT, padded(size), *[padded(20 * KIB)] * 30, FLIGHT)
         ]
         asked = alice.ask("explain", event("alice", 1, padded(size)))
-        said = [outcome(world, each) for each in results]
-        assert said == ["receipt", TooLarge.code, *["receipt"] * 31]
+        outcomes = [outcome(world, each) for each in results]
+        assert outcomes == ["receipt", TooLarge.code, *["receipt"] * 31]
         with pytest.raises(TooLarge):
             world.wait(asked)
         assert states == [True]
 
 
-def test_batches_fit_into_the_frames_that_the_node_takes() -> None:
+def test_batches_respect_the_frame_limit_of_the_node() -> None:
     settings = limited(max_event_bytes=32 * KIB, max_frame_bytes=64 * KIB)
     with World(1, settings=settings) as world:
         alice = world.client("alice")
         world.wait(alice.when_connected())
-        states = watched(alice)
+        states = record_states(alice)
         results = [alice.publish("flights", padded(16 * KIB), KIND) for _ in range(40)]
         results += [alice.publish("flights", b"<x/>", KIND) for _ in range(1000)]
-        said = [outcome(world, each) for each in results]
-        assert said == ["receipt"] * 40 + ["not-valid"] * 1000
+        outcomes = [outcome(world, each) for each in results]
+        assert outcomes == ["receipt"] * 40 + ["not-valid"] * 1000
         assert states == []
 
 
 @pytest.mark.parametrize("document", [b"", b" ", b"\0", b"<", b"\xff\xfe<\0"])
-def test_a_hostile_clients_event_is_refused_in_its_batch_alone(document: bytes) -> None:
+def test_node_refuses_one_bad_event_of_a_batch(document: bytes) -> None:
     with World(1) as world:
         alice = world.client("alice")
         world.wait(alice.when_connected())
-        states = watched(alice)
+        states = record_states(alice)
         outbox = alice._core.outbox
         results = []
         for number, each in enumerate((event("alice", 1), document, event("alice", 3)), 1):
-            # Past the client's own checks.
+            # Skips the client's own checks.
             results.append(alice._loop.make_promise())
             outbox.add(each, EventId("alice", 1, number, 1), results[-1])
         alice._flush()
-        said = [outcome(world, each.awaitable) for each in results]
-        assert said == ["receipt", NotWellFormed.code, "receipt"]
+        outcomes = [outcome(world, each.awaitable) for each in results]
+        assert outcomes == ["receipt", NotWellFormed.code, "receipt"]
         assert states == []
         world.check_outcomes()
 
 
-def test_framing_that_is_broken_ends_the_session_still() -> None:
+def test_broken_framing_ends_the_session() -> None:
     with World(1) as world:
         mallory = world.client("mallory")
         world.wait(mallory.when_connected())
-        states = watched(mallory)
+        states = record_states(mallory)
         mallory._driver.send([encode_batch(1, [b"<a/>"])[:-1]])
         world.run(1.0)
         assert states[:1] == [False]
@@ -218,24 +217,24 @@ SURROGATE = "\ud800"
     ],
 )
 @pytest.mark.parametrize("connected", [True, False])
-def test_what_no_message_can_hold_is_refused_at_once(
+def test_client_rejects_arguments_that_no_message_can_hold(
     call: Callable[[Any], Any], error: type[Exception], connected: bool
 ) -> None:
     with World(1) as world:
         alice = world.client("alice")
         if connected:
             world.wait(alice.when_connected())
-        states = watched(alice)
+        states = record_states(alice)
         with pytest.raises(error):
             call(alice)
         receipt = world.wait(alice.publish("flights", FLIGHT, KIND))
-        # Numbers count without holes over the events that leave.
+        # Sequence numbers have no gaps over the events that were sent.
         assert receipt.event_id.sequence_number == 1
         world.run(1.0)
         assert states == [] if connected else [True]
 
 
-def test_a_nul_in_a_text_is_the_nodes_to_refuse() -> None:
+def test_node_refuses_a_nul_in_a_text() -> None:
     with World(1) as world:
         alice = world.client("alice")
         bad = alice.publish("flights", FLIGHT, KIND, summary="\0")
@@ -243,13 +242,13 @@ def test_a_nul_in_a_text_is_the_nodes_to_refuse() -> None:
         assert [outcome(world, each) for each in (bad, good)] == [NotWellFormed.code, "receipt"]
 
 
-def test_events_full_of_delimiters_arrive_and_come_back_as_they_were_published() -> None:
+def test_events_full_of_delimiters_are_delivered_and_replayed_unchanged() -> None:
     queries = ("/deadletter[@tries = 1]", "//forged or /forged", "//reason[contains(., 'orged')]")
-    # Each place with fillings of each kind; the rest is shown without a node.
+    # Each place with some fillings of each kind; unit tests cover the rest.
     chosen = list(single_fillings())[::11]
     with World(1) as world:
         publisher, reader = world.client("feed"), world.client("reader")
-        all_of_them, none, some = (world.wait(reader.subscribe(query)) for query in queries)
+        all_events, none, some = (world.wait(reader.subscribe(query)) for query in queries)
         payloads, told = [], []
         for number, (place, filling) in enumerate(chosen, 1):
             event_id = EventId("feed", 1_700_000_000_000, number, 1)
@@ -263,7 +262,7 @@ def test_events_full_of_delimiters_arrive_and_come_back_as_they_were_published()
             if place == "reason" and "orged" in filling and not filling.startswith(("<!--", "<?"))
         ]
         right = (payloads, [], expected)
-        for subscription, published in zip((all_of_them, none, some), right, strict=True):
-            assert [e.payload for e in everything(world, subscription)] == published
+        for subscription, published in zip((all_events, none, some), right, strict=True):
+            assert [e.payload for e in read_all(world, subscription)] == published
         for query, published in zip(queries, right, strict=True):
-            assert [e.payload for e in everything(world, reader.replay(query))] == published
+            assert [e.payload for e in read_all(world, reader.replay(query))] == published

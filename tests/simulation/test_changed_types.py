@@ -1,4 +1,4 @@
-"""A newer version of a type turns up: whoever reads what changed is told, and nobody else (M16)."""
+"""Notices of a newer version of a type, to the subscriptions that it affects (M16)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from broker.wire import messages
 from tests.simulation.watching import flight
 
 FLIGHT_2 = DtdReference("flight", "2.0")
-#: Level flight is over: the altitude has become a place of its own.
+#: The altitude of a flight leg moves below a new element.
 TEXT_2 = (
     (shipped_folder() / "flight-1.1.dtd")
     .read_bytes()
@@ -46,9 +46,7 @@ NOTICE = messages.TypeChanged(
 
 
 @implementer(IDtdSource)
-class OneText:
-    """Has one DTD."""
-
+class SingleDtdSource:
     name = "a neighbour"
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
@@ -60,7 +58,7 @@ class OneText:
 @pytest.fixture
 def world() -> Iterator[World]:
     with World(1) as world:
-        world.node.dtds._sources = (*world.node.dtds._sources, OneText())
+        world.node.dtds._sources = (*world.node.dtds._sources, SingleDtdSource())
         yield world
 
 
@@ -74,24 +72,24 @@ def publish(world: World, client: Client, payload: bytes, version: str) -> None:
 
 
 def read(subscription: Subscription) -> int:
-    """Takes all events, and so all notices between them; how many there were."""
+    """Take all events, and with them all notices between them; return their number."""
     count = 0
     while events := subscription.take_ready():
         count += len(events)
     return count
 
 
-def test_who_reads_a_path_that_went_is_told_and_others_are_not(world: World) -> None:
+def test_only_subscriptions_that_read_a_removed_path_are_notified(world: World) -> None:
     reader, other, publisher = (world.client(name) for name in ("reader", "other", "publisher"))
     high = subscribe(world, reader, "/flight/flightleg[altitude > 300]")
     anywhere = subscribe(world, reader, "//altitude")
-    all_of_them = subscribe(world, other, "true()")
+    all_events = subscribe(world, other, "true()")
     named = subscribe(world, other, "/flight[id = 'F']")
     moved = subscribe(world, other, "/flight/flightleg/position/altitude = 3")
     publish(world, publisher, flight(400), "1.0")
     publish(world, publisher, PAYLOAD_2, "2.0")
     world.run(3.0)
-    counts = [read(each) for each in (high, anywhere, all_of_them, named, moved)]
+    counts = [read(each) for each in (high, anywhere, all_events, named, moved)]
     assert counts == [1, 2, 2, 2, 1]
     assert list(high.changes) == [
         TypeChanged(
@@ -129,7 +127,7 @@ def test_who_reads_a_path_that_went_is_told_and_others_are_not(world: World) -> 
         "can-match-now",
         "the DTD flight 1.1 has no element 'position' in flightleg",
     )
-    assert not all_of_them.changes and not named.changes
+    assert not all_events.changes and not named.changes
     assert world.node.notices.counts.sent == 3
     figures = {
         (sample.name, *sample.labels.values()): sample.value
@@ -139,13 +137,13 @@ def test_who_reads_a_path_that_went_is_told_and_others_are_not(world: World) -> 
     assert figures["xmlbroker_type_notices_total", "sent"] == 3
     assert figures["xmlbroker_type_notices_total", "dropped"] == 0
     assert figures["xmlbroker_new_versions_total",] == 1
-    # It is not new any more.
+    # The second event of a version causes no notice.
     publish(world, publisher, PAYLOAD_2, "2.0")
     world.run(3.0)
     assert read(high) == 0 and len(high.changes) == 1
 
 
-def test_a_query_that_can_never_match_is_warned_of(world: World) -> None:
+def test_query_that_can_never_match_gets_a_warning(world: World) -> None:
     client = world.client("reader")
     wrong = subscribe(world, client, "/flight/flightleg[@statsu = 'active']")
     assert wrong.warnings == (
@@ -153,11 +151,11 @@ def test_a_query_that_can_never_match_is_warned_of(world: World) -> None:
         "on flightleg (column 19); there is 'status'",
     )
     assert subscribe(world, client, "/flight/flightleg[@status = 'active']").warnings == ()
-    # What may match in one type or version is no mistake.
+    # A query that matches in some type or version gets no warning.
     assert subscribe(world, client, "//timestamp").warnings == ()
 
 
-def test_who_was_away_is_warned_at_the_return(world: World) -> None:
+def test_durable_subscription_that_was_away_is_warned_when_it_resumes(world: World) -> None:
     client = world.client("reader")
     query = "/flight/flightleg[altitude > 300]"
     durable = subscribe(world, client, query, durable="mine")
@@ -177,14 +175,14 @@ def test_who_was_away_is_warned_at_the_return(world: World) -> None:
     assert [(change.new, change.effect) for change in back.changes] == [
         ("2.0", "can-not-match-any-more")
     ]
-    # Who comes for the first time has lost nothing.
+    # A new subscription gets no warning.
     assert subscribe(world, client, query).warnings == ()
 
 
-def test_who_was_away_is_told_of_what_came_meanwhile_though_the_node_was_restarted(
+def test_resuming_subscription_is_notified_of_new_versions_after_a_node_restart(
     world: World,
 ) -> None:
-    """Also of a change after which the query may match still; and once."""
+    """The notice comes once, also for a query that may still match."""
     queries = {"mine": "//altitude > 300", "other": "/flight[id = 'F']"}
     client = world.client("reader")
     for name, query in queries.items():
@@ -196,19 +194,19 @@ def test_who_was_away_is_told_of_what_came_meanwhile_though_the_node_was_restart
     world.run(60.0)
     world.kill_node()
     world.start_node()
-    for incarnation, told in ((2, ["reads-what-changed"]), (3, [])):
+    for incarnation, notices_sent in ((2, ["reads-what-changed"]), (3, [])):
         client = world.client("reader", incarnation=incarnation)
         back = {n: subscribe(world, client, query, durable=n) for n, query in queries.items()}
         world.run(2.0)
         for each in back.values():
             read(each)
-        assert [change.effect for change in back["mine"].changes] == told
+        assert [change.effect for change in back["mine"].changes] == notices_sent
         assert not back["other"].changes
         world.kill_client(client)
         world.run(60.0)
 
 
-def test_a_type_of_a_folder_is_known_before_its_first_event(tmp_path: Path) -> None:
+def test_type_from_a_folder_is_known_before_its_first_event(tmp_path: Path) -> None:
     (tmp_path / "flight-2.0.dtd").write_bytes(TEXT_2)
     (tmp_path / "catalog.xml").write_text(
         '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog"><public '
@@ -228,7 +226,7 @@ def test_a_type_of_a_folder_is_known_before_its_first_event(tmp_path: Path) -> N
         assert [change.effect for change in old.changes] == ["can-not-match-any-more"]
 
 
-def test_many_subscriptions_are_looked_at_in_slices(
+def test_many_subscriptions_are_analysed_in_time_slices(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notices, "QUERIES_A_TURN", 4)
@@ -248,27 +246,27 @@ def test_many_subscriptions_are_looked_at_in_slices(
     world.run(10.0)
 
 
-def test_a_session_that_takes_nothing_keeps_its_newest_notices(world: World) -> None:
+def test_session_without_credit_keeps_its_newest_notices(world: World) -> None:
     client = world.client("reader")
     subscription = subscribe(world, client, "/flight/flightleg/altitude")
-    told = world.node.notices
+    notices_sent = world.node.notices
     (session,) = world.node.reception.sessions
     kept, session._credit = session._credit, 0
     for version in ("2.0", "2.1", "2.2"):
         without = TEXT_2.replace(b"altitude", b"a" + version[-1].encode())
         world.node.dtds.add(DtdReference("flight", version), without)
         world.run(1.0)
-    assert told.counts.sent == 0
+    assert notices_sent.counts.sent == 0
     session._credit = kept
     world.run(2.0)
     read(subscription)
-    assert told.counts.sent == 1
+    assert notices_sent.counts.sent == 1
     assert [change.new for change in subscription.changes] == ["2.0"]
     session._credit = 0
     (feed,) = session.link.feeds
     for _ in range(MAX_WAITING + 5):
-        told._tell(session, feed, NOTICE)
-    assert told.counts.dropped == 5
+        notices_sent._tell(session, feed, NOTICE)
+    assert notices_sent.counts.dropped == 5
     session.end(None)
-    told.flush()
-    assert told._waiting == {}
+    notices_sent.flush()
+    assert notices_sent._waiting == {}

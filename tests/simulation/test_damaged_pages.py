@@ -1,4 +1,4 @@
-"""Damage anywhere in the log's file: each event comes as it was published, or a gap does."""
+"""Damage anywhere in the log's file: each event arrives as published, or a gap does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from tests.seeds import seeds
 
-#: Of each kind of damage in one test.
+#: Trials of each kind of damage in one test.
 TRIALS = 2
 
 
 @pytest.mark.parametrize("number", seeds(1, 10))
-def test_no_damage_of_the_file_alters_or_loses_events_in_silence(number: int) -> None:
-    # A process, for trials fork: it takes seconds, as 18 nodes are started on damaged logs.
+def test_damaged_log_file_alters_and_loses_no_event_silently(number: int) -> None:
+    # Trials fork, so they run in a process of their own. It starts 18 nodes and takes seconds.
     first = number * (TRIALS + 1)
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.damaged_pages", str(first), str(first + TRIALS)],

@@ -1,4 +1,4 @@
-"""Queries that turn out too expensive while running end alone, and lose nothing on the way out."""
+"""Queries over their budget end alone and lose no events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from broker.matching.evaluation import CompiledXPath, Subject
 from broker.testing.simulation import World
 from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
 
-#: No shape decides it: what is decided by an index has no budget to break.
+#: Only lxml evaluates it: an index answers without a budget.
 UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
 
 
 class Stopwatch:
-    """Measures what it is told to instead of how long a query ran."""
+    """Clock for query times that the test sets."""
 
     def __init__(self, world: World) -> None:
         self.slow = False
@@ -38,10 +38,10 @@ def world() -> Iterator[World]:
         yield world
 
 
-def test_a_query_that_breaks_its_budget_live_is_ended_and_nothing_else_is(world: World) -> None:
+def test_live_query_over_its_budget_ends_alone(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
-    dear, cheap = Reader(world, client, UNDECIDED), Reader(world, client)
+    expensive, cheap = Reader(world, client, UNDECIDED), Reader(world, client)
     world.run(1.0)
     stopwatch = Stopwatch(world)
     publisher.publish(altitude=600)
@@ -52,16 +52,18 @@ def test_a_query_that_breaks_its_budget_live_is_ended_and_nothing_else_is(world:
     stopwatch.slow = False
     publisher.publish(altitude=600)
     world.run(1.0)
-    for reader in (dear, cheap):
+    for reader in (expensive, cheap):
         reader.read()
-    assert dear.subscription is not None and isinstance(dear.subscription._error, QueryTooExpensive)
-    assert [event.place.offset for event in dear.events] == [1]
+    assert expensive.subscription is not None and isinstance(
+        expensive.subscription._error, QueryTooExpensive
+    )
+    assert [event.place.offset for event in expensive.events] == [1]
     cheap.check(truths(world))
     assert len(cheap.events) == 3
     world.check_outcomes()
 
 
-def test_a_durable_one_that_breaks_it_while_catching_up_keeps_its_position(world: World) -> None:
+def test_durable_subscription_over_its_budget_keeps_its_position(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     for _ in range(10):
         publisher.publish(altitude=600)
@@ -69,11 +71,13 @@ def test_a_durable_one_that_breaks_it_while_catching_up_keeps_its_position(world
     client = world.client("reader", incarnation=1)
     stopwatch = Stopwatch(world)
     stopwatch.slow = True
-    dear = Reader(world, client, UNDECIDED, durable="d", start=ALL)
+    expensive = Reader(world, client, UNDECIDED, durable="d", start=ALL)
     world.run(3.0)
-    dear.read()
-    assert dear.subscription is not None and isinstance(dear.subscription._error, QueryTooExpensive)
-    assert dear.events == []
+    expensive.read()
+    assert expensive.subscription is not None and isinstance(
+        expensive.subscription._error, QueryTooExpensive
+    )
+    assert expensive.events == []
     world.check_outcomes()
     stopwatch.slow = False
     again = Reader(world, client, INTERESTS[1], durable="d")
@@ -83,10 +87,10 @@ def test_a_durable_one_that_breaks_it_while_catching_up_keeps_its_position(world
     world.check_outcomes()
 
 
-def test_who_has_many_slow_queries_loses_them_and_nobody_else_does(
+def test_many_slow_queries_of_one_client_end_only_that_clients_subscriptions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them takes what the other client's takes, which is no more than is allowed."""
+    """Each query takes as long as the other client's, which is within the limit."""
     stopwatch = Stopwatch(world)
     matches = CompiledXPath.matches
 

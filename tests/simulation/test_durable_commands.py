@@ -1,4 +1,4 @@
-"""What `xmlbroker durable` asks of a running node: look, pause, reset, delete; and lags."""
+"""`xmlbroker durable` on a running node: list, show, pause, reset, delete; and lags."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from tests.simulation.test_identities import ACCOUNTS, asdi, member
 from tests.simulation.watching import Publisher, Reader
 
 
-class Site:
-    """A node with a publisher, a client with the durable subscription `d`, and who asks."""
+class DurableSetup:
+    """A node, a publisher, a reader with the durable subscription `d`, and a commanding client."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.publisher = Publisher(world, world.client("publisher"))
         self.incarnation = 0
-        self.reader = self.come()
+        self.reader = self.start_reader()
         self.asker = world.client("asker")
         world.run(0.3)
 
-    def come(self, **settings: Any) -> Reader:
+    def start_reader(self, **settings: Any) -> Reader:
         self.incarnation += 1
         client = self.world.client("reader", incarnation=self.incarnation, **settings)
         self.reader = Reader(self.world, client, durable="d")
         self.world.run(0.3)
         return self.reader
 
-    def leave(self) -> None:
+    def close_reader(self) -> None:
         self.read()
         assert self.world.wait(self.reader.client.close()) is True
 
@@ -67,22 +67,22 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
+def site() -> Iterator[DurableSetup]:
     with World(1) as world:
-        yield Site(world)
+        yield DurableSetup(world)
 
 
 def numbers(first: int, last: int) -> list[int]:
     return list(range(first, last + 1))
 
 
-def test_the_lag_is_what_of_the_log_is_not_processed(site: Site) -> None:
+def test_lag_counts_unprocessed_events_of_the_log(site: DurableSetup) -> None:
     site.publish(3)
     site.read()
     (row,) = site.ask("list")["subscriptions"]
     assert (row["client"], row["name"], row["state"]) == ("reader", "d", "in-use")
     assert (row["events"], row["bytes"], row["seconds"]) == (0, 0, 0.0)
-    site.leave()
+    site.close_reader()
     site.publish(4)
     site.world.run(10.0)
     site.publish(1)
@@ -91,16 +91,16 @@ def test_the_lag_is_what_of_the_log_is_not_processed(site: Site) -> None:
     assert 10.0 <= row["seconds"] < 11.5
     used = site.world.node.event_log.bounds.used_bytes
     assert row["bytes"] == used * 5 // 8
-    # Its client comes back, and reads.
-    site.come()
+    # The client resumes and reads.
+    site.start_reader()
     assert site.read() == numbers(4, 8)
     row = site.ask("show")
     assert row["events"] == 0 and row["session"]["delivered"] == 5
 
 
-def test_the_lag_is_the_same_after_a_restart(site: Site) -> None:
+def test_lag_survives_a_restart(site: DurableSetup) -> None:
     site.publish(3)
-    site.leave()
+    site.close_reader()
     site.publish(4)
     before = site.ask("show")
     site.world.kill_node()
@@ -111,13 +111,13 @@ def test_the_lag_is_the_same_after_a_restart(site: Site) -> None:
     assert after["events"] == 4 and after["seconds"] > before["seconds"]
 
 
-def test_those_of_which_the_log_holds_nothing_more_are_the_furthest_behind() -> None:
+def test_subscription_behind_the_start_of_the_log_has_the_largest_lag() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, max_age=5.0))
     with World(1, settings=settings) as world:
-        site = Site(world)
+        site = DurableSetup(world)
         site.publish(1)
-        site.leave()
+        site.close_reader()
         site.publish(40)
         client = world.client("many")
         for number in range(MOST_NAMED):
@@ -132,13 +132,13 @@ def test_those_of_which_the_log_holds_nothing_more_are_the_furthest_behind() -> 
         assert (named[0]["client"], named[0]["before_log"]) == ("reader", row["before_log"])
 
 
-def test_what_the_log_holds_no_more_is_told_apart() -> None:
+def test_events_that_the_log_no_longer_holds_are_counted_apart() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, max_age=5.0))
     with World(1, settings=settings) as world:
-        site = Site(world)
+        site = DurableSetup(world)
         site.publish(1)
-        site.leave()
+        site.close_reader()
         site.publish(4)
         world.run(10.0)
         site.publish(2)
@@ -148,7 +148,7 @@ def test_what_the_log_holds_no_more_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_a_paused_subscription_gets_nothing_until_it_is_resumed(site: Site, behind: bool) -> None:
+def test_paused_subscription_gets_nothing_until_resumed(site: DurableSetup, behind: bool) -> None:
     site.publish(3)
     if not behind:
         site.read()
@@ -165,14 +165,14 @@ def test_a_paused_subscription_gets_nothing_until_it_is_resumed(site: Site, behi
     site.world.check_outcomes()
 
 
-def test_a_pause_outlives_the_client_and_the_node(site: Site) -> None:
+def test_pause_survives_restarts_of_client_and_node(site: DurableSetup) -> None:
     site.publish(2)
-    site.leave()
+    site.close_reader()
     site.ask("pause")
     site.world.kill_node()
     site.world.start_node()
     site.publish(2)
-    site.come()
+    site.start_reader()
     assert site.read() == []
     assert site.reader.subscription is not None
     site.publish(1)
@@ -184,13 +184,13 @@ def test_a_pause_outlives_the_client_and_the_node(site: Site) -> None:
     ("to", "again", "skipped", "comes"),
     [("start", 4, 0, numbers(1, 8)), ("end", 0, 3, [8]), ("time", 0, 2, numbers(7, 8))],
 )
-def test_a_reset_moves_the_position_and_says_what_that_means(
-    site: Site, to: str, again: int, skipped: int, comes: list[int]
+def test_reset_moves_the_position_and_reports_repeated_and_skipped_events(
+    site: DurableSetup, to: str, again: int, skipped: int, comes: list[int]
 ) -> None:
     site.publish(4)
     with pytest.raises(SubscriptionHeld, match="in use"):
         site.ask("reset", to="end")
-    site.leave()
+    site.close_reader()
     site.publish(2)
     site.world.run(1.0)
     moment = str(site.world.wall_clock())
@@ -200,25 +200,25 @@ def test_a_reset_moves_the_position_and_says_what_that_means(
     assert row["reset"]["lag_before"]["events"] == 3
     site.world.kill_node()
     site.world.start_node()
-    site.come()
+    site.start_reader()
     site.publish(1)
     assert site.read() == comes
 
 
-def test_a_reset_takes_a_position_and_refuses_nonsense(site: Site) -> None:
+def test_reset_accepts_a_position_and_rejects_invalid_targets(site: DurableSetup) -> None:
     site.publish(4)
-    site.leave()
+    site.close_reader()
     log = site.world.node.event_log
     origin = f"{log.origin}:{log.bounds.epoch}"
     site.ask("reset", to=f"{origin}:2")
     for to in ("", "yesterday", f"{origin}:999"):
         with pytest.raises(BadPosition):
             site.ask("reset", to=to)
-    site.come()
+    site.start_reader()
     assert site.read() == [3, 4]
 
 
-def test_a_deleted_subscription_ends_for_its_client_and_begins_anew(site: Site) -> None:
+def test_deleted_subscription_ends_and_can_start_again(site: DurableSetup) -> None:
     site.publish(2)
     site.read()
     told = site.ask("delete")
@@ -230,7 +230,7 @@ def test_a_deleted_subscription_ends_for_its_client_and_begins_anew(site: Site) 
     site.world.run(0.5)
     subscription = site.reader.subscription
     assert subscription is not None and subscription.over
-    # The process knows nothing of it any more, either.
+    # The client process has no resume point left either.
     assert site.reader.client._core.positions.resume_points.find("d") == ResumePoint(
         subscription.position.__class__()
     )
@@ -242,7 +242,7 @@ def test_a_deleted_subscription_ends_for_its_client_and_begins_anew(site: Site) 
     assert [event.event_id.sequence_number for event in again.events] == [5]
 
 
-def test_an_account_changes_its_own_and_an_administrator_all() -> None:
+def test_accounts_manage_their_own_subscriptions_and_administrators_all() -> None:
     settings = attrs.evolve(Settings(), accounts=ACCOUNTS)
     with World(1, settings=settings) as world:
         one = member(world, "low-1", "low")
@@ -258,7 +258,7 @@ def test_an_account_changes_its_own_and_an_administrator_all() -> None:
 
         others: dict[str, str] = {"client": "low-1"}
         for asker, said, denied in ((one, {}, 0), (two, others, 0), (admin, others, 1)):
-            # An account is not told that events match which it may not read.
+            # Events that an account may not read count as filtered in its own view.
             session = ask(asker, "show", name="d", **said)["session"]
             assert (session["denied"], session["filtered"]) == (denied, 1 - denied)
             assert ask(asker, "show", name="d", **said)["pattern"] == "public"
@@ -270,8 +270,8 @@ def test_an_account_changes_its_own_and_an_administrator_all() -> None:
         assert not ask(feed, "list")["subscriptions"]
 
 
-def test_figures_of_lags_name_a_bounded_number(site: Site) -> None:
-    site.leave()
+def test_lag_metrics_name_a_bounded_number_of_subscriptions(site: DurableSetup) -> None:
+    site.close_reader()
     site.publish(1)
     client = site.world.client("many")
     for number in range(MOST_NAMED + 5):
@@ -286,7 +286,7 @@ def test_figures_of_lags_name_a_bounded_number(site: Site) -> None:
     assert {"client": "reader", "name": "d"} in [sample.labels for sample in lag]
 
 
-def test_whoever_asks_for_nothing_that_is_there_is_told(site: Site) -> None:
+def test_commands_on_unknown_subscriptions_fail(site: DurableSetup) -> None:
     with pytest.raises(UnknownSubscription):
         site.ask("pause", name="e")
     with pytest.raises(UnknownSubscription):

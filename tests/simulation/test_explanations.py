@@ -1,4 +1,4 @@
-"""A whole node explains: queries, events, and why a client got an event or did not (N7, Q14)."""
+"""Explanations of a whole node: queries, events, and deliveries to a client (N7, Q14)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def explained(world: World, asker: Client, document: bytes = b"", /, **arguments
     return world.wait(asker.ask("explain", document, **arguments))
 
 
-def wanting(pattern: str, query: str) -> Interest:
+def interest_in(pattern: str, query: str) -> Interest:
     return Interest(pattern, query, lambda stream, altitude: True)
 
 
@@ -55,7 +55,7 @@ def world() -> Iterator[World]:
 # ----------------------------------------------------------------------------- queries
 
 
-def test_a_query_is_explained_with_what_the_node_has_seen(world: World) -> None:
+def test_query_is_explained_with_the_shapes_of_the_node(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     for altitude in range(5):
         publisher.publish(altitude=altitude)
@@ -68,7 +68,7 @@ def test_a_query_is_explained_with_what_the_node_has_seen(world: World) -> None:
     assert list(comparison["paths"]) == ["/flight/flightleg/altitude"]
 
 
-def test_an_event_is_explained_with_the_streams_it_would_be_taken_from(world: World) -> None:
+def test_event_is_explained_with_its_stream_and_clearance(world: World) -> None:
     me = world.client("me")
     told = explained(world, me, event(290), query=HIGH, streams="asdi.*")
     assert told["explanation"]["event"]["matches"] is False
@@ -85,7 +85,7 @@ def test_an_event_is_explained_with_the_streams_it_would_be_taken_from(world: Wo
     assert told["explanation"]["event"]["refused"][0] == "not-valid"
 
 
-def test_prefixes_come_as_json(world: World) -> None:
+def test_namespace_prefixes_are_json(world: World) -> None:
     me = world.client("me")
     bindings = json.dumps({"v": "urn:v"})
     assert explained(world, me, query="/v:a", namespaces=bindings)["explanation"]["query"] == "/v:a"
@@ -94,7 +94,7 @@ def test_prefixes_come_as_json(world: World) -> None:
             explained(world, me, query="/v:a", namespaces=wrong)
 
 
-def test_what_is_wrong_with_a_question_is_told_by_its_type(world: World) -> None:
+def test_invalid_requests_raise_typed_errors(world: World) -> None:
     me = world.client("me")
     world.run(1.0)
     with pytest.raises(BadQuery, match="no query"):
@@ -107,7 +107,7 @@ def test_what_is_wrong_with_a_question_is_told_by_its_type(world: World) -> None
         explained(world, me, b"x" * (2 << 20), query="/flight")
 
 
-def test_a_type_that_nobody_has_is_told_as_the_events_refusal(world: World) -> None:
+def test_event_of_an_unknown_type_is_explained_as_refused(world: World) -> None:
     unknown = event(300).replace(b"DTD flight 1.0", b"DTD heard 1.0")
     assert unknown != event(300)
     told = explained(world, world.client("me"), unknown, query=HIGH, client="me")
@@ -115,7 +115,7 @@ def test_a_type_that_nobody_has_is_told_as_the_events_refusal(world: World) -> N
     assert told["client"]["accepted"] is None
 
 
-def test_who_asks_too_often_is_told_to_wait(world: World) -> None:
+def test_too_many_requests_are_refused_as_overloaded(world: World) -> None:
     me = world.client("me")
     world.run(1.0)
     asked: list[Any] = [me.ask("explain", query=HIGH) for _ in range(4)]
@@ -143,7 +143,7 @@ def member(world: World, client_id: str, account: str) -> Client:
     return world.client(client_id, account=account, secret="right")
 
 
-def test_only_who_administers_may_look_at_another_client(guarded: World) -> None:
+def test_only_administrators_inspect_other_clients(guarded: World) -> None:
     low, admin = member(guarded, "low-1", "low"), member(guarded, "root", "all")
     guarded.run(1.0)
     with pytest.raises(NotAllowed):
@@ -152,7 +152,7 @@ def test_only_who_administers_may_look_at_another_client(guarded: World) -> None
     assert explained(guarded, admin, event(290), client="low-1")["client"]["client"] == "low-1"
 
 
-def test_shapes_are_shown_to_those_only_who_may_read_every_event(guarded: World) -> None:
+def test_shapes_are_shown_only_to_accounts_that_may_read_every_event(guarded: World) -> None:
     low, admin = member(guarded, "low-1", "low"), member(guarded, "root", "all")
     publisher = Publisher(guarded, admin)
     guarded.run(1.0)
@@ -165,10 +165,10 @@ def test_shapes_are_shown_to_those_only_who_may_read_every_event(guarded: World)
     assert (told["withheld"], len(told["types"])) == (False, 1)
 
 
-def test_a_clearance_that_is_too_low_is_the_reason(guarded: World) -> None:
+def test_low_clearance_is_the_reason(guarded: World) -> None:
     low, admin = member(guarded, "low-1", "low"), member(guarded, "root", "all")
     guarded.run(1.0)
-    Reader(guarded, low, wanting("asdi.>", HIGH))
+    Reader(guarded, low, interest_in("asdi.>", HIGH))
     guarded.run(1.0)
     document = event(310, security_level=SecurityLevel.HIGH)
     told = explained(guarded, admin, document, client="low-1")["client"]
@@ -179,7 +179,7 @@ def test_a_clearance_that_is_too_low_is_the_reason(guarded: World) -> None:
     assert told["subscription"]["cleared"] is False
 
 
-# ----------------------------------------------------------------------------- why not
+# ----------------------------------------------------------------------------- verdicts
 
 
 def verdicts(world: World, document: bytes, client_id: str) -> dict[str, tuple[str, str]]:
@@ -187,7 +187,7 @@ def verdicts(world: World, document: bytes, client_id: str) -> dict[str, tuple[s
     return {each["query"]: (each["verdict"], each["reason"]) for each in told["subscriptions"]}
 
 
-def test_each_subscription_says_what_stands_in_the_way(world: World) -> None:
+def test_each_subscription_gets_its_own_reason(world: World) -> None:
     reader = world.client("reader")
     for pattern, query in (
         ("other", "true()"),
@@ -195,7 +195,7 @@ def test_each_subscription_says_what_stands_in_the_way(world: World) -> None:
         ("asdi.>", "/flight/leg"),
         (">", "//altitude = 290"),
     ):
-        Reader(world, reader, wanting(pattern, query))
+        Reader(world, reader, interest_in(pattern, query))
     world.run(1.0)
     assert verdicts(world, event(290), "reader") == {
         "true()": ("stream", "other does not take the stream asdi.zbw"),
@@ -205,7 +205,7 @@ def test_each_subscription_says_what_stands_in_the_way(world: World) -> None:
     }
 
 
-def test_it_is_told_whether_the_node_has_the_event_at_all(world: World) -> None:
+def test_explanation_shows_if_the_node_accepted_the_event(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
@@ -222,7 +222,7 @@ def test_it_is_told_whether_the_node_has_the_event_at_all(world: World) -> None:
     assert told["client"]["accepted"] is False
 
 
-def test_a_queue_that_was_full_is_told(world: World) -> None:
+def test_full_queue_is_the_reason(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     Reader(world, world.client("reader", window_bytes=SLOW))
     world.run(1.0)
@@ -232,7 +232,7 @@ def test_a_queue_that_was_full_is_told(world: World) -> None:
     assert reason.startswith("its queue was full: ")
 
 
-def test_a_durable_subscription_of_a_client_that_is_away_will_get_it(world: World) -> None:
+def test_durable_subscription_of_an_absent_client_is_shown_as_away(world: World) -> None:
     reader = world.client("reader")
     Reader(world, reader, INTERESTS[0], durable="mine", start=ALL)
     world.run(1.0)
@@ -244,8 +244,8 @@ def test_a_durable_subscription_of_a_client_that_is_away_will_get_it(world: Worl
     assert (subscription["durable"], subscription["verdict"]) == ("mine", "away")
 
 
-def test_without_an_event_the_subscriptions_are_listed(world: World) -> None:
-    Reader(world, world.client("reader"), wanting(">", HIGH))
+def test_without_an_event_subscriptions_are_listed(world: World) -> None:
+    Reader(world, world.client("reader"), interest_in(">", HIGH))
     world.run(1.0)
     told = explained(world, world.client("asker"), client="reader")
     assert told["explanation"] is None
@@ -254,17 +254,17 @@ def test_without_an_event_the_subscriptions_are_listed(world: World) -> None:
     assert (subscription["matches"], subscription["pace"]) == (None, "live")
 
 
-def test_many_subscriptions_are_cut_short_and_counted(world: World) -> None:
+def test_long_lists_of_subscriptions_are_cut_and_counted(world: World) -> None:
     reader = world.client("reader")
     for number in range(103):
-        Reader(world, reader, wanting(">", f"//altitude = {number}"))
+        Reader(world, reader, interest_in(">", f"//altitude = {number}"))
     world.run(5.0)
     told = explained(world, world.client("asker"), event(290), client="reader")["client"]
     assert len(told["subscriptions"]) + told["left_out"] == 103
     assert told["left_out"] >= 3
 
 
-def test_a_node_that_stops_leaves_nobody_waiting_for_a_turn(world: World) -> None:
+def test_node_stops_after_an_explanation(world: World) -> None:
     me = world.client("me")
     world.run(1.0)
     explained(world, me, query=HIGH)
@@ -272,12 +272,12 @@ def test_a_node_that_stops_leaves_nobody_waiting_for_a_turn(world: World) -> Non
     assert not world.is_running
 
 
-# ----------------------------------------------------------------------------- figures
+# ----------------------------------------------------------------------------- metrics
 
 
-def test_status_and_metrics_tell_of_each_type(world: World) -> None:
+def test_status_and_metrics_count_each_type(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
-    Reader(world, world.client("reader"), wanting(">", "count(//flightleg[altitude > 3]) > 0"))
+    Reader(world, world.client("reader"), interest_in(">", "count(//flightleg[altitude > 3]) > 0"))
     world.run(1.0)
     for altitude in range(20):
         publisher.publish(altitude=altitude)

@@ -1,4 +1,4 @@
-"""Who may be whom, and do what: processes of one client, credentials, rights, clearance."""
+"""Identity of clients: incarnations, credentials, rights and clearance."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def world() -> Iterator[World]:
         yield world
 
 
-def fate(client: Client) -> BrokerError | None:
-    """Why a client has stopped for good."""
+def final_error(client: Client) -> BrokerError | None:
+    """Return the error that stopped the client for good, if any."""
     failed: list[Any] = []
     awaited: Any = client.when_connected()
     awaited.addErrback(lambda failure: failed.append(failure.value))
@@ -51,13 +51,13 @@ def fate(client: Client) -> BrokerError | None:
 # ----------------------------------------------------------------------------- two processes
 
 
-def test_a_later_process_takes_the_place_of_an_earlier_one(world: World) -> None:
+def test_later_process_supersedes_an_earlier_one(world: World) -> None:
     first = world.client("a", incarnation=1)
     world.run(1.0)
     second = world.client("a", incarnation=2)
     world.run(1.0)
     assert second.connected and not first.connected
-    assert isinstance(fate(first), SessionSuperseded)
+    assert isinstance(final_error(first), SessionSuperseded)
     (session,) = world.node.reception.sessions
     assert session.incarnation == 2
     world.run(60.0)
@@ -65,25 +65,27 @@ def test_a_later_process_takes_the_place_of_an_earlier_one(world: World) -> None
 
 
 @pytest.mark.parametrize("incarnation", [1, 2])
-def test_an_earlier_or_equal_process_is_refused(world: World, incarnation: int) -> None:
+def test_process_with_an_earlier_or_equal_incarnation_is_refused(
+    world: World, incarnation: int
+) -> None:
     second = world.client("a", incarnation=2)
     world.run(1.0)
     other = world.client("a", incarnation=incarnation)
     world.run(1.0)
-    assert isinstance(fate(other), IncarnationRefused)
+    assert isinstance(final_error(other), IncarnationRefused)
     assert second.connected
-    # Also where the one that was first is away, and the node has been restarted.
+    # The same while the later process is away and the node has restarted.
     world.run(1.0)
     world.kill_client(second)
     world.kill_node()
     world.start_node()
-    late = world.client("a", incarnation=incarnation)
+    late_client = world.client("a", incarnation=incarnation)
     world.run(5.0)
-    assert isinstance(fate(late), IncarnationRefused)
+    assert isinstance(final_error(late_client), IncarnationRefused)
     assert world.client("a", incarnation=3)
 
 
-def test_numbers_of_a_superseded_process_do_not_hide_those_of_its_successor(world: World) -> None:
+def test_sequence_numbers_start_again_with_each_incarnation(world: World) -> None:
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
     for incarnation in (1, 2, 3):
@@ -98,7 +100,7 @@ def test_numbers_of_a_superseded_process_do_not_hide_those_of_its_successor(worl
     world.check_outcomes()
 
 
-def test_a_durable_subscription_moves_to_the_later_process(world: World) -> None:
+def test_durable_subscription_moves_to_the_later_process(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     first = Reader(world, world.client("a", incarnation=1), durable="d")
     world.run(1.0)
@@ -170,40 +172,40 @@ def member(world: World, client_id: str, account: str, secret: str = "right") ->
     ("account", "secret"),
     [("feed", "wrong"), ("nobody", "right"), ("", ""), ("feed", ""), ("feed", "x" * 2000)],
 )
-def test_a_wrong_or_missing_credential_is_refused_for_good(
+def test_wrong_or_missing_credentials_are_refused_for_good(
     guarded: World, account: str, secret: str
 ) -> None:
     client = member(guarded, "feed", account, secret)
     guarded.run(5.0)
-    error = fate(client)
+    error = final_error(client)
     assert isinstance(error, AuthenticationFailed)
     assert not list(guarded.node.reception.sessions)
     assert guarded.node.reception.refused == {"authentication-failed": 1}
-    # It does not try again, and says why to whoever asks.
+    # The client does not try again and raises the same error.
     with pytest.raises(AuthenticationFailed):
         client.subscribe()
 
 
-def test_a_right_credential_does_not_open_the_ids_of_others(guarded: World) -> None:
+def test_account_can_not_use_client_ids_of_others(guarded: World) -> None:
     client = member(guarded, "all", "feed")
     guarded.run(1.0)
-    assert isinstance(fate(client), NotAllowed)
+    assert isinstance(final_error(client), NotAllowed)
 
 
-def test_no_more_sessions_of_an_account_than_allowed(guarded: World) -> None:
+def test_sessions_of_an_account_are_limited(guarded: World) -> None:
     clients = [member(guarded, f"feed-{n}", "feed") for n in range(4)]
     other = member(guarded, "other", "all")
     guarded.run(1.0)
     assert [client.connected for client in clients] == [True, True, True, False]
     assert other.connected
-    # It goes on trying, and comes in when there is room.
-    assert fate(clients[3]) is None
+    # The client retries and connects when a session ends.
+    assert final_error(clients[3]) is None
     guarded.wait(clients[0].close())
     guarded.run(10.0)
     assert clients[3].connected
 
 
-def test_no_more_subscriptions_of_a_client_than_allowed(guarded: World) -> None:
+def test_subscriptions_of_a_client_are_limited(guarded: World) -> None:
     client = member(guarded, "a", "all")
     readers = [Reader(guarded, client) for _ in range(5)]
     guarded.run(1.0)
@@ -217,7 +219,7 @@ def test_no_more_subscriptions_of_a_client_than_allowed(guarded: World) -> None:
     assert again.error is None and again.subscription is not None
 
 
-def test_stored_durable_subscriptions_count_too(guarded: World) -> None:
+def test_stored_durable_subscriptions_count_against_the_limit(guarded: World) -> None:
     for incarnation in range(1, 6):
         client = guarded.client("a", incarnation=incarnation, account="all", secret="right")
         reader = Reader(guarded, client, durable=f"d-{incarnation}")
@@ -226,9 +228,9 @@ def test_stored_durable_subscriptions_count_too(guarded: World) -> None:
     assert guarded.node.durables.count("a") == 4
 
 
-def test_rights_hold_stream_by_stream(guarded: World) -> None:
+def test_rights_apply_to_each_stream(guarded: World) -> None:
     feed, low = member(guarded, "feed", "feed"), member(guarded, "low-1", "low")
-    wishes = {
+    expected_rights = {
         ">": False,
         "asdi.>": True,
         "asdi.*": True,
@@ -237,23 +239,23 @@ def test_rights_hold_stream_by_stream(guarded: World) -> None:
         "*": False,
         "publicity": False,
     }
-    readers = {pattern: Reader(guarded, low, asdi(pattern)) for pattern in wishes}
+    readers = {pattern: Reader(guarded, low, asdi(pattern)) for pattern in expected_rights}
     guarded.run(1.0)
-    assert {pattern: reader.error is None for pattern, reader in readers.items()} == wishes
+    assert {pattern: reader.error is None for pattern, reader in readers.items()} == expected_rights
     assert all(isinstance(r.error, NotAllowed) for r in readers.values() if r.error is not None)
-    nothing = Reader(guarded, feed, asdi())
+    forbidden = Reader(guarded, feed, asdi())
     publisher = Publisher(guarded, feed)
     for stream in ("asdi.x", "other", "asdi", "asdi.y"):
         publisher.publish(stream)
     guarded.run(1.0)
-    assert isinstance(nothing.error, NotAllowed)
+    assert isinstance(forbidden.error, NotAllowed)
     results = [result for _, result in publisher.results]
     assert [isinstance(result, NotAllowed) for result in results] == [False, True, True, False]
     guarded.check_outcomes()
     assert guarded.node.input.outcomes.refused == {"not-allowed": 2}
 
 
-def test_an_event_leaves_only_to_who_is_cleared_for_it(guarded: World) -> None:
+def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
     publisher = Publisher(guarded, member(guarded, "source", "all"))
     low = Reader(guarded, member(guarded, "low-1", "low"), asdi())
     high = Reader(guarded, member(guarded, "reader", "all"))
@@ -270,12 +272,12 @@ def test_an_event_leaves_only_to_who_is_cleared_for_it(guarded: World) -> None:
     (link,) = (s.link for s in guarded.node.reception.sessions if s.identity.client_id == "low-1")
     (feed,) = link.feeds
     assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
-    # The position passes them by.
+    # The position moves past denied events.
     assert low.subscription is not None
     assert [offset for _, offset in low.subscription.position.marks.values()] == [9]
 
 
-def test_clearance_holds_for_what_comes_from_the_log_too(guarded: World) -> None:
+def test_clearance_applies_to_events_from_the_log(guarded: World) -> None:
     publisher = Publisher(guarded, member(guarded, "source", "all"))
     for level in [*SecurityLevel] * 3:
         publisher.publish(level=level)
@@ -291,7 +293,7 @@ def test_clearance_holds_for_what_comes_from_the_log_too(guarded: World) -> None
     guarded.check_outcomes()
 
 
-def test_nobody_publishes_above_his_clearance(guarded: World) -> None:
+def test_publishing_above_the_clearance_is_refused(guarded: World) -> None:
     publisher = Publisher(guarded, member(guarded, "feed", "feed"))
     for level in SecurityLevel:
         publisher.publish(level=level)
@@ -308,7 +310,7 @@ def test_nobody_publishes_above_his_clearance(guarded: World) -> None:
     guarded.check_outcomes()
 
 
-def test_only_who_administers_may_ask_for_the_status(guarded: World) -> None:
+def test_only_administrators_get_the_status(guarded: World) -> None:
     plain, admin = member(guarded, "feed", "feed"), member(guarded, "root", "all")
     guarded.run(1.0)
     with pytest.raises(NotAllowed):
@@ -317,7 +319,7 @@ def test_only_who_administers_may_ask_for_the_status(guarded: World) -> None:
     assert ["flight", "1.0"] in [list(row) for row in guarded.wait(plain.ask("dtd-list"))]
 
 
-def test_a_closed_client_says_so(world: World) -> None:
+def test_closed_client_raises_closed(world: World) -> None:
     client = world.client("a")
     world.run(1.0)
     world.wait(client.close())

@@ -1,4 +1,4 @@
-"""Merged subscriptions at a whole node: two feeds that belong together, and deaths in between."""
+"""Merged subscriptions at a whole node: two linked feeds, and killed processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def merged(
 
 
 class Reader:
-    """A process that reads, and what it has got."""
+    """A process that reads a merged subscription."""
 
     def __init__(self, world: World, subscription: MergedSubscription) -> None:
         self.world = world
@@ -61,8 +61,8 @@ class Reader:
         return [str(event.event_id) for event in self.events]
 
 
-class Feeds:
-    """The publishers of plans and of tracks."""
+class FlightFeeds:
+    """Publishers of flight plans and of radar tracks."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world = world
@@ -71,7 +71,7 @@ class Feeds:
         self._receipts: list[Receipt] = []
 
     def run(self, seconds: float) -> None:
-        """Publish for a while, and wait for the receipts."""
+        """Publish for a while and wait for the receipts."""
         world, (plans, radar) = self._world, self._clients
         end = world.clock.seconds() + seconds
         while world.clock.seconds() < end:
@@ -83,7 +83,7 @@ class Feeds:
 
     @property
     def ids(self) -> set[str]:
-        """All that was published."""
+        """EventIds of everything published."""
         return {str(receipt.event_id) for receipt in self._receipts}
 
 
@@ -92,28 +92,28 @@ def rows(events: list[MergedEvent]) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 10))
-def test_live_events_come_in_resolved_order(seed: int) -> None:
+def test_live_events_arrive_in_resolved_order(seed: int) -> None:
     with World(seed, jitter=0.05) as world:
         reader = Reader(world, merged(world, world.client("reader")))
-        feeds = Feeds(world, Random(seed))
+        feeds = FlightFeeds(world, Random(seed))
         feeds.run(5.0)
         reader.read(3.0)
         assert sorted(reader.ids) == sorted(feeds.ids)
         assert not any(event.late for event in reader.events)
         made = rows(reader.events)
         assert resolve(made) == list(range(len(made))), f"seed {seed}"
-        # It was worth it: as they came, they were in another order.
+        # The merge had work to do: by place, the order is another one.
         places = [event.place.mark for event in reader.events]
         assert places != sorted(places)
 
 
 @pytest.mark.parametrize("seed", seeds(4, 10))
-def test_a_reader_killed_anywhere_loses_nothing(seed: int) -> None:
+def test_reader_killed_at_any_point_loses_nothing(seed: int) -> None:
     random = Random(seed)
     with World(seed, jitter=0.05) as world:
         client = world.client("reader")
         first = Reader(world, merged(world, client, durable="d", start=STORED))
-        feeds = Feeds(world, random)
+        feeds = FlightFeeds(world, random)
         feeds.run(2.0)
         got: list[Reader] = [first]
         for incarnation in range(2, 6):
@@ -131,12 +131,12 @@ def test_a_reader_killed_anywhere_loses_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 10))
-def test_a_position_taken_anywhere_leaves_nothing_behind(seed: int) -> None:
+def test_any_position_resumes_without_loss(seed: int) -> None:
     random = Random(seed)
     with World(seed, jitter=0.05) as world:
         subscription = merged(world, world.client("reader"))
         reader = Reader(world, subscription)
-        feeds = Feeds(world, random)
+        feeds = FlightFeeds(world, random)
         feeds.run(3.0)
         taken: list[tuple[Position, set[str]]] = []
         for _ in range(12):
@@ -156,11 +156,11 @@ def test_a_position_taken_anywhere_leaves_nothing_behind(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 10))
-def test_a_broken_session_doubles_nothing_of_what_is_held(seed: int) -> None:
+def test_broken_session_delivers_held_events_once(seed: int) -> None:
     random = Random(seed)
     with World(seed, jitter=0.05) as world:
         reader = Reader(world, merged(world, world.client("reader"), durable="d", start=STORED))
-        feeds = Feeds(world, random)
+        feeds = FlightFeeds(world, random)
         for turn in range(6):
             feeds.run(0.6)
             reader.read(random.choice((0.0, 0.2)))
@@ -174,23 +174,23 @@ def test_a_broken_session_doubles_nothing_of_what_is_held(seed: int) -> None:
         assert sorted(reader.ids) == sorted(feeds.ids), f"seed {seed}"
 
 
-def test_the_end_of_one_feed_does_not_stop_the_other() -> None:
+def test_feed_goes_on_when_another_feed_ends() -> None:
     with World(1) as world:
         radar = world.client("radar")
         reader = Reader(world, merged(world, world.client("reader")))
-        came: list[float] = []
+        delays: list[float] = []
         for _ in range(10):
             published = world.clock.seconds()
             world.wait(publish(radar, TRACKS))
             before = len(reader.events)
             while len(reader.events) == before:
                 reader.read(0.05)
-            came.append(world.clock.seconds() - published)
-        # What it waits for flight plans that never come, and what concurrent means.
-        assert max(came) < 1.0 + 0.2 + 0.2
+            delays.append(world.clock.seconds() - published)
+        # The wait for flight plans that never come, plus the tolerance of "concurrent".
+        assert max(delays) < 1.0 + 0.2 + 0.2
 
 
-def test_the_streams_of_a_pattern_are_all_that_is_waited_for() -> None:
+def test_merge_waits_only_for_streams_of_the_pattern() -> None:
     with World(1) as world:
         plans = world.client("plans")
         reader = Reader(world, merged(world, world.client("reader"), streams=PLANS))

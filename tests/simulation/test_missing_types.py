@@ -1,4 +1,4 @@
-"""Events whose DTD has to be looked for: those behind them wait, and nobody else does."""
+"""Events whose DTD is not cached: the batches behind them wait, other publishers do not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORT = DtdReference("report", "1.0")
 
 @implementer(IDtdSource)
 class LateSource:
-    """Answers when it is told to."""
+    """DTD source that answers when the test says so."""
 
     name = "the late source"
 
@@ -38,18 +38,18 @@ class LateSource:
         return answer
 
     def answer(self, name: str = "report") -> None:
-        """Give the DTD of the type that was asked for first."""
+        """Answer the oldest request with a DTD of this type."""
         text = (shipped_folder() / "flight-1.0.dtd").read_bytes()
         _, waiting = self.asked.pop(0)
         waiting.callback(text.replace(b"flight", name.encode()))
 
     def fail(self) -> None:
-        """There is none."""
+        """Fail the oldest request."""
         _, waiting = self.asked.pop(0)
         waiting.errback(UnknownType("has no such DTD"))
 
 
-def with_source(world: World) -> LateSource:
+def add_source(world: World) -> LateSource:
     source = LateSource()
     world.node.dtds._sources = (*world.node.dtds._sources, source)
     return source
@@ -61,41 +61,41 @@ def world() -> Iterator[World]:
         yield world
 
 
-def everything() -> Interest:
+def match_all() -> Interest:
     return Interest(">", "true()", lambda stream, altitude: True)
 
 
-def test_a_batch_waits_for_its_type_and_what_is_behind_it_waits_in_order(world: World) -> None:
-    source = with_source(world)
-    held, free = (Publisher(world, world.client(name)) for name in ("held", "free"))
+def test_batch_waits_for_its_type_and_later_batches_stay_in_order(world: World) -> None:
+    source = add_source(world)
+    blocked, free = (Publisher(world, world.client(name)) for name in ("blocked", "free"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
-    held.publish(altitude=1)
-    held.publish(altitude=2, name="report")
-    held.publish(altitude=3)
+    blocked.publish(altitude=1)
+    blocked.publish(altitude=2, name="report")
+    blocked.publish(altitude=3)
     world.run(0.5)
     for altitude in (4, 5):
-        held.publish(altitude=altitude)
+        blocked.publish(altitude=altitude)
         free.publish(altitude=altitude + 100)
         world.run(0.5)
     assert len(source.asked) == 1
-    assert held.results == []
-    # Nobody else waits.
+    assert blocked.results == []
+    # Other publishers do not wait.
     assert len(free.receipts) == 2
     source.answer()
     world.run(1.0)
     reader.read()
     log = truths(world)
-    assert [t.altitude for t in log if t.header.event_id.client_id == "held"] == [1, 2, 3, 4, 5]
-    check_publishers(log, [held, free], [], 1)
+    assert [t.altitude for t in log if t.header.event_id.client_id == "blocked"] == [1, 2, 3, 4, 5]
+    check_publishers(log, [blocked, free], [], 1)
     reader.check(log)
     world.check_outcomes()
 
 
-def test_without_a_type_its_events_are_refused_with_the_reason_and_the_others_go_on(
+def test_events_without_a_dtd_are_refused_and_others_accepted(
     world: World,
 ) -> None:
-    source = with_source(world)
+    source = add_source(world)
     publisher = Publisher(world, world.client("publisher"))
     world.run(1.0)
     for altitude, name in ((1, "flight"), (2, "report"), (3, "flight"), (4, "report")):
@@ -116,9 +116,9 @@ def test_without_a_type_its_events_are_refused_with_the_reason_and_the_others_go
     assert isinstance(results[1], UnknownType) and "the late source" in str(results[1])
     assert [truth.altitude for truth in truths(world)] == [1, 3, 5]
     world.check_outcomes()
-    # The event pointed to a place from which nothing is fetched, which says most.
+    # The event's own pointer is forbidden, which is the more precise error.
     assert world.node.input.outcomes.refused == {"forbidden-pointer": 2}
-    # The failure is remembered for a while, and then it is asked again.
+    # The failure is cached for a while, then the source is asked again.
     publisher.publish(name="report")
     world.run(1.0)
     assert source.asked == [] and isinstance(publisher.results[-1][1], UnknownType)
@@ -130,8 +130,8 @@ def test_without_a_type_its_events_are_refused_with_the_reason_and_the_others_go
     assert isinstance(publisher.results[-1][1], Receipt)
 
 
-def test_two_publishers_that_wait_for_one_type_share_the_question(world: World) -> None:
-    source = with_source(world)
+def test_publishers_waiting_for_one_type_share_the_request(world: World) -> None:
+    source = add_source(world)
     publishers = [Publisher(world, world.client(f"p-{n}")) for n in range(3)]
     world.run(1.0)
     for publisher in publishers:
@@ -144,8 +144,8 @@ def test_two_publishers_that_wait_for_one_type_share_the_question(world: World) 
     assert all(len(publisher.receipts) == 1 for publisher in publishers)
 
 
-def test_several_types_are_asked_for_at_once(world: World) -> None:
-    source = with_source(world)
+def test_several_types_are_requested_at_once(world: World) -> None:
+    source = add_source(world)
     publisher = Publisher(world, world.client("publisher"))
     world.run(1.0)
     for name in ("report", "notice", "report"):
@@ -160,11 +160,11 @@ def test_several_types_are_asked_for_at_once(world: World) -> None:
     assert len(publisher.receipts) == 3
 
 
-def test_where_undescribed_types_are_accepted_they_are_once_no_dtd_is_to_be_had() -> None:
+def test_undescribed_types_are_accepted_if_configured() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, types=attrs.evolve(settings.types, undescribed="accept"))
     with World(1, settings=settings) as world:
-        source = with_source(world)
+        source = add_source(world)
         publisher = Publisher(world, world.client("publisher"))
         query = Interest(">", "/report/reportleg/altitude > 1", lambda s, altitude: altitude > 1)
         live = Reader(world, world.client("live"), query)
@@ -176,10 +176,10 @@ def test_where_undescribed_types_are_accepted_they_are_once_no_dtd_is_to_be_had(
         source.fail()
         world.run(1.0)
         assert len(publisher.receipts) == 3
-        # Also from the log, and after a restart, when nothing is known of the type.
+        # The same from the log after a restart, when the type is not cached.
         world.kill_node()
         world.start_node()
-        source = with_source(world)
+        source = add_source(world)
         world.run(3.0)
         late = Reader(world, world.client("late"), query, start=ALL)
         world.run(1.0)
@@ -192,11 +192,11 @@ def test_where_undescribed_types_are_accepted_they_are_once_no_dtd_is_to_be_had(
         world.check_outcomes()
 
 
-def test_who_leaves_while_its_batch_waits_gets_it_taken_in_its_next_session_and_in_order() -> None:
+def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, limits=attrs.evolve(settings.limits, session_lease=1.0))
     with World(1, settings=settings) as world:
-        source = with_source(world)
+        source = add_source(world)
         publisher = Publisher(world, world.client("publisher"))
         world.run(1.0)
         publisher.publish(altitude=1, name="report")
@@ -209,8 +209,8 @@ def test_who_leaves_while_its_batch_waits_gets_it_taken_in_its_next_session_and_
         world.cut_client("publisher")
         world.run(3.0)
         assert not list(world.node.reception.sessions)
-        # No DTD: what the old session holds is refused, and what is behind it must not be taken
-        # before the client has said again what is before it.
+        # No DTD: the old session's events are refused. Later ones must wait until the client has
+        # sent the earlier ones again.
         source.fail()
         world.run(1.0)
         world.run(CacheLimits().failure_seconds)
@@ -223,8 +223,8 @@ def test_who_leaves_while_its_batch_waits_gets_it_taken_in_its_next_session_and_
         world.check_outcomes()
 
 
-def test_a_restart_while_a_batch_waits_loses_nothing(world: World) -> None:
-    with_source(world)
+def test_node_restart_loses_no_waiting_batch(world: World) -> None:
+    add_source(world)
     publisher = Publisher(world, world.client("publisher"))
     world.run(1.0)
     publisher.publish(altitude=1, name="report")
@@ -232,7 +232,7 @@ def test_a_restart_while_a_batch_waits_loses_nothing(world: World) -> None:
     world.run(1.0)
     world.kill_node()
     world.start_node()
-    source = with_source(world)
+    source = add_source(world)
     world.run(3.0)
     source.answer()
     world.run(1.0)
@@ -240,8 +240,8 @@ def test_a_restart_while_a_batch_waits_loses_nothing(world: World) -> None:
     check_publishers(truths(world), [publisher], [], 1)
 
 
-def test_too_many_questions_send_a_batch_back_and_it_is_taken_later(world: World) -> None:
-    source = with_source(world)
+def test_batch_returned_for_too_many_requests_is_accepted_later(world: World) -> None:
+    source = add_source(world)
     world.node.dtds._limits = attrs.evolve(world.node.dtds._limits, max_waiters=1)
     first, second = (Publisher(world, world.client(name)) for name in ("first", "second"))
     world.run(1.0)
@@ -262,8 +262,8 @@ def test_too_many_questions_send_a_batch_back_and_it_is_taken_later(world: World
     world.check_outcomes()
 
 
-def test_a_dtd_that_is_not_loaded_any_more_is_fetched_for_who_reads_the_log(world: World) -> None:
-    source = with_source(world)
+def test_unloaded_dtd_is_fetched_again_for_a_reader_of_the_log(world: World) -> None:
+    source = add_source(world)
     publisher = Publisher(world, world.client("publisher"))
     world.run(1.0)
     publisher.publish(altitude=1, name="report")
@@ -271,16 +271,16 @@ def test_a_dtd_that_is_not_loaded_any_more_is_fetched_for_who_reads_the_log(worl
     source.answer()
     world.run(1.0)
     assert world.node.dtds.remove(REPORT)
-    reader = Reader(world, world.client("reader"), everything(), start=ALL)
-    beside = Reader(
-        world, world.client("beside"), Interest("other", "true()", lambda s, _: s == "other")
+    reader = Reader(world, world.client("reader"), match_all(), start=ALL)
+    bystander = Reader(
+        world, world.client("bystander"), Interest("other", "true()", lambda s, _: s == "other")
     )
     world.run(1.0)
     publisher.publish("other")
     world.run(1.0)
-    beside.read()
+    bystander.read()
     assert len(source.asked) == 1 and reader.arrivals == []
-    assert len(beside.events) == 1
+    assert len(bystander.events) == 1
     source.answer()
     world.run(1.0)
     reader.read()

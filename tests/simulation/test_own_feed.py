@@ -1,4 +1,4 @@
-"""One client that publishes what it subscribes to."""
+"""A client that subscribes to its own events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.testing.simulation import World
 FLIGHT = b"<flight><id>UAL1</id><flightleg/><!--" + b"x" * 4000 + b"--></flight>"
 
 
-def test_unread_deliveries_keep_no_receipt_from_coming() -> None:
+def test_unread_deliveries_do_not_block_receipts() -> None:
     with World(7) as world:
         client = world.client("both")
         subscription = world.wait(client.subscribe("true()"))
@@ -18,7 +18,7 @@ def test_unread_deliveries_keep_no_receipt_from_coming() -> None:
                 client.publish("own", FLIGHT, EventType("flight", "1.0")) for _ in range(100)
             ]
             assert all(isinstance(world.wait(receipt), Receipt) for receipt in receipts)
-        # They are 16 MB, four times what may wait for the user.
+        # They are 16 MB, four times the client's buffer.
         read = 0
         while events := subscription.take_ready():
             read += len(events)

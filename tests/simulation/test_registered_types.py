@@ -14,7 +14,7 @@ from broker.identity import Identity, Rights
 from broker.testing.simulation import World
 from broker.wire.messages import Ask
 from tests.simulation.network.test_types_stay import moved_altitude, report_text
-from tests.simulation.test_missing_types import with_source
+from tests.simulation.test_missing_types import add_source
 
 REPORT = DtdReference("report", "1.0")
 NUMBERS = itertools.count()
@@ -26,7 +26,7 @@ def ask(world: World, what: str, text: str, version: str, **more: str) -> Any:
     return world.wait(world.client(f"asks-{next(NUMBERS)}").ask(what, text.encode(), **named))
 
 
-def test_a_registered_type_is_there_before_its_first_event_and_after_a_restart() -> None:
+def test_registered_type_is_known_before_its_first_event_and_after_a_restart() -> None:
     with World(1) as world:
         assert ask(world, "dtd-add", report_text(), "1.0")["registered"]
         again = ask(world, "dtd-add", report_text(), "1.0")
@@ -35,21 +35,21 @@ def test_a_registered_type_is_there_before_its_first_event_and_after_a_restart()
             ask(world, "dtd-add", report_text("other"), "1.0")
         world.kill_node()
         world.start_node()
-        source = with_source(world)
+        source = add_source(world)
         client = world.client("publisher")
         world.wait(client.publish("s", PAYLOAD, EventType("report", "1.0")))
         assert source.asked == []
-        # The archiver is told the text, though it is not loaded from anywhere else any more (c).
+        # The archiver gets the text although no source has it any more (c).
         world.kill_node()
         world.start_node()
         text = world.wait(world.node.types.text(REPORT))
         assert text is not None and b"reportleg" in text
-        # A damaged file is removed, and its text fetched again.
+        # A damaged file is removed and its text is fetched again.
         (path,) = (world.node.settings.node.data / "dtds").glob("*/report-1.0-*.dtd")
         path.write_bytes(path.read_bytes()[:-1])
         world.kill_node()
         world.start_node()
-        source = with_source(world)
+        source = add_source(world)
         client = world.client("later")
         client.publish("s", PAYLOAD, EventType("report", "1.0"))
         world.run(1.0)
@@ -57,7 +57,7 @@ def test_a_registered_type_is_there_before_its_first_event_and_after_a_restart()
         assert world.node.types.snapshot()["damaged"] == 1
 
 
-def test_the_report_names_what_breaks_whose_subscriptions() -> None:
+def test_report_names_the_affected_subscriptions() -> None:
     with World(1) as world:
         ask(world, "dtd-add", report_text(), "1.0")
         reader = world.client("reader")
@@ -69,13 +69,13 @@ def test_the_report_names_what_breaks_whose_subscriptions() -> None:
         (affected,) = report["affected"]
         assert (affected["client"], affected["name"]) == ("reader", "high")
         assert "/report/reportleg/altitude" in report["went"]
-        # Nothing is registered by a check.
+        # A check registers nothing.
         assert DtdReference("report", "2.0") not in world.node.dtds.references()
         with pytest.raises(BrokerError, match="no DTD is known here for report 1.5"):
             ask(world, "dtd-add", moved_altitude(), "2.0", against="1.5")
 
 
-def test_a_right_for_a_prefix_is_needed_and_names_are_for_administrators() -> None:
+def test_registering_needs_a_right_and_names_are_for_administrators() -> None:
     def identity(*types: str) -> Identity:
         rights = Rights(types=types)
         return Identity("alice", "alice", rights, SecurityLevel.MED, administer=False)

@@ -1,4 +1,4 @@
-"""A client lives longer than its connections, its sessions, and its node's processes."""
+"""A client outlives its connections, its sessions and its node's processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def world() -> Iterator[World]:
 
 
 def settle(world: World, publisher: Publisher, *readers: Reader, seconds: float = 3.0) -> None:
-    """Wait for all receipts and deliveries, and see that they are right."""
+    """Wait for all receipts and deliveries, and check them."""
     world.run_until(lambda: not publisher.client.unacknowledged)
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
@@ -41,11 +41,11 @@ def settle(world: World, publisher: Publisher, *readers: Reader, seconds: float 
     world.check_outcomes()
 
 
-# ----------------------------------------------------------------------------- the node's end
+# ----------------------------------------------------------------------------- node
 
 
 @pytest.mark.parametrize("moment", range(40))
-def test_a_kill_at_any_moment_of_a_batch_loses_and_doubles_nothing(moment: int) -> None:
+def test_node_killed_at_any_moment_loses_and_duplicates_nothing(moment: int) -> None:
     with World(moment, thread_delay=0.01) as world:
         publisher = Publisher(world, world.client("publisher"))
         transient = Reader(world, world.client("reader"))
@@ -65,7 +65,7 @@ def test_a_kill_at_any_moment_of_a_batch_loses_and_doubles_nothing(moment: int) 
 
 
 @pytest.mark.parametrize("moment", range(0, 40, 4))
-def test_a_stop_in_good_order_keeps_sessions_of_thought(moment: int) -> None:
+def test_stopped_node_loses_and_duplicates_nothing(moment: int) -> None:
     with World(moment, thread_delay=0.01) as world:
         publisher = Publisher(world, world.client("publisher"))
         reader = Reader(world, world.client("reader"))
@@ -84,8 +84,8 @@ def test_a_stop_in_good_order_keeps_sessions_of_thought(moment: int) -> None:
         assert len(truths(world)) == 15
 
 
-def test_all_that_was_accepted_and_not_acknowledged_is_acknowledged_as_duplicate() -> None:
-    # More than a window of so many numbers would remember.
+def test_accepted_events_are_acknowledged_as_duplicates_after_a_kill() -> None:
+    # The de-duplication window is smaller than the number of repeated events.
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, deduplication_window=16))
     with World(1, settings=settings, thread_delay=0.05) as world:
@@ -106,7 +106,7 @@ def test_all_that_was_accepted_and_not_acknowledged_is_acknowledged_as_duplicate
         assert sum(receipt.duplicate for receipt in publisher.receipts) == durable - answered
 
 
-def test_the_outbox_waits_for_a_node_and_is_bounded(world: World) -> None:
+def test_outbox_is_bounded_and_sent_when_the_node_starts(world: World) -> None:
     world.kill_node()
     publisher = Publisher(world, world.client("publisher", outbox_events=10))
     for _ in range(10):
@@ -122,7 +122,7 @@ def test_the_outbox_waits_for_a_node_and_is_bounded(world: World) -> None:
     assert numbers == list(range(1, 11))
 
 
-def test_what_waits_when_a_client_is_closed_is_told_that_it_was_not_published(
+def test_closing_a_client_fails_its_waiting_publications(
     world: World,
 ) -> None:
     world.kill_node()
@@ -136,7 +136,7 @@ def test_what_waits_when_a_client_is_closed_is_told_that_it_was_not_published(
     assert world.pending_timers() == []
 
 
-# ----------------------------------------------------------------------------- the session's end
+# ----------------------------------------------------------------------------- session
 
 
 def short_leases() -> Settings:
@@ -144,7 +144,7 @@ def short_leases() -> Settings:
     return attrs.evolve(settings, limits=attrs.evolve(settings.limits, session_lease=2.0))
 
 
-def test_a_session_goes_on_after_a_cut_and_ends_with_its_lease() -> None:
+def test_session_resumes_within_its_lease() -> None:
     with World(1, settings=short_leases()) as world:
         publisher = Publisher(world, world.client("publisher"))
         reader = Reader(world, world.client("reader"))
@@ -152,22 +152,22 @@ def test_a_session_goes_on_after_a_cut_and_ends_with_its_lease() -> None:
         publisher.publish()
         world.run(1.0)
         (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
-        for away in (0.5, 10.0):
+        for seconds_away in (0.5, 10.0):
             address = world.client_address("reader")
             world.network.refuse(address)
             world.cut_client("reader")
             publisher.publish()
-            world.run(away)
+            world.run(seconds_away)
             world.network.heal(address)
             world.run(3.0)
             assert reader.client.connected
-            assert session.over is (away > 2.0)
+            assert session.over is (seconds_away > 2.0)
         settle(world, publisher, reader)
         assert len(reader.events) == 3
 
 
 @pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "anew"])
-def test_wishes_made_without_a_connection_are_told_with_the_next(resumed: bool) -> None:
+def test_requests_made_offline_are_sent_on_the_next_connection(resumed: bool) -> None:
     with World(1, settings=short_leases()) as world:
         publisher = Publisher(world, world.client("publisher"))
         client = world.client("reader")
@@ -189,10 +189,10 @@ def test_wishes_made_without_a_connection_are_told_with_the_next(resumed: bool) 
             reader.subscription.unsubscribe(forget=forget)
             assert reader.subscription.over
         late = Reader(world, client)
-        question = client.ask("dtd-list")
+        request = client.ask("dtd-list")
         world.run(0.5 if resumed else 10.0)
         world.network.heal(address)
-        assert world.wait(question)
+        assert world.wait(request)
         publisher.publish("other")
         settle(world, publisher, kept, late)
         assert len(kept.events) == len(late.events) == 1
@@ -206,7 +206,7 @@ def test_wishes_made_without_a_connection_are_told_with_the_next(resumed: bool) 
 
 
 @pytest.mark.parametrize("forget", [True, False])
-def test_an_unsubscription_under_way_when_the_node_dies_is_not_undone(forget: bool) -> None:
+def test_unsubscription_survives_the_death_of_the_node(forget: bool) -> None:
     with World(1) as world:
         publisher = Publisher(world, world.client("publisher"))
         client = world.client("reader")
@@ -224,7 +224,7 @@ def test_an_unsubscription_under_way_when_the_node_dies_is_not_undone(forget: bo
         assert (world.node.durables.get("reader", "d") is None) is forget
 
 
-def test_positions_processed_without_a_connection_are_told_with_the_next(world: World) -> None:
+def test_positions_processed_offline_are_sent_on_the_next_connection(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"), durable="d")
     world.run(1.0)
@@ -243,7 +243,7 @@ def test_positions_processed_without_a_connection_are_told_with_the_next(world: 
     assert stored is not None and [offset for _, offset in stored.position.marks.values()] == [1]
 
 
-def test_a_client_that_is_told_something_impossible_begins_a_new_session(world: World) -> None:
+def test_client_starts_a_new_session_after_an_inconsistent_delivery(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
@@ -251,7 +251,7 @@ def test_a_client_that_is_told_something_impossible_begins_a_new_session(world: 
         publisher.publish()
     world.run(1.0)
     (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
-    # As if a delivery had been lost on the way: the chain of places does not hold.
+    # As if a delivery had been lost: the chain of places is broken.
     session.link._sending._previous = (world.node.event_log.origin, 1, 2)
     for _ in range(3):
         publisher.publish()
@@ -261,10 +261,10 @@ def test_a_client_that_is_told_something_impossible_begins_a_new_session(world: 
     assert reader.client.connected
 
 
-# ----------------------------------------------------------------------------- the disk's end
+# ----------------------------------------------------------------------------- disk
 
 
-def test_a_full_disk_stops_acknowledging_says_why_and_loses_nothing(world: World) -> None:
+def test_full_disk_stops_acknowledgements_and_loses_nothing(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     troubles: list[object] = []
@@ -285,8 +285,8 @@ def test_a_full_disk_stops_acknowledging_says_why_and_loses_nothing(world: World
     assert [type(trouble) for trouble in troubles] == [LogUnavailable, type(None)]
 
 
-def test_answers_of_before_a_cut_are_not_taken_for_those_of_after_it(world: World) -> None:
-    # The node has sent batches back; the client hears of the first, is cut off, and comes again.
+def test_answers_from_before_a_cut_are_ignored_after_it(world: World) -> None:
+    # The node returned batches; the client gets the first answer, is cut off, and reconnects.
     for step in range(30):
         with World(step, latency=0.05) as world:
             publisher = Publisher(world, world.client("publisher"))

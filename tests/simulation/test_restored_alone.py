@@ -1,4 +1,4 @@
-"""A node without a network that is started from an older copy: nobody else knows what it lacks."""
+"""A lone node restored from an older copy: no other node has the lost events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import Publisher, Reader, name_of, read
 
 
-def test_who_returns_to_a_node_that_is_marked_as_restored_is_told_a_gap() -> None:
-    """A client that has had more than the copy holds is told, too; one that is new is not."""
+def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
+    """A client ahead of the copy gets the gap, too; a new client does not."""
     with NetworkWorld(1) as world:
         world.add("a")
         world.run(1.0)
@@ -41,7 +41,7 @@ def test_who_returns_to_a_node_that_is_marked_as_restored_is_told_a_gap() -> Non
             assert [name_of(event)[2] for event in reader.events] == numbers
         assert [len(reader.gaps) for reader in (first, back, new)] == [1, 1, 0]
         assert {gap.reason for gap in (*first.gaps, *back.gaps)} == {"lost"}
-        # It is told once.
+        # The gap is reported once.
         world.kill("a")
         world.start("a")
         world.run(10.0)
@@ -50,8 +50,8 @@ def test_who_returns_to_a_node_that_is_marked_as_restored_is_told_a_gap() -> Non
         assert [len(reader.gaps) for reader in (first, back, new)] == [1, 1, 0]
 
 
-def test_who_returns_at_another_node_is_told_a_gap_too() -> None:
-    """All nodes are restored from copies, one of them is marked: no witness is left."""
+def test_client_returning_at_another_restored_node_gets_a_gap() -> None:
+    """All nodes are restored from copies and one is marked, so no node knows the lost events."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -72,7 +72,7 @@ def test_who_returns_at_another_node_is_told_a_gap_too() -> None:
             world.kill(name)
             world.restore_disk(name, copy)
         for _ in range(2):
-            # An operator may be unsure whether it was done.
+            # Marking twice is harmless.
             marked = CliRunner().invoke(main, ["node", "restored", str(copies["a"])])
             assert marked.exit_code == 0, marked.output
         world.restore_disk("a", copies["a"])
@@ -88,8 +88,8 @@ def test_who_returns_at_another_node_is_told_a_gap_too() -> None:
         assert gap.first.offset == 6 and gap.last.offset > 1 << 32
 
 
-def test_a_client_whose_position_is_of_a_lost_branch_goes_on() -> None:
-    """Without the mark nobody notices; but no place comes twice, and no client is locked out."""
+def test_client_continues_after_an_unmarked_restore() -> None:
+    """Without the mark the loss goes unnoticed. No place repeats, and no client is locked out."""
     with NetworkWorld(2) as world:
         world.add("a")
         world.run(1.0)
@@ -113,7 +113,7 @@ def test_a_client_whose_position_is_of_a_lost_branch_goes_on() -> None:
         assert [name_of(event)[2] for event in reader.events] == list(range(1, 12))
 
 
-def test_a_folder_without_a_log_is_not_marked() -> None:
+def test_marking_needs_a_stopped_node_with_a_log() -> None:
     with NetworkWorld(1) as world:
         folder = world.key_file(b"x").parent
         refused = CliRunner().invoke(main, ["node", "restored", str(folder)])

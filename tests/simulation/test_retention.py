@@ -1,4 +1,4 @@
-"""What retention took is told to who needed it, with its bounds; then comes the rest."""
+"""Events removed by retention are reported as a gap with its bounds, before later events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def small() -> Iterator[World]:
         yield world
 
 
-def test_what_retention_took_is_told_with_its_bounds_and_then_comes_the_rest(small: World) -> None:
+def test_events_removed_by_retention_are_reported_as_one_gap(small: World) -> None:
     world = small
     publisher = Publisher(world, world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d")
@@ -46,7 +46,7 @@ def test_what_retention_took_is_told_with_its_bounds_and_then_comes_the_rest(sma
     world.check_outcomes()
 
 
-def test_a_position_does_not_stand_still_behind_a_gap_that_ends_in_an_earlier_epoch(
+def test_position_moves_past_a_gap_of_an_earlier_epoch(
     small: World,
 ) -> None:
     world = small
@@ -68,19 +68,19 @@ def test_a_position_does_not_stand_still_behind_a_gap_that_ends_in_an_earlier_ep
     assert second.gaps[0].last.epoch == epoch
     got = offsets(second)
     assert got[-1] == 1010
-    # The node forgets the session; what had arrived must not come again.
+    # The node loses the session; events that arrived must not come again.
     world.kill_node()
     world.start_node()
     read(world, second, seconds=5.0)
     assert offsets(second) == got
-    # And what was processed is stored as processed.
+    # Processed events are stored as processed.
     world.kill_client(second.client)
     third = Reader(world, world.client("reader", incarnation=3), durable="d")
     read(world, third, seconds=3.0)
     assert offsets(third) == [] and third.gaps == []
 
 
-def test_a_rare_query_that_is_read_pins_nothing_and_gets_no_gap(small: World) -> None:
+def test_rarely_matching_query_does_not_hold_back_retention(small: World) -> None:
     world = small
     publisher = Publisher(world, world.client("publisher"))
     rare = Reader(world, world.client("reader"), INTERESTS[3], durable="d")

@@ -1,4 +1,4 @@
-"""Whoever reads slowly: what he loses is counted and told, and nobody else notices him."""
+"""Slow subscribers: losses are counted and reported, and other clients are not delayed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
 
 QUEUE = 30
 SLOW = 4_000
-"""A client's window, in bytes: about six flights."""
+"""Bytes of a client's window: about six flights."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def read_all(world: World, *readers: Reader, seconds: float = 5.0) -> None:
         world.run(0.05)
 
 
-def test_a_slow_transient_subscriber_loses_the_oldest_and_is_told_how_many(world: World) -> None:
+def test_slow_transient_subscriber_loses_the_oldest_events_and_gets_a_gap(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("slow", window_bytes=SLOW))
     world.run(1.0)
@@ -60,14 +60,14 @@ def test_a_slow_transient_subscriber_loses_the_oldest_and_is_told_how_many(world
     got = [event.place.offset for event in reader.events]
     assert got == [*range(1, gap.first.offset), *range(gap.last.offset + 1, 401)]
     assert gap.count == gap.last.offset - gap.first.offset + 1 == 400 - len(got)
-    # What waited at the end was the newest that the queue holds.
+    # The newest events are still in the queue.
     assert gap.last.offset == 400 - QUEUE
     index = next(i for i, item in enumerate(reader.items) if isinstance(item, Gap))
     assert len(reader.items[:index]) == gap.first.offset - 1
     world.check_outcomes()
 
 
-def test_each_time_that_the_queue_is_full_makes_a_gap_of_its_own(world: World) -> None:
+def test_each_full_queue_makes_its_own_gap(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("slow", window_bytes=SLOW))
     world.run(1.0)
@@ -79,7 +79,7 @@ def test_each_time_that_the_queue_is_full_makes_a_gap_of_its_own(world: World) -
     world.check_outcomes()
 
 
-def test_a_slow_durable_subscriber_gets_everything_from_the_log(world: World) -> None:
+def test_slow_durable_subscriber_gets_everything_from_the_log(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("slow", window_bytes=SLOW), durable="all")
     world.run(1.0)
@@ -92,7 +92,7 @@ def test_a_slow_durable_subscriber_gets_everything_from_the_log(world: World) ->
     world.check_outcomes()
 
 
-def test_a_fast_subscriber_is_delayed_by_no_slow_one(world: World) -> None:
+def test_slow_subscribers_do_not_delay_a_fast_one(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     fast = Reader(world, world.client("fast"))
     world.run(1.0)
@@ -108,16 +108,16 @@ def test_a_fast_subscriber_is_delayed_by_no_slow_one(world: World) -> None:
     start = world.clock.seconds()
     before = len(fast.arrivals)
     publish_steadily(world, publisher, 300)
-    beside = [at - start for at, _ in fast.arrivals[before:]]
-    assert len(alone) == len(beside) == 300
-    # Delays are drawn anew each time; more than their spread would be somebody's waiting.
-    assert max(b - a for a, b in zip(alone, beside, strict=True)) < 0.03
+    with_slow = [at - start for at, _ in fast.arrivals[before:]]
+    assert len(alone) == len(with_slow) == 300
+    # Delays are random; a larger difference would mean waiting.
+    assert max(b - a for a, b in zip(alone, with_slow, strict=True)) < 0.03
     assert all(len(reader.arrivals) < 50 for reader in slow)
     fast.read()
     fast.check(truths(world))
 
 
-def test_slow_and_fast_subscriptions_of_one_client_share_its_window_and_lose_apart(
+def test_subscriptions_of_one_client_share_a_window_and_lose_separately(
     world: World,
 ) -> None:
     publisher = Publisher(world, world.client("publisher"))
@@ -132,7 +132,7 @@ def test_slow_and_fast_subscriptions_of_one_client_share_its_window_and_lose_apa
     log = truths(world)
     for reader in (transient, durable, rare):
         reader.check(log)
-    # They share one queue; each is told of its own losses, and only of these.
+    # They share a queue, and each gets gaps for its own losses only.
     assert not durable.gaps
     lost = [sum(gap.count for gap in reader.gaps) for reader in (transient, rare)]
     assert lost[0] == 400 - len(transient.events) > 300
@@ -140,7 +140,7 @@ def test_slow_and_fast_subscriptions_of_one_client_share_its_window_and_lose_apa
     world.check_outcomes()
 
 
-def test_what_waits_for_a_subscription_that_ends_is_counted_as_dropped(world: World) -> None:
+def test_events_waiting_for_an_ended_subscription_count_as_dropped(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("slow", window_bytes=SLOW)
     first, second = Reader(world, client), Reader(world, client)
@@ -161,26 +161,26 @@ def test_what_waits_for_a_subscription_that_ends_is_counted_as_dropped(world: Wo
     assert world.node.output.ended.dropped > 0
 
 
-def test_unread_events_of_an_ended_subscription_take_no_room_from_the_others(
+def test_unread_events_of_an_ended_subscription_free_their_room(
     world: World,
 ) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("both", window_bytes=SLOW)
-    left, kept = Reader(world, client), Reader(world, client, INTERESTS[4])
+    left, unaffected = Reader(world, client), Reader(world, client, INTERESTS[4])
     world.run(1.0)
     publish_steadily(world, publisher, 100)
     assert left.subscription is not None
     left.subscription.unsubscribe()
     for _ in range(20):
         publisher.publish("other")
-    read_all(world, kept)
-    kept.check(truths(world))
-    assert len(kept.events) == 20
+    read_all(world, unaffected)
+    unaffected.check(truths(world))
+    assert len(unaffected.events) == 20
     assert left.subscription.over
 
 
-def test_a_gap_comes_before_what_follows_it_even_if_nothing_is_left_in_the_queue() -> None:
-    # The queue holds nothing larger than its bytes, so here the newest is dropped too.
+def test_gap_precedes_later_events_when_the_queue_is_empty() -> None:
+    # The queue accepts nothing larger than its bytes, so the newest event is dropped, too.
     settings = Settings()
     settings = attrs.evolve(
         settings,
@@ -204,8 +204,8 @@ def test_a_gap_comes_before_what_follows_it_even_if_nothing_is_left_in_the_queue
         world.check_outcomes()
 
 
-def test_events_above_a_clearance_wait_for_nobody(world: World) -> None:
-    # Without accounts everybody is cleared for all; the level costs nothing.
+def test_all_security_levels_arrive_without_accounts(world: World) -> None:
+    # Without accounts every client is cleared for all levels.
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
@@ -215,7 +215,7 @@ def test_events_above_a_clearance_wait_for_nobody(world: World) -> None:
     assert [event.header.security_level for event in reader.events] == list(SecurityLevel)
 
 
-def test_many_subscriptions_that_catch_up_at_once_do_not_flood_their_session() -> None:
+def test_many_catching_up_subscriptions_do_not_flood_their_session() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, limits=attrs.evolve(settings.limits, window_bytes=16_384))
     with World(3, settings=settings) as world:
@@ -239,7 +239,7 @@ def test_many_subscriptions_that_catch_up_at_once_do_not_flood_their_session() -
         for reader in readers:
             reader.check(log)
             assert len(reader.events) == 200
-        # A page that the session had no room for is looked at again, but not by everybody.
+        # A page without room in the session is matched again, but not for every subscription.
         assert looked_at < 4 * 10 * 200
         assert world.node.reception.refused == {}
         (session,) = [s for s in world.node.reception.sessions if s.link.feeds]

@@ -1,4 +1,4 @@
-"""A whole node with clients through storms: cuts, kills, full disks; nothing lost or doubled."""
+"""Random faults of a whole node with clients: cuts, kills, full disks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = seeds(7, 40)
 
 
 def small_settings() -> Settings:
-    """A node whose queues are small enough to be filled."""
+    """Return settings with queues that fill quickly."""
     settings = Settings()
     return attrs.evolve(
         settings,
@@ -38,31 +38,31 @@ def small_settings() -> Settings:
 
 
 @attrs.frozen
-class Weather:
-    """How often what happens in a step of `STEP` seconds."""
+class FaultRates:
+    """Probabilities of faults in a step of `STEP` seconds."""
 
     cut: float
     kill: float
     full: float
-    die: float
+    client_death: float
 
     @classmethod
-    def drawn(cls, random: Random) -> Weather:
-        """From calm to wild, and each kind of trouble now and then alone."""
+    def drawn(cls, random: Random) -> FaultRates:
+        """Draw from none to many; some runs have one kind of fault only."""
         return cls(
             cut=random.choice((0.0, 0.03, 0.2)),
             kill=random.choice((0.0, 0.006, 0.03)),
             full=random.choice((0.0, 0.008, 0.04)),
-            die=random.choice((0.0, 0.01)),
+            client_death=random.choice((0.0, 0.01)),
         )
 
 
-class Storm:
-    """What happens to a world, drawn from its seed."""
+class FaultyRun:
+    """A simulated node with random clients and faults, all drawn from the seed."""
 
     def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)
-        self.weather = Weather.drawn(random)
+        self.rates = FaultRates.drawn(random)
         self.world = World(
             seed,
             settings=random.choice((Settings(), small_settings())),
@@ -73,25 +73,25 @@ class Storm:
         self.publishers: list[Publisher] = []
         self.lost_publishers: list[Publisher] = []
         self.readers: list[Reader] = []
-        self.lives: dict[str, list[Reader]] = {}
-        """Durable readers by client and name, one after another: each died but the last."""
+        self.processes: dict[str, list[Reader]] = {}
+        """Durable readers by client, in order; all but the last were killed."""
         for n in range(random.randint(1, 3)):
             self._add_publisher(f"publisher-{n}", 1)
         for n in range(random.randint(2, 5)):
             self._add_readers(n)
 
     def run(self) -> None:
-        """Let it blow, then heal everything, and wait until all is quiet."""
+        """Run with faults, end them, and wait until nothing arrives any more."""
         while self.world.clock.seconds() < SECONDS:
             self._step()
             self.world.run(STEP)
         self._heal()
 
-    def living(self) -> list[Reader]:
-        """Readers whose process was not killed."""
-        return [*self.readers, *(lives[-1] for lives in self.lives.values())]
+    def running_readers(self) -> list[Reader]:
+        """Return the readers whose process was not killed."""
+        return [*self.readers, *(processes[-1] for processes in self.processes.values())]
 
-    # ------------------------------------------------------------------ who takes part
+    # ------------------------------------------------------------------ clients
 
     def _add_publisher(self, client_id: str, incarnation: int) -> None:
         client = self.world.client(client_id, incarnation=incarnation)
@@ -106,39 +106,41 @@ class Storm:
             durable = f"durable-{k}" if random.random() < 0.5 else ""
             interest = random.choice(INTERESTS)
             self.readers.append(Reader(world, client, interest, durable=durable, slow=slow))
-        self._add_life(f"mortal-{n}", 1, random.choice((None, ALL, NEW)))
+        self._add_process(f"mortal-{n}", 1, random.choice((None, ALL, NEW)))
 
-    def _add_life(self, client_id: str, incarnation: int, start: Start | None) -> None:
+    def _add_process(self, client_id: str, incarnation: int, start: Start | None) -> None:
         client = self.world.client(client_id, incarnation=incarnation)
-        lives = self.lives.setdefault(client_id, [])
-        interest = lives[0].interest if lives else self.random.choice(INTERESTS)
-        lives.append(Reader(self.world, client, interest, durable="life", start=start))
+        processes = self.processes.setdefault(client_id, [])
+        interest = processes[0].interest if processes else self.random.choice(INTERESTS)
+        processes.append(Reader(self.world, client, interest, durable="life", start=start))
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ faults
 
     def _step(self) -> None:
-        random, world, weather = self.random, self.world, self.weather
+        random, world, rates = self.random, self.world, self.rates
         for publisher in self.publishers:
             if random.random() < 0.3:
                 for _ in range(random.randint(1, 8)):
                     altitude = random.choice((7, 100, 600))
                     publisher.publish(random.choice(STREAMS), altitude, random.choice((0, 500)))
-        for reader in self.living():
+        for reader in self.running_readers():
             if not reader.slow:
                 reader.read()
             elif random.random() < 0.05:
                 reader.read_one()
-        if random.random() < weather.cut:
-            everyone = [p.client for p in self.publishers] + [r.client for r in self.living()]
-            world.cut_client(random.choice(everyone).client_id)
-        if world.is_running and random.random() < weather.kill:
+        if random.random() < rates.cut:
+            clients = [p.client for p in self.publishers] + [
+                r.client for r in self.running_readers()
+            ]
+            world.cut_client(random.choice(clients).client_id)
+        if world.is_running and random.random() < rates.kill:
             world.kill_node()
             world.clock.callLater(random.uniform(0.0, 2.0), self._start_node)
-        if not world.disk.is_full and random.random() < weather.full:
+        if not world.disk.is_full and random.random() < rates.full:
             world.disk.is_full = True
             world.clock.callLater(random.uniform(0.0, 3.0), setattr, world.disk, "is_full", False)
-        if random.random() < weather.die:
-            self._end_a_process()
+        if random.random() < rates.client_death:
+            self._kill_a_client()
         if random.random() < 0.01:
             self._add_late_reader()
 
@@ -146,10 +148,10 @@ class Storm:
         try:
             self.world.start_node()
         except LogUnavailable:
-            # The disk is full: whoever looks after the node tries again.
+            # The disk is full: a supervisor would try again.
             self.world.clock.callLater(0.5, self._start_node)
 
-    def _end_a_process(self) -> None:
+    def _kill_a_client(self) -> None:
         if self.random.random() < 0.5:
             publisher = self.random.choice(self.publishers)
             self.publishers.remove(publisher)
@@ -158,9 +160,11 @@ class Storm:
             self.world.kill_client(client)
             self._add_publisher(client.client_id, client.incarnation + 1)
         else:
-            client = self.random.choice([lives[-1] for lives in self.lives.values()]).client
+            client = self.random.choice(
+                [processes[-1] for processes in self.processes.values()]
+            ).client
             self.world.kill_client(client)
-            self._add_life(client.client_id, client.incarnation + 1, None)
+            self._add_process(client.client_id, client.incarnation + 1, None)
 
     def _add_late_reader(self) -> None:
         random, world = self.random, self.world
@@ -177,28 +181,30 @@ class Storm:
         quiet_since, before = world.clock.seconds(), 0
         while world.clock.seconds() < quiet_since + 5.0:
             world.run(2 * STEP)
-            for reader in self.living():
+            for reader in self.running_readers():
                 reader.read()
-            taken = sum(len(reader.items) for reader in self.living())
+            taken = sum(len(reader.items) for reader in self.running_readers())
             if taken != before:
                 quiet_since, before = world.clock.seconds(), taken
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_or_doubled_in_a_storm(seed: int) -> None:
-    storm = Storm(seed)
-    with storm.world as world:
-        storm.run()
+def test_random_faults_lose_and_duplicate_nothing(seed: int) -> None:
+    faulty_run = FaultyRun(seed)
+    with faulty_run.world as world:
+        faulty_run.run()
         log = truths(world)
         assert log, f"seed {seed}"
-        check_publishers(log, storm.publishers, storm.lost_publishers, seed)
-        for reader in storm.readers:
+        check_publishers(log, faulty_run.publishers, faulty_run.lost_publishers, seed)
+        for reader in faulty_run.readers:
             reader.check(log)
-        for lives in storm.lives.values():
-            check_lives(log, lives)
-        check_positions(world, log, storm.living())
+        for processes in faulty_run.processes.values():
+            check_processes(log, processes)
+        check_positions(world, log, faulty_run.running_readers())
         world.check_outcomes()
-        clients = {p.client for p in storm.publishers} | {r.client for r in storm.living()}
+        clients = {p.client for p in faulty_run.publishers} | {
+            r.client for r in faulty_run.running_readers()
+        }
         for client in clients:
             world.wait(client.close())
         world.run(1.0)
@@ -207,16 +213,16 @@ def test_nothing_is_lost_or_doubled_in_a_storm(seed: int) -> None:
         world.check_outcomes()
 
 
-def check_lives(log: list[Truth], lives: list[Reader]) -> None:
-    """What a durable subscription's processes have read, taken together, has no hole.
+def check_processes(log: list[Truth], processes: list[Reader]) -> None:
+    """Check that a durable subscription's processes together missed nothing.
 
-    Each begins where the one before was known to have got to, at the latest.
+    Each resumes at the last acknowledged position of the previous one, or earlier.
     """
-    first = lives[0]
+    first = processes[0]
     where = f"{first.client.client_id}, seed {first.world.seed}"
-    flowing = [reader for reader in lives if reader.subscription is not None]
+    flowing = [reader for reader in processes if reader.subscription is not None]
     read = {event.place.mark for reader in flowing for event in reader.events}
-    # A first process that died young may have left no trace: then the next one began anew.
+    # A first process that died early may have stored nothing; then the next one starts anew.
     began = next(reader for reader in flowing)
     missing = set(began.wanted(log)) - read
     assert not missing, f"lost {sorted(missing)} ({where})"
@@ -228,7 +234,7 @@ def check_lives(log: list[Truth], lives: list[Reader]) -> None:
 
 
 def check_positions(world: World, log: list[Truth], readers: list[Reader]) -> None:
-    """Positions move with the log, also where a query matches hardly anything."""
+    """Check that positions follow the log, also for queries that rarely match."""
     for reader in readers:
         assert reader.subscription is not None
         where = f"{reader.client.client_id} {reader.interest.query}, seed {world.seed}"

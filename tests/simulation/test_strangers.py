@@ -1,4 +1,4 @@
-"""Wrong words: a typed error at the right side, the node alive, everybody else undisturbed."""
+"""Malformed and unexpected messages: a typed error, the node runs, other clients go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.testing.simulation import World
 from broker.wire import messages
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import (
     Acknowledge,
     Answer,
@@ -40,7 +40,7 @@ HANDSHAKE = 5.0
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """With a publisher and a reader, who must notice nothing of what happens beside them."""
+    """A node with a publisher and a reader, which must not be disturbed."""
     settings = Settings()
     limits = attrs.evolve(settings.limits, handshake_timeout=HANDSHAKE, max_sessions=5)
     with World(1, settings=attrs.evolve(settings, limits=limits)) as world:
@@ -73,10 +73,10 @@ def document(number: int, client_id: str = "talker", incarnation: int = 1) -> by
     return write_event(event_id, "asdi.zbw.tz", FLIGHT, flight(1))
 
 
-# ----------------------------------------------------------------------------- before the session
+# ----------------------------------------------------------------------------- handshake
 
 
-def test_who_says_nothing_is_sent_away_in_time(world: World) -> None:
+def test_silent_connection_is_closed_after_the_timeout(world: World) -> None:
     stranger = Stranger(world)
     world.run(HANDSHAKE - 0.5)
     assert stranger.packets == [] and not stranger.lost
@@ -106,7 +106,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("packet", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_before_the_greeting_is_refused(world: World, packet: bytes) -> None:
+def test_garbage_before_the_handshake_is_refused(world: World, packet: bytes) -> None:
     stranger = Stranger(world)
     stranger.channel.send([packet])
     world.run(1.0)
@@ -114,14 +114,14 @@ def test_garbage_before_the_greeting_is_refused(world: World, packet: bytes) -> 
     assert world.node.reception.refused == {"protocol": 1}
 
 
-def test_a_greeting_of_a_megabyte_is_not_even_read(world: World) -> None:
+def test_handshake_of_a_megabyte_is_not_read(world: World) -> None:
     stranger = Stranger(world)
     stranger.channel.send([b"\x01" * (1 << 20)])
     world.run(1.0)
     assert stranger.lost
 
 
-def test_whoever_is_welcome_is_told_where_he_is(world: World) -> None:
+def test_welcome_carries_the_address_of_the_node(world: World) -> None:
     stranger = Stranger(world)
     world.node.reception.address = lambda: "alps.c1/simulated"
     stranger.channel.send([messages.encode(hello("a"))])
@@ -131,7 +131,7 @@ def test_whoever_is_welcome_is_told_where_he_is(world: World) -> None:
 
 
 @pytest.mark.parametrize("versions", [(), (3, 4), tuple(range(100, 200))])
-def test_another_version_is_refused(world: World, versions: tuple[int, ...]) -> None:
+def test_other_protocol_versions_are_refused(world: World, versions: tuple[int, ...]) -> None:
     stranger = Stranger(world)
     stranger.channel.send([messages.encode(attrs.evolve(hello("a"), versions=versions))])
     world.run(1.0)
@@ -139,14 +139,14 @@ def test_another_version_is_refused(world: World, versions: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("client_id", ["", "../../etc", "a/b", "a b", "a" * 65, "ä", "a\0b"])
-def test_an_impossible_client_id_is_refused(world: World, client_id: str) -> None:
+def test_invalid_client_id_is_refused(world: World, client_id: str) -> None:
     stranger = Stranger(world)
     stranger.channel.send([messages.encode(hello(client_id))])
     world.run(1.0)
     assert stranger.refusal is not None and stranger.refusal.code == "bad-name"
 
 
-def test_a_second_greeting_at_once_is_refused(world: World) -> None:
+def test_second_hello_in_one_read_is_refused(world: World) -> None:
     stranger = Stranger(world)
     packet = messages.encode(hello("a"))
     stranger.channel.send([packet, packet])
@@ -155,20 +155,20 @@ def test_a_second_greeting_at_once_is_refused(world: World) -> None:
     assert len(list(world.node.reception.sessions)) == 2
 
 
-def test_a_second_greeting_after_the_welcome_breaks_the_connection_only(world: World) -> None:
+def test_second_hello_after_the_welcome_breaks_only_the_connection(world: World) -> None:
     stranger = Stranger(world)
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
     assert stranger.lost
-    # The session is there for whoever has its token, and goes with its lease.
+    # The session stays for a client with its token until its lease ends.
     assert len(list(world.node.reception.sessions)) == 3
     world.run(70.0)
     assert len(list(world.node.reception.sessions)) == 2
 
 
-def test_who_leaves_in_the_middle_of_the_greeting_leaves_nothing(world: World) -> None:
+def test_disconnect_during_the_handshake_leaves_no_session(world: World) -> None:
     for _ in range(20):
         stranger = Stranger(world)
         stranger.channel.send([messages.encode(hello("a"))])
@@ -178,7 +178,7 @@ def test_who_leaves_in_the_middle_of_the_greeting_leaves_nothing(world: World) -
     assert len(list(world.node.reception.sessions)) == 2
 
 
-def test_no_more_sessions_than_allowed(world: World) -> None:
+def test_sessions_are_limited(world: World) -> None:
     talkers = [Talker(world, f"talker-{n}") for n in range(3)]
     stranger = Stranger(world)
     stranger.channel.send([messages.encode(hello("one-too-many"))])
@@ -189,14 +189,14 @@ def test_no_more_sessions_than_allowed(world: World) -> None:
     Talker(world, "one-too-many")
 
 
-def test_no_more_greetings_at_once_than_allowed(world: World) -> None:
+def test_simultaneous_handshakes_are_limited(world: World) -> None:
     strangers = [Stranger(world) for _ in range(8)]
     world.run(1.0)
     refused = [s for s in strangers if isinstance(s.refusal, TooManySessions)]
     assert len(refused) == 3
 
 
-# ----------------------------------------------------------------------------- in the session
+# ----------------------------------------------------------------------------- session
 
 
 WRONG = [
@@ -226,40 +226,38 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("said", WRONG, ids=range(len(WRONG)))
-def test_a_message_that_is_wrong_or_out_of_state_ends_the_session(
-    world: World, said: bytes
-) -> None:
+@pytest.mark.parametrize("message", WRONG, ids=range(len(WRONG)))
+def test_invalid_or_unexpected_message_ends_the_session(world: World, message: bytes) -> None:
     talker = Talker(world)
     talker.say(subscribe(1), encode_batch(1, [document(1)]))
     world.run(1.0)
-    talker.say(said)
+    talker.say(message)
     world.run(1.0)
     assert isinstance(talker.refusal, ProtocolError)
     assert not talker.up
     assert len(list(world.node.reception.sessions)) == 2
-    # What it had published before is there, and was acknowledged.
+    # Events published before it are accepted and acknowledged.
     assert [m.accepted for m in talker.told if isinstance(m, Published)] == [1]
-    # It may come back.
+    # The client may start a new session.
     Talker(world, incarnation=2)
 
 
-def test_random_messages_end_the_session_and_nothing_else(world: World) -> None:
+def test_random_messages_end_only_their_session(world: World) -> None:
     random = Random(7)
     kinds = [0x04, 0x10, 0x20, 0x23, 0x25, 0x28, 0x30]
     for incarnation in range(1, 300):
         talker = Talker(world, incarnation=incarnation)
         kind = random.choice([*kinds, random.randrange(256)])
-        said = bytes([kind]) + random.randbytes(random.randrange(40))
-        talker.say(said)
+        message = bytes([kind]) + random.randbytes(random.randrange(40))
+        talker.say(message)
         world.run(0.1)
-        assert not talker.up or talker.told or kind in (0x23, 0x25), said
+        assert not talker.up or talker.told or kind in (0x23, 0x25), message
         assert set(world.node.reception.refused) <= {"protocol"}
 
 
-def test_a_message_with_one_changed_byte_ends_the_session_or_is_answered(world: World) -> None:
+def test_message_with_a_flipped_bit_ends_the_session_or_is_answered(world: World) -> None:
     random = Random(8)
-    whole = [
+    valid = [
         encode_batch(1, [document(1), document(2)]),
         messages.encode(subscribe()),
         messages.encode(Unsubscribe(1, True)),
@@ -268,18 +266,18 @@ def test_a_message_with_one_changed_byte_ends_the_session_or_is_answered(world: 
     ]
     for incarnation in range(1, 300):
         talker = Talker(world, incarnation=incarnation)
-        said = bytearray(random.choice(whole))
-        said[random.randrange(len(said))] ^= 1 << random.randrange(8)
-        talker.say(bytes(said))
+        message = bytearray(random.choice(valid))
+        message[random.randrange(len(message))] ^= 1 << random.randrange(8)
+        talker.say(bytes(message))
         world.run(0.1)
         assert world.node.event_log.failures == 0
 
 
-def test_an_end_that_lost_its_memory_does_not_go_on_in_the_old_session(world: World) -> None:
+def test_stack_without_state_can_not_resume_a_session(world: World) -> None:
     first = Talker(world)
     first.say(subscribe(1))
     world.run(1.0)
-    # Another stack under the same token: nothing that the first was sent can be had again.
+    # Another stack with the same token has no unacknowledged messages to send again.
     other = Stranger(world, "talker")
     other.channel.send([messages.encode(hello("talker"))])
     world.run_until(lambda: bool(other.packets))
@@ -289,10 +287,10 @@ def test_an_end_that_lost_its_memory_does_not_go_on_in_the_old_session(world: Wo
     assert len(list(world.node.reception.sessions)) == 2
 
 
-# ----------------------------------------------------------------------------- what can be answered
+# ----------------------------------------------------------------------------- refused requests
 
 
-def test_what_can_be_refused_alone_leaves_the_session_alive(world: World) -> None:
+def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> None:
     talker = Talker(world)
     wrong = {
         1: subscribe(1, "///"),
@@ -322,7 +320,7 @@ def test_what_can_be_refused_alone_leaves_the_session_alive(world: World) -> Non
     assert talker.up
 
 
-def test_a_position_from_the_future_ends_the_subscription_that_claims_it(world: World) -> None:
+def test_position_from_the_future_ends_its_subscription(world: World) -> None:
     talker = Talker(world)
     talker.say(attrs.evolve(subscribe(1), durable="d"), subscribe(2))
     world.run(1.0)
@@ -361,7 +359,7 @@ def test_forged_ids_are_refused_one_by_one(world: World) -> None:
     assert world.node.input.outcomes.refused == {"forged-identity": 2}
 
 
-def test_an_empty_batch_is_answered(world: World) -> None:
+def test_empty_batch_is_answered(world: World) -> None:
     talker = Talker(world)
     talker.say(encode_batch(1, []))
     world.run(1.0)
@@ -369,7 +367,7 @@ def test_an_empty_batch_is_answered(world: World) -> None:
     assert (answer.accepted, answer.first) == (0, ())
 
 
-def test_a_client_that_asks_for_ever_and_reads_nothing_loses_its_session(world: World) -> None:
+def test_client_that_never_reads_answers_loses_its_session(world: World) -> None:
     talker = Talker(world)
     talker.channel.pause()
     for request in range(10_000):

@@ -1,4 +1,4 @@
-"""A node that takes what a session says in many turns does what it otherwise does in one."""
+"""Time slices of a node: results are the same as without them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.watching import Publisher, Reader, check_publishers, truth
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """One whose turns are over as soon as they have begun: time stands still in them."""
+    """A node whose time slices end at once, after one document each."""
     monkeypatch.setattr(turns, "SECONDS_A_TURN", 0.0)
     monkeypatch.setattr(session, "SECONDS_A_TURN", 0.0)
     monkeypatch.setattr(session, "MOST_DOCUMENTS", 1)
@@ -26,7 +26,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield made
 
 
-def test_nothing_is_lost_and_nothing_overtakes(world: World) -> None:
+def test_time_slices_lose_nothing_and_keep_the_order(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     greedy = Greedy(world)
@@ -40,14 +40,14 @@ def test_nothing_is_lost_and_nothing_overtakes(world: World) -> None:
     world.run_until(lambda: greedy.answered == 50)
     world.run(1.0)
     reader.read()
-    assert (len(greedy.kept), len(greedy.refused)) == (20, 30)
+    assert (len(greedy.accepted), len(greedy.refused)) == (20, 30)
     assert len(reader.events) == 100
     reader.check(truths(world))
     world.check_outcomes()
 
 
 @pytest.mark.parametrize("turn", [1, 5, 19])
-def test_a_connection_that_breaks_between_two_turns_loses_nothing(
+def test_connection_broken_between_time_slices_loses_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
     inner = turns.Turns._later_turn
@@ -66,26 +66,26 @@ def test_a_connection_that_breaks_between_two_turns_loses_nothing(
     greedy.ask(0, 30)
     world.run_until(lambda: greedy.answered == 30)
     assert begun >= 19
-    assert (len(greedy.kept), len(greedy.refused)) == (20, 10)
+    assert (len(greedy.accepted), len(greedy.refused)) == (20, 10)
     publisher = Publisher(world, world.client("publisher"))
     world.run(1.0)
     publisher.publish("greedy.x", altitude=4)
     world.run(1.0)
-    # For the fifth, `altitude = 4`, alone.
-    assert sum(len(each.take_ready()) for each in greedy.kept) == 1
+    # Only the query `altitude = 4` matches.
+    assert sum(len(each.take_ready()) for each in greedy.accepted) == 1
     world.check_outcomes()
 
 
-# ---------------------------------------------------------------------- one batch in many turns
+# ---------------------------------------------------------------- one batch in many time slices
 
-#: What a document takes, in seconds; and how many a client puts into one batch.
-DEAR = 0.003
+#: Seconds to match a document; documents of a batch.
+MATCH_SECONDS = 0.003
 DOCUMENTS = 300
 
 
 @pytest.fixture
 def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """One in which documents are dear to match."""
+    """A node that matches slowly."""
     with World(1) as made:
         slow_down(made, monkeypatch)
         yield made
@@ -95,8 +95,8 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     match = world.node.matcher.match
 
     def slowly(documents: Sequence[bytes], undescribed: Any, seconds: float) -> Any:
-        count = min(max(1, ceil(seconds / DEAR)), len(documents))
-        world.clock.rightNow += DEAR * count
+        count = min(max(1, ceil(seconds / MATCH_SECONDS)), len(documents))
+        world.clock.rightNow += MATCH_SECONDS * count
         return match(documents[:count], undescribed, seconds)
 
     def select_slowly(
@@ -107,8 +107,8 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         seconds: float,
         *variants: Any,
     ) -> Any:
-        count = min(max(1, ceil(seconds / DEAR)), len(documents))
-        world.clock.rightNow += DEAR * count
+        count = min(max(1, ceil(seconds / MATCH_SECONDS)), len(documents))
+        world.clock.rightNow += MATCH_SECONDS * count
         return select(number, documents[:count], liveness, undescribed, seconds, *variants)
 
     select = world.node.matcher.select
@@ -116,8 +116,8 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.node.matcher, "select", select_slowly)
 
 
-def run(world: World, seconds: float) -> float:
-    """Let time pass call by call, for here a call takes time too; what the longest one took."""
+def run_calls(world: World, seconds: float) -> float:
+    """Advance the clock call by call, as calls take time, too; return the longest call."""
     clock = world.clock
     end = clock.seconds() + seconds
     longest = 0.0
@@ -133,12 +133,12 @@ def run(world: World, seconds: float) -> float:
 
 
 def publish_batch(world: World, name: str = "publisher") -> Publisher:
-    """One whole batch, of which a third or so was matched when this returns."""
+    """Publish one batch and return when about a third of it is matched."""
     publisher = Publisher(world, world.client(name))
-    run(world, 1.0)
+    run_calls(world, 1.0)
     for altitude in range(DOCUMENTS):
         publisher.publish(altitude=altitude)
-    run(world, DOCUMENTS * DEAR / 3)
+    run_calls(world, DOCUMENTS * MATCH_SECONDS / 3)
     assert 0 < world.node.input.outcomes.accepted < DOCUMENTS
     assert publisher.results == []
     return publisher
@@ -152,7 +152,7 @@ def check_all(world: World, publisher: Publisher) -> None:
     world.check_outcomes()
 
 
-def test_a_subscription_made_within_a_batch_gets_exactly_what_follows(slow_world: World) -> None:
+def test_subscription_made_during_a_batch_gets_exactly_the_later_events(slow_world: World) -> None:
     world = slow_world
     before = Reader(world, world.client("before"))
     publisher = publish_batch(world)
@@ -161,8 +161,8 @@ def test_a_subscription_made_within_a_batch_gets_exactly_what_follows(slow_world
         within.append(Reader(world, world.client(f"within-{number}")))
         durable = Reader(world, world.client(f"durable-{number}"), durable="d")
         within.append(durable)
-        run(world, 0.05)
-    run(world, 3.0)
+        run_calls(world, 0.05)
+    run_calls(world, 3.0)
     log = truths(world)
     for reader in (before, *within):
         reader.read()
@@ -172,17 +172,17 @@ def test_a_subscription_made_within_a_batch_gets_exactly_what_follows(slow_world
     check_all(world, publisher)
 
 
-def test_the_past_is_looked_at_in_turns(slow_world: World) -> None:
-    """A query that is dear for every event of a log."""
+def test_log_is_matched_in_time_slices(slow_world: World) -> None:
+    """A query is slow for every event of a log."""
     world = slow_world
     publisher = publish_batch(world)
-    run(world, 3.0)
+    run_calls(world, 3.0)
     reader = Reader(world, world.client("reader"), start=ALL)
     another = Reader(world, world.client("another"), start=ALL, durable="d")
     live = Reader(world, world.client("live"))
-    assert run(world, 5.0) < LONGEST_TURN
+    assert run_calls(world, 5.0) < LONGEST_TURN
     publisher.publish(altitude=DOCUMENTS)
-    run(world, 1.0)
+    run_calls(world, 1.0)
     log = truths(world)
     for each in (reader, another, live):
         each.read()
@@ -191,40 +191,40 @@ def test_the_past_is_looked_at_in_turns(slow_world: World) -> None:
     world.check_outcomes()
 
 
-def test_a_batch_is_answered_once_while_others_publish_between_its_parts(
+def test_batch_is_answered_once_while_other_clients_publish(
     slow_world: World,
 ) -> None:
     world = slow_world
     other = Publisher(world, world.client("other"))
-    run(world, 1.0)
+    run_calls(world, 1.0)
     publisher = publish_batch(world)
     for _ in range(2):
         other.publish()
-        run(world, 0.2)
-        # It does not wait for the end of the batch.
+        run_calls(world, 0.2)
+        # It is answered before the batch ends.
         assert len(other.receipts) == other.published
     assert publisher.results == []
-    run(world, 3.0)
+    run_calls(world, 3.0)
     assert len(publisher.receipts) == DOCUMENTS
     assert not any(receipt.duplicate for receipt in publisher.receipts)
     check_publishers(truths(world), [publisher, other], [], 1)
     check_all(world, publisher)
 
 
-def test_a_disk_that_is_full_within_a_batch_changes_nothing_of_the_order(
+def test_full_disk_during_a_batch_keeps_the_order(
     slow_world: World,
 ) -> None:
     world = slow_world
     reader = Reader(world, world.client("reader"))
-    run(world, 1.0)
+    run_calls(world, 1.0)
     publisher = publish_batch(world)
     world.disk.is_full = True
     for _ in range(10):
         publisher.publish(altitude=DOCUMENTS)
-    run(world, 0.1)
+    run_calls(world, 0.1)
     assert world.node.event_log.failures == 1
     world.disk.is_full = False
-    run(world, 10.0)
+    run_calls(world, 10.0)
     reader.read()
     log = truths(world)
     reader.check(log)
@@ -234,21 +234,21 @@ def test_a_disk_that_is_full_within_a_batch_changes_nothing_of_the_order(
     world.check_outcomes()
 
 
-def test_a_connection_that_breaks_within_a_batch_changes_nothing(slow_world: World) -> None:
+def test_connection_broken_during_a_batch_loses_nothing(slow_world: World) -> None:
     world = slow_world
     publisher = publish_batch(world)
     world.cut_client("publisher")
-    run(world, 5.0)
+    run_calls(world, 5.0)
     assert not any(receipt.duplicate for receipt in publisher.receipts)
     check_all(world, publisher)
 
 
-def test_a_client_that_dies_within_a_batch_leaves_the_rest_unpublished(slow_world: World) -> None:
+def test_client_killed_during_a_batch_leaves_the_rest_unpublished(slow_world: World) -> None:
     world = slow_world
     publisher = publish_batch(world)
     world.kill_client(publisher.client)
     again = world.client("publisher", incarnation=2)
-    run(world, 5.0)
+    run_calls(world, 5.0)
     log = truths(world)
     assert 0 < len(log) < DOCUMENTS
     assert [truth.altitude for truth in log] == list(range(len(log)))
@@ -257,7 +257,7 @@ def test_a_client_that_dies_within_a_batch_leaves_the_rest_unpublished(slow_worl
     world.check_outcomes()
 
 
-def test_a_node_that_dies_within_a_batch_gets_it_again(
+def test_node_killed_during_a_batch_gets_it_again(
     slow_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = slow_world
@@ -265,6 +265,6 @@ def test_a_node_that_dies_within_a_batch_gets_it_again(
     world.kill_node()
     world.start_node()
     slow_down(world, monkeypatch)
-    run(world, 10.0)
+    run_calls(world, 10.0)
     assert any(receipt.duplicate for receipt in publisher.receipts)
     check_all(world, publisher)

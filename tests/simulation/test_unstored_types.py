@@ -1,4 +1,4 @@
-"""DTDs that a full disk does not take (M13, A5)."""
+"""DTDs that can not be written to a full disk (M13, A5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def test_an_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: Path) -> None:
+def test_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: Path) -> None:
     settings = folder_with(tmp_path / "types", v1_0=report_text())
     with NetworkWorld(0, thread_delay=0.02) as world:
         world.add("a", "one", settings=settings)
@@ -61,7 +61,7 @@ def test_an_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: 
         world.kill_client(reader.client)
         publisher.publish(altitude=3, name="report")
         world.run(1.0)
-        # After a restart the event is judged by the text on disk.
+        # After a restart the event is validated with the stored DTD.
         folder = tmp_path / "types"
         (folder / "report-1.0.dtd").unlink()
         folder_with(folder)
@@ -72,7 +72,7 @@ def test_an_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: 
         assert altitudes(again) == [3] and again.gaps == []
 
 
-def test_a_type_is_registered_when_it_is_on_disk(disk: Disk) -> None:
+def test_type_is_registered_when_it_is_on_disk(disk: Disk) -> None:
     with NetworkWorld(0, thread_delay=0.02) as world:
         world.add("a", "one")
         world.run(2.0)
@@ -88,7 +88,7 @@ def test_a_type_is_registered_when_it_is_on_disk(disk: Disk) -> None:
         assert REPORT in world["a"].types.stored.store
 
 
-def test_a_killed_node_has_no_event_whose_dtd_it_lacks(disk: Disk, tmp_path: Path) -> None:
+def test_killed_node_logs_no_event_without_its_dtd(disk: Disk, tmp_path: Path) -> None:
     settings = folder_with(tmp_path / "types", v1_0=report_text())
     with NetworkWorld(0, thread_delay=0.02) as world:
         world.add("a", "one", settings=settings)

@@ -1,6 +1,6 @@
-"""Each kind of subscription, and each way in which its process can end (docs/subscriptions.md).
+"""Each kind of subscription and each end of its process (docs/subscriptions.md).
 
-One test is one column of the table there, run for each row.
+A test is a column of the table there and runs for each row.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from broker.testing.simulation import World
 from tests.simulation.watching import Publisher
 
 NAME = "reader"
-#: Longer than positions wait for company, at the client and in the node's log.
-SETTLED = 1.0
+#: Longer than client and node collect positions before they save them.
+SAVE_SECONDS = 1.0
 
 KINDS = ("transient", "durable", "state", "working")
 STORED = KINDS[1:]
 WITH_FILE = ("state", "working")
 
 
-class Process:
-    """One process of the client. What it handled are the sequence numbers of events."""
+class ClientProcess:
+    """One client process; `handled` holds sequence numbers of events."""
 
-    def __init__(self, site: Site, kind: str, *, hangs_at: int = 0) -> None:
-        """A worker never ends with the event `hangs_at`."""
+    def __init__(self, site: EndingSetup, kind: str, *, hangs_at: int = 0) -> None:
+        """With `hangs_at`, a worker never finishes the event of that number."""
         self.site, self.kind = site, kind
         self.handled: list[int] = []
         self.error: Any = None
@@ -73,29 +73,29 @@ class Process:
         return done
 
     def handle(self) -> None:
-        """Handle what has arrived; what was handled before counts as processed now."""
+        """Take the events that arrived; the earlier ones count as processed."""
         if self._subscription is not None:
             events = self._subscription.take_ready()
             self.handled += [event.event_id.sequence_number for event in events]
 
     def confirm(self) -> None:
-        """Handle everything, and let it count as processed."""
+        """Take everything and mark it as processed."""
         before = -1
         while before != len(self.handled):
             before = len(self.handled)
             self.handle()
 
 
-class Site:
-    """A node, a publisher, and processes of one client one after the other."""
+class EndingSetup:
+    """A node, a publisher, and successive processes of one client."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
         self.publisher = Publisher(world, world.client("publisher"))
         self._published = 0
 
-    def start(self, kind: str, **how: Any) -> Process:
-        process = Process(self, kind, **how)
+    def start(self, kind: str, **how: Any) -> ClientProcess:
+        process = ClientProcess(self, kind, **how)
         self.world.run(0.3)
         return process
 
@@ -106,8 +106,8 @@ class Site:
         self.world.run_until(lambda: not self.publisher.client.unacknowledged)
         self.world.run(0.05)
 
-    def next(self, kind: str) -> Process:
-        """Publish five more to nobody, and then five to another process of the client."""
+    def start_next(self, kind: str) -> ClientProcess:
+        """Publish five events to nobody, then five to a new process of the client."""
         self.publish(5)
         process = self.start(kind)
         self.publish(5)
@@ -118,10 +118,10 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path) -> Iterator[EndingSetup]:
     with World(1) as world:
         world.run(0.1)
-        yield Site(world, tmp_path)
+        yield EndingSetup(world, tmp_path)
 
 
 def numbers(first: int, last: int) -> list[int]:
@@ -129,8 +129,8 @@ def numbers(first: int, last: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_a_clean_close_nothing_comes_again_though_the_node_is_killed_at_once(
-    site: Site, kind: str
+def test_clean_close_repeats_nothing_even_if_the_node_is_killed(
+    site: EndingSetup, kind: str
 ) -> None:
     first = site.start(kind)
     site.publish(10)
@@ -138,13 +138,13 @@ def test_after_a_clean_close_nothing_comes_again_though_the_node_is_killed_at_on
     assert site.world.wait(first.client.close()) is True
     site.world.kill_node()
     site.world.start_node()
-    second = site.next(kind)
+    second = site.start_next(kind)
     assert first.handled == numbers(1, 10)
     assert second.handled == numbers(16 if kind == "transient" else 11, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_close_that_the_node_does_not_confirm_says_so(site: Site, kind: str) -> None:
+def test_close_reports_if_the_node_did_not_confirm(site: EndingSetup, kind: str) -> None:
     first = site.start(kind)
     site.publish(10)
     site.world.kill_node()
@@ -154,14 +154,14 @@ def test_a_close_that_the_node_does_not_confirm_says_so(site: Site, kind: str) -
     assert confirmed is (kind == "transient")
     assert site.world.clock.seconds() - began < CLOSE_TIMEOUT + 0.1
     site.world.start_node()
-    second = site.next(kind)
-    # A state folder knows what the node was not told.
-    again = {"durable": 1, "state": 11, "working": 11, "transient": 16}[kind]
-    assert second.handled == numbers(again, 20)
+    second = site.start_next(kind)
+    # The state folder has positions that the node lacks.
+    first_repeated = {"durable": 1, "state": 11, "working": 11, "transient": 16}[kind]
+    assert second.handled == numbers(first_repeated, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_node_that_comes_back_confirms_a_close_that_waits(site: Site, kind: str) -> None:
+def test_restarted_node_confirms_a_waiting_close(site: EndingSetup, kind: str) -> None:
     first = site.start(kind)
     site.publish(10)
     site.world.kill_node()
@@ -170,46 +170,42 @@ def test_a_node_that_comes_back_confirms_a_close_that_waits(site: Site, kind: st
     site.world.run(1.0)
     site.world.start_node()
     assert site.world.wait(closed) is True
-    second = site.next(kind)
+    second = site.start_next(kind)
     assert second.handled == numbers(16 if kind == "transient" else 11, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_a_crash_only_what_was_processed_just_before_comes_again(
-    site: Site, kind: str
-) -> None:
+def test_crash_repeats_only_the_last_processed_events(site: EndingSetup, kind: str) -> None:
     first = site.start(kind)
     site.publish(5)
     first.confirm()
-    site.world.run(SETTLED)
+    site.world.run(SAVE_SECONDS)
     site.publish(5)
     first.confirm()
     site.world.kill_client(first.client)
-    second = site.next(kind)
+    second = site.start_next(kind)
     assert first.handled == numbers(1, 10)
     assert second.handled == numbers(16 if kind == "transient" else 6, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_handled_and_not_confirmed_comes_again_after_a_crash(
-    site: Site, kind: str
-) -> None:
+def test_crash_repeats_unconfirmed_events(site: EndingSetup, kind: str) -> None:
     first = site.start(kind, hangs_at=10)
     site.publish(9)
     first.confirm()
     site.publish(1)
     first.handle()
-    site.world.run(SETTLED)
+    site.world.run(SAVE_SECONDS)
     assert first.handled == numbers(1, 10)
     site.world.kill_client(first.client)
-    second = site.next(kind)
+    second = site.start_next(kind)
     assert second.handled == numbers(16 if kind == "transient" else 10, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("wait", [0.0, 0.02, SETTLED])
-def test_a_killed_node_makes_nothing_come_twice_to_one_process(
-    site: Site, kind: str, wait: float
+@pytest.mark.parametrize("wait", [0.0, 0.02, SAVE_SECONDS])
+def test_killed_node_repeats_nothing_to_a_running_process(
+    site: EndingSetup, kind: str, wait: float
 ) -> None:
     process = site.start(kind)
     for _ in range(4):
@@ -230,14 +226,14 @@ def test_a_killed_node_makes_nothing_come_twice_to_one_process(
 
 @pytest.mark.parametrize("kind", WITH_FILE)
 @pytest.mark.parametrize("node_knows", [True, False])
-def test_a_restored_position_file_brings_back_only_what_the_node_does_not_know(
-    site: Site, kind: str, node_knows: bool
+def test_restored_positions_file_repeats_only_events_unknown_to_the_node(
+    site: EndingSetup, kind: str, node_knows: bool
 ) -> None:
     file = site.folder / f"{NAME}.positions"
     first = site.start(kind)
     site.publish(5)
     first.confirm()
-    site.world.run(SETTLED)
+    site.world.run(SAVE_SECONDS)
     backup = shutil.copy(file, site.folder / "backup")
     site.publish(5)
     first.confirm()
@@ -245,16 +241,16 @@ def test_a_restored_position_file_brings_back_only_what_the_node_does_not_know(
     shutil.copy(backup, file)
     if not node_knows:
         site.world.node.durables.forget(NAME, "d")
-    second = site.next(kind)
+    second = site.start_next(kind)
     assert second.handled == numbers(11 if node_knows else 6, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_second_process_under_one_name_ends_the_first(site: Site, kind: str) -> None:
+def test_second_process_with_the_same_name_ends_the_first(site: EndingSetup, kind: str) -> None:
     first = site.start(kind)
     site.publish(10)
     first.confirm()
-    site.world.run(SETTLED)
+    site.world.run(SAVE_SECONDS)
     second = site.start(kind)
     site.publish(10)
     for process in (first, second):
@@ -263,26 +259,26 @@ def test_a_second_process_under_one_name_ends_the_first(site: Site, kind: str) -
     assert isinstance(first.client.last_error, SessionSuperseded)
     assert first.handled == numbers(1, 10)
     assert second.handled == numbers(11, 20)
-    # The first one changes nothing any more, neither at the node nor in the folder, and says so.
+    # The first process changes neither the node nor the folder, and its close returns False.
     assert site.world.wait(first.client.close()) is (kind == "transient")
     assert site.world.wait(second.client.close()) is True
-    third = site.next(kind)
+    third = site.start_next(kind)
     assert third.handled == numbers(26 if kind == "transient" else 21, 30)
 
 
-def test_positions_that_a_process_sent_last_count_though_the_next_one_comes_first(
-    site: Site,
+def test_last_positions_of_a_process_count_before_the_next_hello(
+    site: EndingSetup,
 ) -> None:
-    """The node has them in its hands, and has not looked at them, when the greeting comes."""
+    """The node has received the positions and not read them yet when the hello arrives."""
     first = site.start("durable")
     site.publish(10)
     first.confirm()
     (session,) = [s for s in site.world.node.reception.sessions if s.identity.client_id == NAME]
     taken: list[Any] = []
-    # Nothing that comes has its turn any more.
+    # Received messages are no longer processed.
     session._turns.work = lambda: taken.append(len(session._received))  # type: ignore[method-assign]
-    site.world.run(SETTLED)
+    site.world.run(SAVE_SECONDS)
     assert taken
     site.world.kill_client(first.client)
-    second = site.next("durable")
+    second = site.start_next("durable")
     assert second.handled == numbers(11, 20)

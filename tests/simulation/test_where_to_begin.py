@@ -1,4 +1,4 @@
-"""Where a subscription begins, what is gone by then, and the cut between past and future."""
+"""Starts of subscriptions, and the cut between recovered and live events."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def world() -> Iterator[World]:
 # ----------------------------------------------------------------------------- starts
 
 
-def test_each_start_begins_where_it_says(world: World) -> None:
+def test_each_start_begins_at_its_place(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 10)
     world.run(5.0)
-    noon = world.wall_clock()
+    middle = world.wall_clock()
     publish(world, publisher, 10)
     origin, epoch = world.node.event_log.origin, world.node.event_log.bounds.epoch
     starts = {
@@ -39,11 +39,11 @@ def test_each_start_begins_where_it_says(world: World) -> None:
         "all": ALL,
         "position": since(Position({origin: (epoch, 5)})),
         "a position elsewhere": since(Position({"another": (9, 9)})),
-        "time": since_time(noon),
-        "a position elsewhere, after a time": Start("position", Position({"x": (9, 9)}), noon),
-        "a position here, and a time": Start("position", Position({origin: (epoch, 5)}), noon),
+        "time": since_time(middle),
+        "a position elsewhere, after a time": Start("position", Position({"x": (9, 9)}), middle),
+        "a position here, and a time": Start("position", Position({origin: (epoch, 5)}), middle),
         "long ago": since_time(0),
-        "the future": since_time(noon + 86_400_000),
+        "the future": since_time(middle + 86_400_000),
         "stored, and nothing is": STORED,
     }
     readers = {name: Reader(world, client, start=start) for name, start in starts.items()}
@@ -72,7 +72,7 @@ def test_each_start_begins_where_it_says(world: World) -> None:
     world.check_outcomes()
 
 
-def test_an_impossible_start_is_refused_with_its_reason(world: World) -> None:
+def test_invalid_start_is_refused_with_its_reason(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     publish(world, publisher, 3)
     client = world.client("reader")
@@ -81,16 +81,16 @@ def test_an_impossible_start_is_refused_with_its_reason(world: World) -> None:
     future = Reader(world, client, start=since(Position({origin: (epoch, 4)})))
     later_epoch = Reader(world, client, start=since(Position({origin: (epoch + 1, 1)})))
     unknown = Reader(world, client, start=Start("yesterday"), durable="d")
-    fine = Reader(world, client)
+    accepted_reader = Reader(world, client)
     world.run(1.0)
     assert isinstance(future.error, BadPosition) and f"{epoch}:4" in str(future.error)
     assert isinstance(later_epoch.error, BadPosition)
     assert isinstance(unknown.error, BadQuery) and "yesterday" in str(unknown.error)
-    assert fine.subscription is not None
+    assert accepted_reader.subscription is not None
     assert world.node.durables.get("reader", "d") is None
 
 
-def test_a_durable_subscription_goes_on_where_its_last_process_had_got_to(world: World) -> None:
+def test_durable_subscription_resumes_where_its_last_process_ended(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d", start=ALL)
     publish(world, publisher, 10)
@@ -100,12 +100,12 @@ def test_a_durable_subscription_goes_on_where_its_last_process_had_got_to(world:
     second = Reader(world, world.client("reader", incarnation=2), durable="d")
     read(world, second)
     assert offsets(second) == list(range(11, 21))
-    # What came while it was away was missed, and says so.
+    # They are recovery events.
     assert {event.liveness for event in second.events} == {Liveness.RECOVERY}
 
 
-def test_a_process_that_dies_before_it_has_processed_anything_loses_nothing(world: World) -> None:
-    # Nothing was acknowledged, so the stored position is the very beginning, which is empty.
+def test_process_killed_before_its_first_position_loses_nothing(world: World) -> None:
+    # Nothing was acknowledged, so the stored position is empty, before the first event.
     publisher = Publisher(world, world.client("publisher"))
     publish(world, publisher, 10)
     for incarnation in (1, 2, 3):
@@ -119,8 +119,8 @@ def test_a_process_that_dies_before_it_has_processed_anything_loses_nothing(worl
         world.kill_client(client)
 
 
-def test_what_has_arrived_but_was_not_processed_is_not_stored_as_processed(world: World) -> None:
-    # The node forgets the session, the client says everything again, and then it dies too.
+def test_arrived_but_unprocessed_events_come_again(world: World) -> None:
+    # The node loses the session, the client resumes, and then it is killed, too.
     publisher = Publisher(world, world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d")
     world.run(1.0)
@@ -136,7 +136,7 @@ def test_what_has_arrived_but_was_not_processed_is_not_stored_as_processed(world
     assert offsets(second) == list(range(1, 11))
 
 
-def test_an_accepted_durable_subscription_survives_the_node_at_once(world: World) -> None:
+def test_accepted_durable_subscription_survives_an_immediate_kill(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     publish(world, publisher, 5)
     client = world.client("reader", incarnation=1)
@@ -152,7 +152,7 @@ def test_an_accepted_durable_subscription_survives_the_node_at_once(world: World
     assert offsets(second) == [6, 7, 8, 9, 10]
 
 
-def test_a_durable_subscription_is_not_accepted_while_it_can_not_be_stored(world: World) -> None:
+def test_durable_subscription_is_accepted_when_it_is_stored(world: World) -> None:
     client = world.client("reader")
     world.run(1.0)
     world.disk.is_full = True
@@ -165,7 +165,7 @@ def test_a_durable_subscription_is_not_accepted_while_it_can_not_be_stored(world
     world.check_outcomes()
 
 
-def test_a_forgotten_durable_subscription_begins_anew(world: World) -> None:
+def test_forgotten_durable_subscription_starts_anew(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
     reader = Reader(world, client, durable="d")
@@ -184,13 +184,13 @@ def test_a_forgotten_durable_subscription_begins_anew(world: World) -> None:
     assert offsets(again) == [11, 12, 13, 14, 15]
 
 
-def test_a_durable_subscription_expires_when_nobody_has_used_it_for_its_time() -> None:
+def test_unused_durable_subscription_expires() -> None:
     settings = Settings()
     log = attrs.evolve(settings.log, durable_expiry=600.0)
     with World(1, settings=attrs.evolve(settings, log=log)) as world:
         client = world.client("reader")
         Reader(world, client, durable="d")
-        # Hours in which nothing is published: nothing to acknowledge either.
+        # Hours without an event, so without an acknowledgement either.
         world.run(3 * CARE_EVERY)
         assert world.node.durables.get("reader", "d") is not None
         world.wait(client.close())
@@ -202,8 +202,8 @@ def test_a_durable_subscription_expires_when_nobody_has_used_it_for_its_time() -
 
 
 @pytest.mark.parametrize("start", [NEW, ALL, since_time(0)], ids=lambda start: start.kind)
-def test_the_cut_holds_while_batches_are_under_way(start: Start) -> None:
-    # Subscriptions are made at every moment around appends, commits and their answers.
+def test_cut_holds_while_batches_are_committed(start: Start) -> None:
+    # Subscriptions start at each moment around appends, commits and answers.
     for step in range(40):
         with World(step, thread_delay=0.02) as world:
             publisher = Publisher(world, world.client("publisher"))
@@ -227,7 +227,7 @@ def test_the_cut_holds_while_batches_are_under_way(start: Start) -> None:
             world.check_outcomes()
 
 
-def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
+def test_cut_from_before_a_failed_commit_hides_no_event(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 3)
@@ -244,12 +244,12 @@ def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
     world.disk.is_full = False
     world.run_until(lambda: not publisher.client.unacknowledged)
     read(world, reader)
-    # The ten were under way when it subscribed; then they were not, and came again.
+    # The ten were appended when it subscribed; their commit failed, and they came again.
     assert reader.cut[0] == epoch and offsets(reader) == list(range(4, 14))
     world.check_outcomes()
 
 
-def test_a_cut_holds_while_the_first_batches_after_a_failed_commit_are_under_way() -> None:
+def test_cut_holds_during_the_first_commits_after_a_failed_one() -> None:
     with World(1, thread_delay=3.0) as world:
         publisher = Publisher(world, world.client("publisher"))
         client = world.client("reader")
@@ -269,7 +269,7 @@ def test_a_cut_holds_while_the_first_batches_after_a_failed_commit_are_under_way
         world.run_until(lambda: not publisher.client.unacknowledged)
         publish(world, publisher, 2)
         read(world, *readers, seconds=30.0)
-        # That the epoch of the five has begun was written before they had a place in it.
+        # The new epoch was on disk before the five had places in it.
         assert readers[0].cut == later
         for reader in readers:
             reader.check(truths(world))
@@ -277,7 +277,7 @@ def test_a_cut_holds_while_the_first_batches_after_a_failed_commit_are_under_way
         world.check_outcomes()
 
 
-def test_a_cut_holds_in_a_new_session_while_its_batches_are_under_way() -> None:
+def test_cut_holds_in_a_new_session_during_commits() -> None:
     with World(1, thread_delay=3.0) as world:
         publisher = Publisher(world, world.client("publisher"))
         client = world.client("reader")
@@ -293,7 +293,7 @@ def test_a_cut_holds_in_a_new_session_while_its_batches_are_under_way() -> None:
         (session,) = [s for s in world.node.reception.sessions if s.link.feeds]
         session.end(TooManySessions("for a moment"))
         world.run(0.5)
-        # It has said again where it was; the five are still on their way to the disk.
+        # The client has resumed; the five are not committed yet.
         assert client.connected and world.node.event_log.bounds.last == 0
         world.run_until(lambda: not publisher.client.unacknowledged)
         publisher.publish()
@@ -303,16 +303,14 @@ def test_a_cut_holds_in_a_new_session_while_its_batches_are_under_way() -> None:
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_no_place_is_given_twice_after_failed_commits_and_a_restart(
-    world: World, ending: str
-) -> None:
+def test_no_place_is_reused_after_failed_commits_and_a_restart(world: World, ending: str) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 3)
     world.disk.is_full = True
     readers: list[Reader] = []
     for _ in range(4):
-        # None of these gets a place that holds, and each time somebody is told a cut.
+        # These events get no place that holds, and each reader gets a cut.
         for _ in range(5):
             publisher.publish()
         readers.append(Reader(world, client))

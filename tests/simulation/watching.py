@@ -1,4 +1,4 @@
-"""Users of a simulated world: who publishes flights, who reads them, and what must have come."""
+"""Clients of a simulated node: publishers, readers, and the events that must arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.errors import BrokerError
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
-from broker.log.records import LoggedEvent, header_from_fields
+from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.testing.simulation import World
 
 FLIGHT = EventType("flight", "1.0")
@@ -25,7 +25,7 @@ STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
 
 
 def flight(altitude: int, size: int = 0) -> bytes:
-    """A flight record whose id is `size` characters longer than it needs to be."""
+    """Return a flight record whose id has `size` characters of padding."""
     return (
         f"<flight><id>F{'x' * size}</id><flightleg><altitude>{altitude}</altitude>"
         "</flightleg></flight>"
@@ -33,7 +33,7 @@ def flight(altitude: int, size: int = 0) -> bytes:
 
 
 def altitude_of(document: bytes) -> int:
-    """The altitude in a flight record, which may stand in an event."""
+    """Return the altitude in a flight record or an event with one."""
     found = re.search(rb"<altitude>(\d+)<", document)
     assert found is not None
     return int(found.group(1))
@@ -41,12 +41,12 @@ def altitude_of(document: bytes) -> int:
 
 @attrs.frozen
 class Interest:
-    """A pattern and a query, with what they mean in Python."""
+    """A subscription: pattern, query, and the same condition in Python."""
 
     pattern: str
     query: str
     wants: Callable[[str, int], bool]
-    """(stream, altitude) -> whether the event is wanted."""
+    """(stream, altitude) -> True if the event matches."""
 
 
 INTERESTS = (
@@ -84,13 +84,13 @@ class Truth:
 
 
 def truths(world: World) -> list[Truth]:
-    """All that the log holds."""
+    """Return all events of the log."""
     events = world.wait(world.node.event_log.read(1, 1 << 40, 1 << 60))
     return [Truth.of(event) for event in events]
 
 
 class Publisher:
-    """Publishes flights, and keeps what became of each."""
+    """Publisher of flights, with the result of each."""
 
     def __init__(self, world: World, client: Client) -> None:
         self._world = world
@@ -106,7 +106,7 @@ class Publisher:
         level: SecurityLevel = SecurityLevel.MED,
         name: str = "flight",
     ) -> None:
-        """Publish one flight, or a record of the same form with another `name`."""
+        """Publish a flight, or the same record with another root `name`."""
         self.published += 1
         kind = EventType(name, "1.0", security_level=level)
         payload = flight(altitude, size).replace(b"flight", name.encode())
@@ -122,12 +122,12 @@ class Publisher:
 
     @property
     def receipts(self) -> list[Receipt]:
-        """What was acknowledged."""
+        """Receipts of acknowledged events."""
         return [result for _, result in self.results if isinstance(result, Receipt)]
 
 
 class Reader:
-    """One subscription as its user reads it."""
+    """One subscription and the items that its user took."""
 
     def __init__(
         self,
@@ -146,9 +146,9 @@ class Reader:
         self.slow = slow
         self.subscription: Subscription | None = None
         self.cut: Mark = (0, 0)
-        """The first one."""
+        """The first cut of the subscription."""
         self.began_after: Mark = (0, 0)
-        """What comes after this has to be delivered."""
+        """Events after this mark must be delivered."""
         self._start = start
         self.items: list[ReceivedEvent | Gap] = []
         self.wrong_liveness: list[ReceivedEvent] = []
@@ -166,7 +166,7 @@ class Reader:
         self.subscription = subscription
         (self.cut,) = subscription.cut.marks.values()
         if self._start in (None, NEW):
-            # What was stored, if it was, or else the cut.
+            # The stored position, or else the cut.
             (self.began_after,) = subscription.position.marks.values() or [(0, 0)]
         arrived = subscription.receive_item
 
@@ -184,28 +184,26 @@ class Reader:
         subscription.receive_item = watch  # type: ignore[method-assign]
 
     def read(self) -> None:
-        """Take what has arrived, and be done with what was taken before."""
+        """Take what has arrived; earlier items count as processed."""
         if self.subscription is not None:
             while events := self.subscription.take_ready():
                 self.items += events
 
     def read_one(self) -> None:
-        """Take one portion, as a slow user does."""
+        """Take one batch, as a slow user does."""
         if self.subscription is not None:
             self.items += self.subscription.take_ready()
 
     @property
     def events(self) -> list[ReceivedEvent]:
-        """The events that were taken."""
         return [item for item in self.items if isinstance(item, ReceivedEvent)]
 
     @property
     def gaps(self) -> list[Gap]:
-        """The gaps that were told."""
         return [item for item in self.items if isinstance(item, Gap)]
 
     def wanted(self, log: list[Truth]) -> list[Mark]:
-        """The marks that have to come."""
+        """Return the marks of the events that must arrive."""
         start = self._start.time_ms if self._start is not None else 0
         return [
             truth.mark
@@ -216,7 +214,7 @@ class Reader:
         ]
 
     def check(self, log: list[Truth]) -> None:
-        """Everything wanted came once and in order, or was told as dropped, in its order."""
+        """Check that each expected event came once and in order, or in a reported gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
@@ -249,9 +247,9 @@ class Reader:
 def check_publishers(
     log: list[Truth], publishers: list[Publisher], lost: list[Publisher], seed: int
 ) -> None:
-    """Every receipt's event is in the log, once, where the receipt says, in its publisher's order.
+    """Check that each acknowledged event is in the log once, at its place and in order.
 
-    The publishers that are `lost` were killed: of what they did not hear of, some may be there.
+    Publishers in `lost` were killed; their unacknowledged events may be in the log.
     """
     by_id: dict[tuple[str, int, int], Truth] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -273,14 +271,14 @@ def check_publishers(
 
 
 def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:
-    """Publish so many flights, and wait for their receipts."""
+    """Publish `count` flights and wait for their receipts."""
     for _ in range(count):
         publisher.publish(altitude=600, size=size)
     world.run_until(lambda: not publisher.client.unacknowledged)
 
 
 def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
-    """Let these read what comes for a while."""
+    """Read with these readers for some seconds of virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:
@@ -289,5 +287,4 @@ def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
 
 
 def offsets(reader: Reader) -> list[int]:
-    """The offsets of what it has taken."""
     return [event.place.offset for event in reader.events]

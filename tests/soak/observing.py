@@ -11,8 +11,8 @@ import msgpack
 from broker.archive.archive import Archive
 from broker.errors import BrokerError
 from broker.event.place import Place
-from broker.log.reading_along import LogAlong, read_only
-from broker.log.records import header_from_fields
+from broker.log.external_reader import LogAlong, read_only
+from broker.log.logged_event import header_from_fields
 from broker.recovery.durable_handover import MAY_REPEAT
 from broker.testing.guarantees import (
     Delivered,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from broker.event.place import Mark, Place
-from broker.log.histories import History
+from broker.log.history import History
 
 
 class RecordedPlaces:

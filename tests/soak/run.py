@@ -16,16 +16,8 @@ from typing import Final
 import attrs
 
 from broker.event.place import Place
-from broker.testing.guarantees import (
-    Allowances,
-    EventKey,
-    Observations,
-    ReportedGap,
-    Violation,
-    check,
-    is_complete,
-    report,
-)
+from broker.testing.guarantees import Allowances, EventKey, Observations, ReportedGap, Violation, check, is_complete
+from broker.testing.guarantees import report
 from tests.soak.faults import FAULTS
 from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.observing import Observer

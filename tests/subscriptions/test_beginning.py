@@ -12,8 +12,8 @@ from broker.event.place import Mark, NamedHistory, Position
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
 from broker.log.event_log import EventLog
-from broker.log.histories import Chain, History, Loss
-from broker.log.records import LoggedEvent
+from broker.log.history import Chain, History, Loss
+from broker.log.logged_event import LoggedEvent
 from broker.subscriptions.beginning import beginning, lost_branches, serial_behind, set_back
 from broker.wire.messages import Subscribe
 

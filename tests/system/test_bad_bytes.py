@@ -14,7 +14,7 @@ import pytest
 from broker.errors import FrameTooLarge, PeerSilent, ProtocolError, VersionMismatch
 from broker.transport.p2p import wire
 from broker.wire import messages
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Answer, Goodbye, Hello, Published
 from tests.system.conftest import HANDSHAKE
 from tests.system.node_process import NodeProcess

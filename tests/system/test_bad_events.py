@@ -27,7 +27,7 @@ from broker.errors import (
 from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
-from broker.wire.batches import encode_batch
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Published
 from tests.system.conftest import DtdServer
 from tests.system.node_process import NodeProcess

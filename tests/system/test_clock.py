@@ -11,7 +11,7 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.reader import read_event
-from broker.log.reading_along import read_only
+from broker.log.external_reader import read_only
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import how_it_ends
 from tests.system.stepped_clock import PRELUDE

@@ -14,7 +14,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ALL, Receipt
 from broker.errors import BrokerError, ShuttingDown
 from broker.event.reader import read_event
-from broker.log.reading_along import read_only
+from broker.log.external_reader import read_only
 from tests.seeds import seeds
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession

@@ -24,7 +24,7 @@ EVENTS = 2_000
 READER = """
 import sys, threading
 from pathlib import Path
-from broker.log.reading_along import read_only
+from broker.log.external_reader import read_only
 
 ended = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()

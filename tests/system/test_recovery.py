@@ -14,7 +14,7 @@ from broker.archive.manifest_entry import ArchivedFile
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.log.reading_along import LogAlong
+from broker.log.external_reader import LogAlong
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import (
     FILLING,

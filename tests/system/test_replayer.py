@@ -20,8 +20,8 @@ from broker.errors import (
     UnknownSubscription,
     from_wire,
 )
-from broker.log.chunks import Chunk
-from broker.log.records import LoggedEvent
+from broker.log.chunk import Chunk
+from broker.log.logged_event import LoggedEvent
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
 from broker.replay.request import ReplayRequest

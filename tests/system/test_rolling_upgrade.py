@@ -14,7 +14,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.event.origin import origin_start_ms
 from broker.log.tables import FORMAT_NAME
-from broker.log.values import Values
+from broker.log.checked_table import Values
 from examples.free_ports import free_port
 from tests.capability import PREVIOUS, VERSION_1
 from tests.system.network_nodes import running

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.event.place import Place
-from broker.log.histories import History
+from broker.log.history import History
 from tests.soak.recorded_places import RecordedPlaces
 
 

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from broker.errors import Closed, Overloaded, PeerSilent, ProtocolError, StackError
-from broker.transport.attachment import CLOSE_TIMEOUT
+from broker.transport.channel_binding import CLOSE_TIMEOUT
 from broker.transport.driver import StackDriver
 from broker.transport.effects import (
     DeliverUp,
@@ -23,7 +23,7 @@ from broker.transport.effects import (
 from broker.transport.faults import ShuffleLayer
 from broker.transport.layer import Property
 from broker.transport.view import LinkState, View
-from tests.transport.noting import (
+from tests.transport.recording import (
     Needy,
     Noting,
     NotingChannel,

@@ -8,15 +8,14 @@ never amplify traffic (T41).
 from __future__ import annotations
 
 import hmac
-from typing import Any, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
-import msgpack
 
 from broker.cluster.address import Address
-from broker.cluster.descriptor import Endpoint, checked_address, checked_endpoint
-from broker.errors import AuthenticationFailed, BadName, ProtocolError
-from broker.wire.fields import flag, text
+from broker.cluster.descriptor import Endpoint
+from broker.errors import AuthenticationFailed, ProtocolError
+from broker.wire.codec import Schema, pack
 
 MAGIC = b"XBD1"
 NONCE_BYTES = 8
@@ -27,6 +26,9 @@ _QUESTION, _ANSWER = 1, 2
 _PROOF_AT = len(MAGIC) + 1 + NONCE_BYTES
 _BODY_AT = _PROOF_AT + PROOF_BYTES
 _NO_PROOF = bytes(PROOF_BYTES)
+_QUESTION_BODY: Final = Schema[tuple[str]](tuple[str], "question of discovery")
+_AnswerBody: TypeAlias = tuple[str, Address, Endpoint, bool]
+_ANSWER_BODY: Final = Schema[_AnswerBody](_AnswerBody, "answer of discovery")
 
 
 @attrs.frozen
@@ -56,12 +58,9 @@ Datagram: TypeAlias = Question | Answer
 def encode(datagram: Datagram, key: bytes | None) -> bytes:
     """Encode a datagram, with a proof of the network's key if there is one."""
     if isinstance(datagram, Question):
-        kind, fields = _QUESTION, (datagram.network,)
+        kind, body = _QUESTION, pack((datagram.network,)).ljust(DATAGRAM_BYTES - _BODY_AT, b"\0")
     else:
-        kind, fields = _ANSWER, attrs.astuple(datagram, recurse=False)[1:]
-    body = msgpack.packb(fields)
-    if kind == _QUESTION:
-        body = body.ljust(DATAGRAM_BYTES - _BODY_AT, b"\0")
+        kind, body = _ANSWER, pack(attrs.astuple(datagram, recurse=False)[1:])
     head = MAGIC + bytes([kind]) + datagram.nonce
     return bytes(head + _proof(key, head, body) + body)
 
@@ -78,22 +77,11 @@ def decode(data: bytes, key: bytes | None) -> Datagram:
     if not hmac.compare_digest(proof, _proof(key, head, body)):
         raise AuthenticationFailed("a datagram of discovery without the network's key")
     kind, nonce = head[len(MAGIC)], head[len(MAGIC) + 1 :]
-    try:
-        if kind == _QUESTION and len(data) == DATAGRAM_BYTES:
-            (network,) = msgpack.unpackb(body.rstrip(b"\0"), use_list=False)
-            return Question(nonce, text(network))
-        if kind == _ANSWER:
-            return _answer(nonce, *msgpack.unpackb(body, use_list=False))
-    except (ValueError, TypeError, BadName, msgpack.UnpackException):
-        raise ProtocolError("a malformed datagram of discovery") from None
+    if kind == _QUESTION and len(data) == DATAGRAM_BYTES:
+        return Question(nonce, *_QUESTION_BODY.decode(body.rstrip(b"\0")))
+    if kind == _ANSWER:
+        return Answer(nonce, *_ANSWER_BODY.decode(body))
     raise ProtocolError("not a datagram of discovery")
-
-
-def _answer(nonce: bytes, network: Any, address: Any, endpoint: Any, has_room: Any) -> Answer:
-    return Answer(
-        *(nonce, text(network), checked_address(address)),
-        *(checked_endpoint(endpoint), flag(has_room)),
-    )
 
 
 def _proof(key: bytes | None, head: bytes, body: bytes) -> bytes:

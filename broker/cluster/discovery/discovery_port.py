@@ -13,7 +13,7 @@ from broker.cluster.discovery.multicast_search import SearchResponder
 from broker.cluster.discovery.multicast_seeds import MulticastSeeds
 from broker.cluster.discovery.seed_source import ISeedSource
 from broker.transport.socket.datagram_socket import DatagramSocket
-from broker.transport.socket.group_place import GroupSender, open_group
+from broker.transport.socket.group_sockets import GroupSender, open_group
 
 
 @implementer(ISeedSource)

@@ -10,8 +10,9 @@ part of the map. It reveals a second process under the same name (`broker.cluste
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+from msgspec import Meta
 
 from broker.cluster.address import (
     Address,
@@ -20,9 +21,9 @@ from broker.cluster.address import (
     child_towards,
     common_prefix,
 )
-from broker.cluster.descriptor import Endpoint, check_rank, checked_endpoint
+from broker.cluster.descriptor import Endpoint, ShortName
 from broker.errors import BadName, ProtocolError
-from broker.wire.fields import count
+from broker.wire.codec import Rank, Schema
 
 NODE = "node"
 UNIT_LINKS = "unit-links"
@@ -32,15 +33,15 @@ LINK = "link:"
 
 #: Keeps the sums of costs small on any route.
 MAX_COST = 1 << 24
-_TRANSPORT = re.compile(r"[a-z0-9-]{1,32}")
+Cost: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_COST)]
 
 
 class NodeLink(NamedTuple):
     """One end of a link inside a cluster, from the table of its node."""
 
-    cost: int
-    clearance: int
-    transport: str
+    cost: Cost
+    clearance: Rank
+    transport: ShortName
 
 
 class UnitLink(NamedTuple):
@@ -62,6 +63,11 @@ class UnitLink(NamedTuple):
         return (self.unit, self.far_unit, own, far, self.cost, self.clearance, endpoint)
 
 
+_NODE_LINK: Final = Schema[NodeLink](NodeLink, "link of a node")
+_WireUnitLink: TypeAlias = tuple[str, str, str, str, Cost, Rank, Endpoint | None]
+_UNIT_LINK: Final = Schema[_WireUnitLink](_WireUnitLink, "link of units")
+
+
 def parse_link_key(name: str) -> str:
     """Return the far node."""
     if not name.startswith(LINK):
@@ -74,13 +80,7 @@ def parse_link_key(name: str) -> str:
 
 def parse_node_link(value: Any) -> NodeLink:
     """Raises `ProtocolError`."""
-    try:
-        price, clearance, transport = value
-        if not (isinstance(transport, str) and _TRANSPORT.fullmatch(transport)):
-            raise TypeError("invalid transport name")
-        return NodeLink(check_cost(price), check_rank(clearance), transport)
-    except (ValueError, TypeError) as error:
-        raise ProtocolError(f"malformed link of a node: {error}") from None
+    return _NODE_LINK.convert(value)
 
 
 def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
@@ -89,13 +89,10 @@ def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -
     Raises `ProtocolError` for a malformed value, or if the ends are not in two children of
     `context`.
     """
+    unit, far_unit, own, far, cost, clearance, endpoint = _UNIT_LINK.convert(value)
     try:
-        unit, far_unit, own, far, price, clearance, endpoint = value
-        link = UnitLink(
-            *(unit, far_unit, Address.parse(own), Address.parse(far)),
-            *(check_cost(price), check_rank(clearance)),
-            None if endpoint is None else checked_endpoint(endpoint),
-        )
+        ends = Address.parse(own), Address.parse(far)
+        link = UnitLink(unit, far_unit, *ends, cost, clearance, endpoint)
         if common_prefix(link.own.unit, link.far.unit) != context:
             raise ValueError("the ends belong to another context")
         if link.own.node != author or link.far.node != far_node:
@@ -106,12 +103,5 @@ def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -
         if names != (unit, far_unit):
             raise ValueError("the ends are in other units")
         return link
-    except (ValueError, TypeError, AttributeError, BadName) as error:
+    except (ValueError, BadName) as error:
         raise ProtocolError(f"malformed link of units: {error}") from None
-
-
-def check_cost(value: Any) -> int:
-    """Raises `TypeError`."""
-    if not 1 <= count(value) <= MAX_COST:
-        raise TypeError("invalid cost")
-    return count(value)

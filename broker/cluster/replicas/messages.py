@@ -1,7 +1,7 @@
 """Messages between a node and the neighbour with its replica, over their link.
 
 REPLICA_EVENTS is `0x65 | after | upto | chunk`. The marks are `epoch u32, offset u64`, big-endian.
-The chunk has the events of (after, upto] as in the log (`broker.log.chunks`), or is empty.
+The chunk has the events of (after, upto] as in the log (`broker.log.chunk`), or is empty.
 """
 
 from __future__ import annotations
@@ -9,36 +9,36 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-import attrs
-
-from broker.cluster.messages import Message, register
+from broker.cluster.messages import CODEC, Message
 from broker.errors import ProtocolError
 from broker.event.place import Mark
-from broker.log.chunks import Chunk, encode_chunk
+from broker.log.chunk import Chunk, encode_chunk
 from broker.log.commit import Keeping
-from broker.log.records import LoggedEvent
-from broker.wire import fields
+from broker.log.logged_event import LoggedEvent
+from broker.wire.codec import WireMark
 
 REPLICA_EVENTS = 0x65
 _HEAD = struct.Struct(">BIQIQ")
 
 
-@register(0x63)
-@attrs.frozen
-class ReplicaRequest(Message):
+@CODEC.register
+class ReplicaRequest(Message, frozen=True):
     """Store a replica of the sender's origin, and return its state."""
 
-    origin: str = attrs.field(converter=fields.text)
+    kind = 0x63
+
+    origin: str
 
 
-@register(0x64)
-@attrs.frozen
-class ReplicaState(Message):
+@CODEC.register
+class ReplicaState(Message, frozen=True):
     """The replica has all events in (after, upto]; twice (0, 0) if empty."""
 
-    origin: str = attrs.field(converter=fields.text)
-    after: Mark = attrs.field(converter=fields.mark)
-    upto: Mark = attrs.field(converter=fields.mark)
+    kind = 0x64
+
+    origin: str
+    after: WireMark
+    upto: WireMark
 
 
 def encode_replica_events(after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> bytes:

@@ -14,7 +14,7 @@ from broker.cluster.traffic.frame import (
     encode_level_runs,
     encode_mark_runs,
 )
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 
 def make_page_frame(

@@ -20,7 +20,7 @@ from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
 
 #: Limits of one page of the log.

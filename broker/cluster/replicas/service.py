@@ -20,7 +20,7 @@ from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.log.damage import Damage, DamageFound
 from broker.log.event_log import EventLog
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 #: Limits of one page of a replica.
 PAGE_EVENTS = 512

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
+from msgspec.structs import replace
 
 from broker.cluster.messages import CHANGED, Digest, GroupVersion, TableChange, Update
 from broker.cluster.tables.group import packed_size
@@ -23,8 +23,7 @@ def split_update(update: Update) -> list[Update]:
     if not last and not update.more:
         return [update]
     return [
-        attrs.evolve(update, tables=tables, more=place < last)
-        for place, tables in enumerate(groups)
+        replace(update, tables=tables, more=place < last) for place, tables in enumerate(groups)
     ]
 
 
@@ -70,7 +69,7 @@ class Reassembly:
         if self._update is None:
             self._update, self._tables = part, []
             self._room = self._limits.bytes * 2
-        elif attrs.evolve(part, tables=(), more=True, age=0) != attrs.evolve(
+        elif replace(part, tables=(), more=True, age=0) != replace(
             self._update, tables=(), more=True, age=0
         ):
             raise ProtocolError("an update before the end of another")
@@ -84,7 +83,7 @@ class Reassembly:
             return None
         # Most updates have one part, which was checked already.
         alone = self._update is part
-        whole = part if alone else attrs.evolve(part, tables=tuple(self._tables))
+        whole = part if alone else replace(part, tables=tuple(self._tables))
         self._update, self._tables = None, []
         return whole
 
@@ -96,7 +95,7 @@ class Reassembly:
         if part.more:
             return None
         self._digest = None
-        return attrs.evolve(part, versions=tuple(versions))
+        return replace(part, versions=tuple(versions))
 
     def check_complete(self, description: str) -> None:
         """Raise `ProtocolError` if an update is incomplete."""

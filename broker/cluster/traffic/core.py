@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
+import msgspec
 
 from broker.cluster.address import Address
 from broker.cluster.network_state import NetworkState
@@ -381,8 +382,13 @@ class Traffic:
             if isinstance(effect, RequestPage):
                 translated += self._send_message(
                     PageRequest(
-                        *(effect.target, self._own, MAX_HOPS),
-                        *(effect.origin, effect.after, effect.is_unfiltered, effect.path),
+                        effect.target,
+                        self._own,
+                        MAX_HOPS,
+                        effect.origin,
+                        effect.after,
+                        effect.is_unfiltered,
+                        effect.path,
                     )
                 )
             else:
@@ -394,4 +400,4 @@ class Traffic:
         if hop is None:
             self.counts.stuck += 1
             return []
-        return [SendMessage(hop, attrs.evolve(message, hops=message.hops - 1))]
+        return [SendMessage(hop, msgspec.structs.replace(message, hops=message.hops - 1))]

@@ -15,23 +15,23 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import attrs
-import msgpack
+import msgspec
 import zstandard
+from msgspec import Meta
 
-from broker.cluster.address import Address, check_name, check_unit
-from broker.cluster.descriptor import check_rank
-from broker.cluster.traffic.known_histories import check_history
-from broker.errors import BadName, ProtocolError
+from broker.cluster.address import Address, UnitPath
+from broker.errors import ProtocolError
 from broker.event.place import Mark, NamedHistory
-from broker.wire import fields
+from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
 KIND = 0x60
 #: Limits of one frame.
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
+MAX_ORIGIN_BYTES = 64
 #: Links that a frame crosses at most. A longer route is a loop.
 MAX_HOPS = 128
 #: Document bytes of one frame, decompressed.
@@ -43,8 +43,6 @@ MIN_COMPRESSED_BYTES = 512
 _compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
-#: Header fields in version 1. In version 2 the history may follow.
-_VERSION_1_FIELDS = 10
 
 #: Consecutive events with equal recipients: (count, indices of the ranges).
 RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
@@ -240,7 +238,7 @@ class Frame:
     def encode(self, version: int = 2) -> bytes:
         """`version` is that of the link's node protocol."""
         history_fields = (self.history,) if self.history is not None and version >= 2 else ()
-        header = msgpack.packb(
+        header = pack(
             (
                 self.origin,
                 self.origin_node,
@@ -276,6 +274,40 @@ class Frame:
         return body
 
 
+_Run: TypeAlias = Annotated[int, Meta(ge=1)]
+_Lengths: TypeAlias = Annotated[tuple[Offset, ...], Meta(max_length=MAX_EVENTS)]
+#: The fields of a `Range`. The name in its destination may be empty.
+_WireRange: TypeAlias = tuple[
+    tuple[UnitPath, Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]],
+    WireMark,
+    WireMark,
+    WireMark | None,
+    bool,
+    WireMark | None,
+    bool,
+]
+
+
+class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The fields of a `Frame` that are in its header."""
+
+    origin: Annotated[str, Meta(min_length=1)]
+    origin_node: Address
+    level_runs: tuple[tuple[Rank, _Run], ...]
+    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
+    ranges: Annotated[tuple[_WireRange, ...], Meta(max_length=MAX_DESTINATIONS)]
+    mark_runs: tuple[tuple[Epoch, Offset, _Run], ...]
+    recipient_runs: tuple[tuple[_Run, tuple[Count, ...]], ...]
+    encoding: Annotated[int, Meta(ge=PLAIN, le=ZSTD)]
+    record_lengths: _Lengths
+    document_lengths: _Lengths
+    history: WireHistory = None  # type: ignore[assignment]
+    """Since version 2. It may be absent, but not None."""
+
+
+_HEADER: Final = Schema[_Header](_Header, "header")
+
+
 def decode_frame(data: bytes) -> Frame:
     """Raises `ProtocolError` for malformed bytes."""
     try:
@@ -284,22 +316,14 @@ def decode_frame(data: bytes) -> Frame:
             raise ValueError("not a frame")
         records_at = _HEAD.size + header_length
         body_at = records_at + records_length
-        header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
+        header = _HEADER.decode(data[_HEAD.size : records_at])
         records, body = data[records_at:body_at], data[body_at:]
-        frame = Frame(
-            *header[:_VERSION_1_FIELDS],
-            records,
-            body,
-            *map(check_history, header[_VERSION_1_FIELDS:]),
-        )  # type: ignore[call-arg]
-        frame.origin_node = _check_address(frame.origin_node)
-        if not frame.origin_node.node:
-            raise ValueError("the origin node has no node name")
-        frame.ranges = [_check_range(each) for each in frame.ranges]
-        _check_frame(frame, len(data) - body_at)
+        _check_header(header, len(records), len(body))
+        frame = Frame(**msgspec.structs.asdict(header), records=records, body=body)
+        frame.ranges = [_read_range(each) for each in header.ranges]
         return frame
-    except (ValueError, TypeError, LookupError, BadName, struct.error, msgpack.UnpackException):
-        raise ProtocolError("malformed frame") from None
+    except (ValueError, struct.error) as error:
+        raise ProtocolError(f"malformed frame: {error}") from None
 
 
 def encode_mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
@@ -317,74 +341,35 @@ def encode_level_runs(levels: Iterable[int]) -> list[LevelRun]:
     return [(level, len(list(group))) for level, group in itertools.groupby(levels)]
 
 
-def _check_frame(frame: Frame, body_length: int) -> None:
-    lengths = (frame.record_lengths, frame.document_lengths)
-    if len(frame.ranges) > MAX_DESTINATIONS or any(len(each) > MAX_EVENTS for each in lengths):
-        raise ValueError("too much for one frame")
-    if frame.hops > MAX_HOPS:
-        raise ValueError("too many hops")
-    if (
-        type(frame.origin) is not str
-        or not 0 < len(frame.origin.encode()) <= 64
-        or "\0" in frame.origin
-    ):
+def _check_header(header: _Header, records_length: int, body_length: int) -> None:
+    if len(header.origin.encode()) > MAX_ORIGIN_BYTES or "\0" in header.origin:
         raise ValueError("invalid origin")
-    for number in itertools.chain((frame.hops,), *lengths, *frame.mark_runs, *frame.level_runs):
-        if type(number) is not int or not 0 <= number < 1 << 63:
-            raise ValueError("invalid number")
-    counts = {len(each) for each in lengths}
-    counts.add(sum([count for _, _, count in frame.mark_runs]))
-    counts.add(sum([count for count, _ in frame.recipient_runs]))
-    counts.add(sum([count for rank, count in frame.level_runs if check_rank(rank) >= 0]))
-    if len(counts) > 1 or sum(frame.record_lengths) != len(frame.records):
+    counts = {len(header.record_lengths), len(header.document_lengths)}
+    counts.add(sum([count for _, _, count in header.mark_runs]))
+    counts.add(sum([count for count, _ in header.recipient_runs]))
+    counts.add(sum([count for _, count in header.level_runs]))
+    if len(counts) > 1 or sum(header.record_lengths) != records_length:
         raise ValueError("event counts differ")
-    if sum(frame.document_lengths) > MAX_BODY_BYTES:
+    if sum(header.document_lengths) > MAX_BODY_BYTES:
         raise ValueError("too many bytes for one frame")
-    if not all(
-        type(count) is int
-        and count > 0
-        and all(type(i) is int and 0 <= i < len(frame.ranges) for i in indices)
-        for count, indices in frame.recipient_runs
-    ):
+    if header.encoding == PLAIN and sum(header.document_lengths) != body_length:
+        raise ValueError("lengths do not add up")
+    if any(max(indices, default=0) >= len(header.ranges) for _, indices in header.recipient_runs):
         raise ValueError("invalid run")
-    if any(count < 1 for *_, count in (*frame.mark_runs, *frame.level_runs)):
-        raise ValueError("empty run")
-    ends = [((e, first), (e, first + count - 1)) for e, first, count in frame.mark_runs]
-    for epoch, first, count in frame.mark_runs:
-        _check_mark((epoch, first + count))
+    ends = [((e, first), (e, first + count - 1)) for e, first, count in header.mark_runs]
+    if any(last + 1 >> 63 for _, (_, last) in ends):
+        raise ValueError("places exceed those of a log")
     if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
         raise ValueError("places do not ascend")
-    if frame.encoding not in (PLAIN, ZSTD):
-        raise ValueError("unknown encoding")
-    if frame.encoding == PLAIN and sum(frame.document_lengths) != body_length:
-        raise ValueError("lengths do not add up")
 
 
-def _check_range(value: Any) -> Range:
-    destination, after, upto, unavailable_upto, has_more, first_after, is_unfiltered = value
-    span = Range(
-        _check_address(destination),
-        _check_mark(after),
-        _check_mark(upto),
-        None if unavailable_upto is None else _check_mark(unavailable_upto),
-        fields.flag(has_more),
-        None if first_after is None else _check_mark(first_after),
-        fields.flag(is_unfiltered),
-    )
+def _read_range(fields: _WireRange) -> Range:
+    span = Range(Address(*fields[0]), *fields[1:])
     if span.upto < span.after or (span.first_after or span.after) > span.after:
         raise ValueError("range ends before it begins")
     if span.unavailable_upto is not None and span.unavailable_upto > span.upto:
         raise ValueError("unavailable places exceed the range")
     return span
-
-
-def _check_address(value: Any) -> Address:
-    unit, node = value
-    return Address(check_unit(unit), check_name(node) if node else "")
-
-
-def _check_mark(value: Any) -> Mark:
-    return fields.mark(value)
 
 
 def _split_bytes(data: bytes, lengths: Sequence[int]) -> list[bytes]:

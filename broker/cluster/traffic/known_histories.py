@@ -1,4 +1,4 @@
-"""Newest histories of each origin, as named by frames (`broker.log.histories`).
+"""Newest histories of each origin, as named by frames (`broker.log.history`).
 
 Two processes on copies of one log can assign places in one epoch. They started within 250 ms, or
 with clocks that are behind. The history id tells them apart. By the branch places the origin node
@@ -8,27 +8,11 @@ finds where a place left its own log.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from broker.event.place import Mark, NamedHistory
-from broker.wire import fields
 
 #: Stored histories of an origin, the newest ones.
 MAX_HISTORIES = 8
-
-
-def check_history(value: Any) -> NamedHistory:
-    """Raises `ValueError` or `TypeError`."""
-    epoch, id, branch = value
-    return (*fields.mark((epoch, id)), fields.mark(branch))
-
-
-def check_path(value: Any) -> tuple[NamedHistory, ...]:
-    """Return at most `MAX_HISTORIES` ascending histories. Raises `ValueError` or `TypeError`."""
-    path = tuple(map(check_history, value))
-    if len(path) > MAX_HISTORIES or sorted(set(path)) != list(path):
-        raise ValueError("histories do not ascend, or are too many")
-    return path
 
 
 def _no_histories(_: str) -> tuple[NamedHistory, ...]:

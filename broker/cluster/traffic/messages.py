@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
-import attrs
+import msgspec
 
 from broker.cluster.address import Address
-from broker.cluster.descriptor import checked_address
-from broker.cluster.messages import Message, register
-from broker.cluster.traffic.known_histories import check_path
-from broker.event.place import Mark, NamedHistory
-from broker.wire import fields
+from broker.cluster.messages import CODEC, Message
+from broker.cluster.traffic.known_histories import MAX_HISTORIES
+from broker.wire.codec import Count, WireErrorFields, WireHistory, WireMark
 
 
-def _address(value: Any) -> Address:
-    return checked_address(tuple(value))
-
-
-def _optional_mark(value: Any) -> Mark | None:
-    return None if value is None else fields.mark(value)
-
-
-@attrs.frozen
-class RoutedMessage(Message):
+class RoutedMessage(Message, frozen=True):
     """Base of messages to one node anywhere in the network."""
 
     least_version: ClassVar[int] = 1
     """Lowest version of the node protocol; links of a lower version do not carry the message."""
 
-    target: Address = attrs.field(converter=_address)
-    source: Address = attrs.field(converter=_address)
-    hops: int = attrs.field(converter=fields.count)
+    target: Address
+    source: Address
+    hops: Count
     """Links that the message may still cross."""
 
     @property
@@ -44,57 +33,65 @@ class RoutedMessage(Message):
         return self
 
 
-@register(0x61)
-@attrs.frozen
-class PageRequest(RoutedMessage):
+@CODEC.register
+class PageRequest(RoutedMessage, frozen=True):
     """Request the events behind `after` from an origin node."""
 
+    kind = 0x61
     omits_empty_last = True
 
-    origin: str = attrs.field(converter=fields.text)
-    after: Mark = attrs.field(converter=fields.mark)
-    is_unfiltered: bool = attrs.field(converter=fields.flag, default=False)
+    origin: str
+    after: WireMark
+    is_unfiltered: bool = False
     """Send all events: the stored interest of the reader may be too narrow."""
-    path: tuple[NamedHistory, ...] = attrs.field(converter=check_path, default=())
+    path: Annotated[tuple[WireHistory, ...], msgspec.Meta(max_length=MAX_HISTORIES)] = ()
     """Histories up to `after`, ending with its own; empty if unknown or over a link of version
     1."""
 
+    def __post_init__(self) -> None:
+        if sorted(set(self.path)) != list(self.path):
+            raise ValueError("histories do not ascend")
+
     def at_version(self, version: int) -> PageRequest:
         """Drop the path for links of version 1."""
-        return self if version >= 2 else attrs.evolve(self, path=())
+        return self if version >= 2 else msgspec.structs.replace(self, path=())
 
 
-@register(0x62)
-@attrs.frozen
-class ReplicaAck(RoutedMessage):
+@CODEC.register
+class ReplicaAck(RoutedMessage, frozen=True):
     """To an origin node: everything up to `upto` is durable in the sender's replica."""
 
-    origin: str = attrs.field(converter=fields.text)
-    upto: Mark = attrs.field(converter=fields.mark)
+    kind = 0x62
+
+    origin: str
+    upto: WireMark
 
 
-@register(0x66)
-@attrs.frozen
-class LogLost(RoutedMessage):
+@CODEC.register
+class LogLost(RoutedMessage, frozen=True):
     """Answer to a page request: events up to `upto` are lost; None: all that were not sent."""
 
-    origin: str = attrs.field(converter=fields.text)
-    upto: Mark | None = attrs.field(converter=_optional_mark)
+    kind = 0x66
+
+    origin: str
+    upto: WireMark | None
 
 
-@register(0x70)
-@attrs.frozen
-class DtdRequest(RoutedMessage):
-    type: str = attrs.field(converter=fields.text)
-    version: str = attrs.field(converter=fields.text)
+@CODEC.register
+class DtdRequest(RoutedMessage, frozen=True):
+    kind = 0x70
+
+    type: str
+    version: str
 
 
-@register(0x71)
-@attrs.frozen
-class DtdAnswer(RoutedMessage):
+@CODEC.register
+class DtdAnswer(RoutedMessage, frozen=True):
     """A self-contained DTD, or an error with a non-empty code."""
 
-    type: str = attrs.field(converter=fields.text)
-    version: str = attrs.field(converter=fields.text)
-    error: tuple[str, str, int, int] = attrs.field(converter=fields.wire_error)
-    text: bytes = attrs.field(converter=fields.octets, repr=False)
+    kind = 0x71
+
+    type: str
+    version: str
+    error: WireErrorFields
+    text: bytes

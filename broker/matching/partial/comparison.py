@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from broker.matching.partial.formula import (
     FALSE,
@@ -16,14 +16,13 @@ from broker.matching.partial.formula import (
     negate,
 )
 from broker.matching.partial.guarded_value import GuardedValue, apply_function, truth_formula
-from broker.matching.partial.node_set import Context, NodeSet
+from broker.matching.partial.node_set import Context
 from broker.matching.partial.source import Constant
 from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.work_budget import WorkBudget
+from broker.matching.partial.value_evaluator import ValueEvaluator
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
-from broker.matching.shape.tree import Node
 
 #: Pairs of two node-sets; larger products are compared only if all members are constants.
 MAX_PAIRS = 1_024
@@ -38,18 +37,7 @@ _OPERATORS: dict[str, Callable[..., bool]] = {
 }
 
 
-class IOperandEvaluator(Protocol):
-    work: WorkBudget
-
-    def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula: ...
-    def evaluate_number(self, expression: tree.Expression, context: Context) -> GuardedValue: ...
-    def evaluate_text(self, expression: tree.Expression, context: Context) -> GuardedValue: ...
-    def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet: ...
-    def string_value(self, node: Node) -> GuardedValue: ...
-    def number_value(self, node: Node) -> GuardedValue: ...
-
-
-def compare_operands(evaluator: IOperandEvaluator, node: tree.Binary, context: Context) -> Formula:
+def compare_operands(evaluator: ValueEvaluator, node: tree.Binary, context: Context) -> Formula:
     sides = (node.left, node.right)
     kinds = {value_type(side) for side in sides}
     equality = node.operator in ("=", "!=")
@@ -84,7 +72,7 @@ def compare_operands(evaluator: IOperandEvaluator, node: tree.Binary, context: C
 
 
 def _operand_values(
-    evaluator: IOperandEvaluator, side: tree.Expression, context: Context, *, numeric: bool
+    evaluator: ValueEvaluator, side: tree.Expression, context: Context, *, numeric: bool
 ) -> list[tuple[Formula, GuardedValue]]:
     """Each member's value with its condition, or the one value."""
     if value_type(side) is not ValueType.NODE_SET:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from broker.matching.partial.evaluation_cache import EvaluationCache
 from broker.matching.partial.formula import Formula
 from broker.matching.partial.node_set import ElementsByName
 from broker.matching.partial.source import Source
@@ -18,8 +17,7 @@ class EvaluationInput:
     """Documents and variables of a shape or of a parsed event.
 
     `payload` is the root of the payload's document, `envelope` that of the envelope's; they are the
-    same without a payload. `variables` are the sources of the envelope variables. `cache` has
-    results that templates share.
+    same without a payload. `variables` are the sources of the envelope variables.
     """
 
     def __init__(
@@ -32,7 +30,6 @@ class EvaluationInput:
         self.payload = payload
         self.variables = variables
         self.elements_by_name = ElementsByName()
-        self.cache = EvaluationCache()
         self._envelope = envelope
 
     @property
@@ -47,7 +44,6 @@ class EvaluationInput:
 
     def clear_caches(self) -> None:
         self.elements_by_name = ElementsByName()
-        self.cache.clear()
 
 
 @attrs.frozen

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from broker.matching.partial import function_library as library
 from broker.matching.partial.comparison import compare_operands
-from broker.matching.partial.evaluation_cache import CachedEvaluation
 from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
 from broker.matching.partial.formula import (
     FALSE,
@@ -35,7 +34,7 @@ from broker.matching.partial.node_set import (
 from broker.matching.partial.template import Template, literal_value
 from broker.matching.partial.undecidable import Undecidable
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
-from broker.matching.partial.work_budget import TooExpensive, WorkBudget
+from broker.matching.partial.work_budget import TooExpensive
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
@@ -61,26 +60,19 @@ class _Evaluator(ValueEvaluator):
     def __init__(
         self, template: Template, evaluation_input: EvaluationInput, max_work: int
     ) -> None:
-        self._template = template
-        self._input = evaluation_input
+        super().__init__(template, evaluation_input, max_work)
         self._max_work = max_work
-        self.work = WorkBudget(max_work)
         self._walker = PathWalker(
             template.namespaces,
             self._predicate_function,
             self.work,
             evaluation_input.elements_by_name,
         )
-        self._cached = CachedEvaluation(
-            template.common_subexpressions, evaluation_input.cache, self.work
-        )
+        self._reasons: dict[str, None] = {}
         self._comparisons: dict[int, _LiteralComparison | None] = {}
 
     def evaluate(self) -> EvaluationResult:
-        parts: tuple[tree.Expression, ...] = (self._template.expression,)
-        match self._template.expression:
-            case tree.Chain(operator="and", operands=operands):
-                parts = operands
+        parts = self._template.parts
         found = []
         element = next(n for n in self._input.payload.children if n.local)
         for place, part in enumerate(parts, 1):
@@ -89,34 +81,29 @@ class _Evaluator(ValueEvaluator):
             left = self._max_work - self.work.spent
             self.work.limit = self._max_work if place == len(parts) else self.work.spent + left // 2
             try:
-                formula = self._cached.evaluate_once(
-                    self._cache.conjuncts, self._evaluate_conjunct, part, Context(element)
-                )
-                found.append(formula)
+                found.append(self._evaluate_conjunct(part, Context(element)))
             except TooExpensive as reason:
-                self._cached.record_reason(reason)
-                found.append(UNKNOWN)
+                found.append(self._unknown(reason))
         visits = self.work.spent + (sum(map(operand_count, found)) >> 1)
-        return EvaluationResult(
-            all_of(found), tuple(self._cached.reasons), min(visits, self._max_work)
-        )
+        return EvaluationResult(all_of(found), tuple(self._reasons), min(visits, self._max_work))
 
     def _evaluate_conjunct(self, expression: tree.Expression, context: Context) -> Formula:
         formula = self.evaluate_boolean(expression, context)
         if has_more_atoms(formula, MAX_COMPARISONS):
-            self._cached.record_reason(f"it takes more than {MAX_COMPARISONS} comparisons")
-            return UNKNOWN
+            return self._unknown(f"it takes more than {MAX_COMPARISONS} comparisons")
         return formula
+
+    def _unknown(self, reason: object) -> Formula:
+        self._reasons[str(reason)] = None
+        return UNKNOWN
 
     # ---------------------------------------------------------------- booleans
 
     def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula:
-        """Return the boolean value; if undecidable, `UNKNOWN`, and record the reason."""
         try:
             return self._compute_boolean(expression, context)
         except Undecidable as reason:
-            self._cached.record_reason(reason)
-            return UNKNOWN
+            return self._unknown(reason)
 
     def _compute_boolean(self, expression: tree.Expression, context: Context) -> Formula:
         match expression:
@@ -208,16 +195,13 @@ class _Evaluator(ValueEvaluator):
     def _predicate_function(self, predicate: tree.Expression) -> PredicateFunction:
         if value_type(predicate) is ValueType.NUMBER:
             return partial(self._evaluate_position_predicate, predicate)
-        if self._cached.is_cacheable(predicate):
-            return partial(
-                self._cached.evaluate_once, self._cache.predicates, self.evaluate_boolean, predicate
-            )
+        if id(predicate) in self._template.context_free:
+            return partial(self._evaluate_once, self.evaluate_boolean, predicate)
         return partial(self.evaluate_boolean, predicate)
 
     def _evaluate_position_predicate(self, place: tree.Expression, context: Context) -> Formula:
         if context.position is None:
-            self._cached.record_reason(NO_POSITION)
-            return UNKNOWN
+            return self._unknown(NO_POSITION)
         if isinstance(place, tree.Number):
             return TRUE if context.position == place.value else FALSE
         try:
@@ -226,8 +210,7 @@ class _Evaluator(ValueEvaluator):
                 apply_function(operator.eq, position, self.evaluate_number(place, context))
             )
         except Undecidable as reason:
-            self._cached.record_reason(reason)
-            return UNKNOWN
+            return self._unknown(reason)
 
 
 def _any_true(cases: GuardedValue) -> Formula:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 import attrs
 
@@ -32,19 +33,10 @@ _MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=
 #: context node if they have no argument.
 _CONTEXT_FUNCTIONS = frozenset({"position", "last", "lang"})
 _CONTEXT_FREE_FUNCTIONS = frozenset({"true", "false"})
+#: Number of the first parameter of a part, and the key of the part.
+PartKey: TypeAlias = tuple[int, Hashable]
+
 _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CONTAINS}
-
-
-@attrs.frozen(cache_hash=True)
-class CommonSubexpression:
-    """A subexpression that is equal in several templates.
-
-    `first_parameter` is the number of its first parameter. It is part of the identity, since cached
-    results contain parameter numbers.
-    """
-
-    key: Hashable
-    first_parameter: int
 
 
 # No slots: `cached_property` needs a `__dict__`.
@@ -55,7 +47,8 @@ class Template:
     Equal templates have equal `key`s. `expression` is one query's. `parameter_at` maps the position
     of a comparison or call to its parameter. `namespaces` resolves prefixes. `path_ids` has a
     number for each parameter; equal numbers mean equal paths, which select the same nodes in every
-    document, whatever the literals in their predicates.
+    document, whatever the literals in their predicates. `part_keys` has a key for each operand of
+    an outermost `and`, with the number of its first parameter: equal keys mean equal rows.
     """
 
     key: Hashable
@@ -64,16 +57,19 @@ class Template:
     parameter_at: Mapping[int, int] = attrs.field(eq=False, repr=False)
     namespaces: Mapping[str, str] = attrs.field(eq=False, repr=False)
     path_ids: tuple[int, ...] = attrs.field(eq=False, repr=False)
+    part_keys: tuple[PartKey, ...] = attrs.field(eq=False, repr=False)
+
+    @property
+    def parts(self) -> tuple[tree.Expression, ...]:
+        """The operands of an outermost `and`; else the whole expression."""
+        return _operands_of_and(self.expression)
 
     @cached_property
-    def common_subexpressions(self) -> Mapping[int, CommonSubexpression]:
-        """Subexpressions whose value is the same in every context, by expression `id`.
-
-        These are all with a path, except those in a predicate that depend on its context node.
-        """
-        finder = _SubexpressionFinder(self.namespaces, with_parameters=bool(self.parameter_at))
-        finder.extract(self.expression)
-        return finder.found
+    def context_free(self) -> frozenset[int]:
+        """The `id`s of subexpressions in predicates that select the same nodes in every context."""
+        found: set[int] = set()
+        _collect_context_free(self.expression, found, in_predicate=False)
+        return frozenset(found)
 
 
 @attrs.frozen
@@ -127,7 +123,8 @@ class _TemplateExtractor:
         self._last_subject_number = 0
 
     def extract(self, expression: tree.Expression) -> TemplateInstance:
-        key = (self._key(expression), tree.ValueType.BOOLEAN)
+        parts = [(len(self._parameters), self._key(part)) for part in _operands_of_and(expression)]
+        key = (*(key for _, key in parts), tree.ValueType.BOOLEAN)
         template = Template(
             key,
             tuple(self._parameters),
@@ -135,6 +132,7 @@ class _TemplateExtractor:
             self._parameter_at,
             self._namespaces,
             tuple(self._path_ids),
+            tuple(parts),
         )
         return TemplateInstance(template, tuple(self._literals))
 
@@ -239,36 +237,25 @@ class _TemplateExtractor:
         self._literals.append(literal)
 
 
-class _SubexpressionFinder(_TemplateExtractor):
-    """Extracts a template again, to collect common subexpressions."""
+def _operands_of_and(expression: tree.Expression) -> tuple[tree.Expression, ...]:
+    if isinstance(expression, tree.Chain) and expression.operator == "and":
+        return expression.operands
+    return (expression,)
 
-    def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool) -> None:
-        super().__init__(namespaces, with_parameters=with_parameters)
-        self.found: dict[int, CommonSubexpression] = {}
-        self._predicate_depth = 0
-        # For the current expression without its predicates.
-        self._has_path = False
-        self._reads_context = False
 
-    def _key(self, expression: tree.Expression) -> Hashable:
-        outer = self._has_path, self._reads_context
-        self._has_path = isinstance(expression, tree.Path)
-        self._reads_context = _reads_context(expression)
-        first = len(self._parameters)
-        key = super()._key(expression)
-        if self._has_path and not (self._predicate_depth and self._reads_context):
-            self.found[id(expression)] = CommonSubexpression(key, first)
-        self._has_path |= outer[0]
-        self._reads_context |= outer[1]
-        return key
-
-    def _predicate_key(self, predicate: tree.Expression) -> Hashable:
-        outer = self._has_path, self._reads_context
-        self._predicate_depth += 1
-        key = super()._predicate_key(predicate)
-        self._predicate_depth -= 1
-        self._has_path, self._reads_context = outer
-        return key
+def _collect_context_free(
+    expression: tree.Expression, found: set[int], *, in_predicate: bool
+) -> tuple[bool, bool]:
+    """Return whether the expression without its predicates has a path, and reads the context."""
+    has_path, reads_context = isinstance(expression, tree.Path), _reads_context(expression)
+    for part in tree.subexpressions_of(expression):
+        inner = _collect_context_free(part, found, in_predicate=in_predicate)
+        has_path, reads_context = has_path or inner[0], reads_context or inner[1]
+    for predicate in tree.predicates_of(expression):
+        _collect_context_free(predicate, found, in_predicate=True)
+    if in_predicate and has_path and not reads_context:
+        found.add(id(expression))
+    return has_path, reads_context
 
 
 def _reads_context(expression: tree.Expression) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from broker.matching.partial import function_library as library
 from broker.matching.partial.axis import root_of
-from broker.matching.partial.evaluation_cache import CachedEvaluation, EvaluationCache
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.formula import (
     FALSE,
@@ -23,7 +23,6 @@ from broker.matching.partial.guarded_value import (
     unguarded,
     unguarded_constant,
 )
-from broker.matching.partial.node_name import node_name
 from broker.matching.partial.node_set import (
     Context,
     NodeSet,
@@ -33,6 +32,7 @@ from broker.matching.partial.node_set import (
     string_value,
 )
 from broker.matching.partial.source import Constant
+from broker.matching.partial.template import Template
 from broker.matching.partial.undecidable import Undecidable
 from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
@@ -60,24 +60,55 @@ _ARITHMETIC = {
 }
 
 _EMPTY_TEXT = Constant(b"")
+_Value = TypeVar("_Value")
 NO_POSITION = "the position of a node depends on values"
 
 
 class ValueEvaluator(abc.ABC):
     """Evaluates the values of one template; `work` counts the cost."""
 
-    _input: EvaluationInput
     _walker: PathWalker
-    _cached: CachedEvaluation
-    work: WorkBudget
 
-    @property
-    def _cache(self) -> EvaluationCache:
-        return self._input.cache
+    def __init__(self, template: Template, evaluation_input: EvaluationInput, limit: int) -> None:
+        self._template = template
+        self._input = evaluation_input
+        self.work = WorkBudget(limit)
+        #: Results of subexpressions that are the same in every context.
+        self._results: dict[tuple[Callable[..., Any], int], Any] = {}
+        self._string_values: dict[Node, GuardedValue] = {}
+        self._number_values: dict[Node, GuardedValue] = {}
+
+    @abc.abstractmethod
+    def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula:
+        """Return the boolean value; if undecidable, `UNKNOWN`, and record the reason."""
 
     @abc.abstractmethod
     def _compute_boolean(self, expression: tree.Expression, context: Context) -> Formula:
         """Return the boolean value; raises `Undecidable`."""
+
+    def _evaluate_once(
+        self,
+        compute: Callable[[Any, Context], _Value],
+        expression: tree.Expression,
+        context: Context,
+    ) -> _Value:
+        """Return `compute(expression, context)`, cached if it is the same in every context."""
+        if id(expression) not in self._template.context_free:
+            return compute(expression, context)
+        key = (compute, id(expression))
+        known = self._results.get(key)
+        if known is None:
+            try:
+                known = compute(expression, context)
+            except Undecidable as reason:
+                known = reason
+            self._results[key] = known
+        else:
+            self.work.spend()
+        if isinstance(known, Undecidable):
+            raise Undecidable(*known.args)
+        found: _Value = known
+        return found
 
     # ---------------------------------------------------------------- numbers
 
@@ -97,9 +128,7 @@ class ValueEvaluator(abc.ABC):
             case tree.Variable(name=name) if VARIABLE_TYPES[name] is ValueType.NUMBER:
                 return unguarded(self._input.variables[name])
             case tree.FunctionCall() if value_type(expression) is ValueType.NUMBER:
-                return self._cached.evaluate_once(
-                    self._cache.numbers, self._compute_number_call, expression, context
-                )
+                return self._evaluate_once(self._compute_number_call, expression, context)
         if value_type(expression) is ValueType.BOOLEAN:
             return self._boolean_cases(expression, context, 1.0, 0.0)
         return apply_function(library.number, self.evaluate_text(expression, context))
@@ -145,26 +174,20 @@ class ValueEvaluator(abc.ABC):
     # ---------------------------------------------------------------- texts
 
     def string_value(self, node: Node) -> GuardedValue:
-        known = self._cache.string_values.get(node)
+        known = self._string_values.get(node)
         if known is None:
-            done = self.work.spent
-            known = unguarded(string_value(node, self.work))
-            self._cache.charge(self.work.spent - done)
-            self._cache.string_values[node] = known
+            known = self._string_values[node] = unguarded(string_value(node, self.work))
         return known
 
     def number_value(self, node: Node) -> GuardedValue:
-        known = self._cache.number_values.get(node)
+        known = self._number_values.get(node)
         if known is None:
             known = apply_function(library.number, self.string_value(node))
-            self._cache.charge(0)
-            self._cache.number_values[node] = known
+            self._number_values[node] = known
         return known
 
     def evaluate_text(self, expression: tree.Expression, context: Context) -> GuardedValue:
-        cases = self._cached.evaluate_once(
-            self._cache.texts, self._compute_text, expression, context
-        )
+        cases = self._evaluate_once(self._compute_text, expression, context)
         for _, source in cases:
             if isinstance(source, Constant):
                 self.work.spend_on_text(source.value)
@@ -230,9 +253,9 @@ class ValueEvaluator(abc.ABC):
 
     def _compute_name_call(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
         if not call.arguments:
-            return unguarded_constant(node_name(call.name, context.node))
+            return unguarded(_name_of(call.name, context.node))
         members = first_member_cases(self.evaluate_nodes(call.arguments[0], context), self.work)
-        return [(when, _constant_name(call.name, node)) for when, node in members]
+        return [(when, _name_of(call.name, node)) for when, node in members]
 
     def _boolean_cases(
         self, expression: tree.Expression, context: Context, yes: bytes | float, no: bytes | float
@@ -244,13 +267,10 @@ class ValueEvaluator(abc.ABC):
 
     def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
         """Return the members in document order."""
-        if not self._cached.is_cacheable(expression):
-            return self._compute_nodes(expression, context)
-        members = self._cached.evaluate_once(
-            self._cache.node_sets, self._compute_nodes, expression, context
-        )
-        # The caller iterates over all of them.
-        self.work.spend(len(members))
+        members = self._evaluate_once(self._compute_nodes, expression, context)
+        if id(expression) in self._template.context_free:
+            # The caller iterates over all of them.
+            self.work.spend(len(members))
         return members
 
     def _compute_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
@@ -288,5 +308,11 @@ class ValueEvaluator(abc.ABC):
         return sort_members(found)
 
 
-def _constant_name(function: str, node: Node | None) -> Constant:
-    return _EMPTY_TEXT if node is None else Constant(node_name(function, node))
+def _name_of(function: str, node: Node | None) -> Constant:
+    """Return the result of `name()`, `local-name()` or `namespace-uri()`."""
+    if node is None or not node.local:
+        return _EMPTY_TEXT
+    if function == "namespace-uri":
+        return Constant((node.namespace or "").encode())
+    prefix = f"{node.prefix}:" if function == "name" and node.prefix else ""
+    return Constant(f"{prefix}{node.local}".encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker.matching.partial.plain_path import PlainPath, compile_plain_path
-from broker.matching.partial.template import CommonSubexpression, Template
+from broker.matching.partial.template import PartKey, Template
 from broker.matching.query import tree
 
 
@@ -14,7 +14,7 @@ class Plain:
     """The plain path of a template: all of it, or one part of its outermost `and`."""
 
     path: PlainPath
-    part: CommonSubexpression
+    part: PartKey
     """Equal for equal parts of other templates, with equal numbers of holes."""
     alone: bool
     """Whether that is all. Else no shape is likely to decide the other parts."""
@@ -22,20 +22,15 @@ class Plain:
 
 def plain_of(template: Template) -> Plain | None:
     """None for a template that has to be evaluated."""
-    expression = template.expression
-    parts: tuple[tree.Expression, ...] = (expression,)
-    if isinstance(expression, tree.Chain) and expression.operator == "and":
-        parts = expression.operands
-    found = [
-        (each, path) for each in parts if (path := compile_plain_path(template, each)) is not None
-    ]
+    parts = template.parts
+    paths = [compile_plain_path(template, each) for each in parts]
+    found = [(at, path) for at, path in enumerate(paths) if path is not None]
     if len(found) != 1:
         return None
     [(chosen, path)] = found
-    if not all(_is_beyond_shapes(each) for each in parts if each is not chosen):
+    if not all(_is_beyond_shapes(each) for at, each in enumerate(parts) if at != chosen):
         return None
-    part = template.common_subexpressions.get(id(chosen))
-    return None if part is None else Plain(path, part, alone=len(parts) == 1)
+    return Plain(path, template.part_keys[chosen], alone=len(parts) == 1)
 
 
 def _is_beyond_shapes(expression: tree.Expression) -> bool:

@@ -19,7 +19,7 @@ from broker.matching.partial.formula import (
 )
 from broker.matching.partial.plain_path import Row
 from broker.matching.partial.source import Computed, Source
-from broker.matching.partial.template import CommonSubexpression, Template
+from broker.matching.partial.template import PartKey, Template
 from broker.matching.query import tree
 
 #: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
@@ -80,7 +80,7 @@ class Terms:
         return self._known[key]
 
     def of_rows(
-        self, template: Template, part: CommonSubexpression, read: Callable[[], list[Row] | None]
+        self, template: Template, part: PartKey, read: Callable[[], list[Row] | None]
     ) -> list[Term] | None:
         """Terms of which one holds exactly when one of the rows of a template's part does.
 

@@ -12,7 +12,7 @@ from broker.errors import InvalidEvent
 from broker.event.envelope import EventLinkage
 from broker.event.merging.linkage import read_linkage
 from broker.event.merging.resolution import Row, resolve
-from broker.log.records import LoggedEvent, header_from_fields
+from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.replay.ordering import Integers
 from broker.replay.spool import Spool
 

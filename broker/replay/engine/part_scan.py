@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from broker.archive.archive import Archive
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, WireError
-from broker.log.records import OVERHEAD
+from broker.log.logged_event import OVERHEAD
 from broker.replay.engine.contract import JobLimits
 from broker.replay.engine.plan import Part
 from broker.replay.engine.quota import JobQuota

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from broker.errors import ConfigurationError
 from broker.transport.effects import Peer
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.faults.hold import Holding, Line
+from broker.transport.faults.delay_line import Holding, Line
 from broker.transport.layer import ILayer, Property
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from zope.interface import Interface, implementer
 
 from broker.errors import Closed, Overloaded
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
 from broker.transport.driver import StackDriver
 from broker.transport.multicast.core import MulticastCore, Outcome
-from broker.transport.receiver import IStackReceiver
-from broker.transport.shared import SharedMessage
+from broker.transport.stack_receiver import IStackReceiver
+from broker.transport.shared_message import SharedMessage
 from broker.transport.view import LinkState, View
 
 

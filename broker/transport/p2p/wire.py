@@ -48,7 +48,7 @@ from zlib import crc32
 import attrs
 
 from broker.errors import ProtocolError
-from broker.transport.shared import SharedMessage
+from broker.transport.shared_message import SharedMessage
 
 VERSION = 2
 

@@ -8,9 +8,9 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.errors import BrokerError, NotConnected
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
-from broker.transport.correction.connection_core import ConnectionCore, Effect, Ended
+from broker.transport.arq.connection_core import ConnectionCore, Effect, Ended
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.contract import IPartReceiver, ISocketChannel, ISocketReceiver
 

@@ -13,10 +13,10 @@ from twisted.internet.error import ConnectionRefusedError, TimeoutError
 from twisted.logger import Logger
 
 from broker.errors import BrokerError, Closed, PeerSilent, VersionMismatch
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
-from broker.transport.correction.connection_core import ConnectionCore
-from broker.transport.correction.handshake import (
+from broker.transport.arq.connection_core import ConnectionCore
+from broker.transport.arq.handshake import (
     OPEN_SEAL,
     Answer,
     Cookies,
@@ -26,9 +26,9 @@ from broker.transport.correction.handshake import (
     accepted,
     read_greeting,
 )
-from broker.transport.correction.seal import Seal, connection_key
-from broker.transport.correction.settings import CorrectionSettings
-from broker.transport.correction.wire import (
+from broker.transport.arq.mac import Seal, connection_key
+from broker.transport.arq.settings import CorrectionSettings
+from broker.transport.arq.wire import (
     DATA,
     HELLO,
     LEAST_BYTES,

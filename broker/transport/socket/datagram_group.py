@@ -8,10 +8,10 @@ from typing import TypeAlias
 from twisted.logger import Logger
 from zope.interface import Interface
 
-from broker.transport.alarm import Alarm
+from broker.transport.deadline_timer import Alarm
 from broker.transport.clock import IClock
-from broker.transport.correction.group_core import GroupCore
-from broker.transport.correction.group_effects import (
+from broker.transport.arq.group_core import GroupCore
+from broker.transport.arq.group_effects import (
     Appeared,
     Effect,
     Gap,

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.transport.correction.settings import MOST_DATAGRAM
+from broker.transport.arq.settings import MOST_DATAGRAM
 from broker.transport.socket.datagram_endpoint import Address
 
 #: Datagrams in one read; then others on the reactor have their turn.

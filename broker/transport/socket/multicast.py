@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from broker.errors import Closed, ConfigurationError
-from broker.transport.correction.group_core import MOST_NAME_BYTES, GroupCore
-from broker.transport.correction.group_settings import GroupSettings
-from broker.transport.correction.seal import Seal, group_key
+from broker.transport.arq.group_core import MOST_NAME_BYTES, GroupCore
+from broker.transport.arq.group_settings import GroupSettings
+from broker.transport.arq.mac import Seal, group_key
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME
 from broker.transport.socket.datagram_group import DatagramGroup, IGroupReceiver
 from broker.transport.socket.datagram_socket import DatagramSocket
-from broker.transport.socket.group_place import GroupSender, open_group
+from broker.transport.socket.group_sockets import GroupSender, open_group
 
 
 class MulticastPort:

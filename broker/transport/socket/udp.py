@@ -12,7 +12,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
 from broker.errors import Closed
-from broker.transport.correction.settings import CorrectionSettings
+from broker.transport.arq.settings import CorrectionSettings
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.socket.datagram_endpoint import Address, DatagramEndpoint
 from broker.transport.socket.datagram_socket import DatagramSocket

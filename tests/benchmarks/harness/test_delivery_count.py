@@ -5,9 +5,9 @@ import pytest
 from benchmarks.harness.delivery_count import DeliveryCount
 from benchmarks.harness.failure import BenchmarkFailed
 from broker.event.envelope import Liveness
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 from broker.wire import messages
-from broker.wire.batches import encode_delivery, encode_events
+from broker.wire.event_batch import encode_delivery, encode_events
 from broker.wire.messages import Flowing, Gap
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.cluster.replicas.messages import decode_replica_events, encode_replica_events
 from broker.errors import ProtocolError
-from broker.log.records import LoggedEvent
+from broker.log.logged_event import LoggedEvent
 
 
 def events(sizes: list[int]) -> list[LoggedEvent]:

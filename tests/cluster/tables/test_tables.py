@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
+import msgspec
 import pytest
 
 from broker.cluster.address import Address
@@ -41,7 +41,7 @@ def with_peer(limits: TableLimits = TableLimits()) -> Tables:  # noqa: B008
 
 def update(**changes: object) -> Update:
     message = Update("x", C1, C1, 1, 0, 1, 0, (("k", "s", REPLACED, (("a", 1),)),), False)
-    return attrs.evolve(message, **changes)
+    return msgspec.structs.replace(message, **changes)
 
 
 def sent(effects: list[TablesEffect]) -> list[Message]:

@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 from broker.errors import PeerSilent
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
-from broker.transport.correction import CorrectionSettings
+from broker.transport.arq import CorrectionSettings
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
 from broker.transport.socket.datagram_endpoint import DatagramEndpoint

@@ -9,7 +9,7 @@ from broker.archive.writer import ArchiveWriter
 from broker.event.envelope import Bundle, EventLinkage, EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
-from broker.log.records import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent, encode_header
 from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers

@@ -1,4 +1,4 @@
-"""The checker of the guarantees finds nothing in sound runs, and each broken variant in its run."""
+"""The checker of the guarantees accepts sound runs and finds each broken variant."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.simulation.network.test_types import knowing
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, truths
 from tests.simulation.observing import Observer
 
-#: Runs a network with a variant or without it, and returns the violations.
+#: Runs a network with or without a variant and returns the violations.
 Scenario: TypeAlias = Callable[[AbstractContextManager[None], Path], list[Violation]]
 
 
@@ -67,19 +67,19 @@ def late_reader(variant: AbstractContextManager[None], _: Path) -> list[Violatio
         world.run(1.0)
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
-        readers = [_come(world, 1)]
+        readers = [_start_reader(world, 1)]
         world.run_until(lambda: readers[0].flowing)
-        _leave(world, readers)
+        _kill_reader(world, readers)
         publish(world, publisher, 5)
         world.run(1.0)
-        readers.append(_come(world, 2))
+        readers.append(_start_reader(world, 2))
         read(world, readers[1])
         observer.subscriber("reader", readers)
         return checked(observer)
 
 
 def restarted_node(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A node is stopped and started again between publications."""
+    """A node stops and starts again between publications."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -101,7 +101,7 @@ def restarted_node(variant: AbstractContextManager[None], _: Path) -> list[Viola
 
 
 def repeated_publication(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A publisher whose connection breaks sends unacknowledged events again."""
+    """A publisher sends unacknowledged events again after its connection broke."""
     with variant, NetworkWorld(1, thread_delay=0.3) as world:
         world.add("a", "one")
         world.run(1.0)
@@ -110,7 +110,7 @@ def repeated_publication(variant: AbstractContextManager[None], _: Path) -> list
         reader = Reader(world, world.client("reader", "a"), durable="d")
         world.run_until(lambda: reader.flowing)
         publish(world, publisher, 5)
-        # The commit is under way. The node has no session any more that it could answer.
+        # The commit is in progress and has no session left to answer.
         world.cut_client("publisher")
         world.run(0.2)
         world.kill("a")
@@ -142,13 +142,13 @@ def new_type(variant: Callable[[NetworkWorld], Any], folder: Path) -> list[Viola
 
 
 def killed_client(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A client process dies before it has finished with the events that it took last."""
+    """A client process dies while it handles the events that it read last."""
     with variant, NetworkWorld(1) as world:
         world.add("a", "one")
         world.run(1.0)
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
-        readers = [_come(world, 1)]
+        readers = [_start_reader(world, 1)]
         world.run_until(lambda: readers[0].flowing)
         publish(world, publisher, 5)
         world.run(1.0)
@@ -157,20 +157,20 @@ def killed_client(variant: AbstractContextManager[None], _: Path) -> list[Violat
         taken = subscription.take_ready()
         assert taken
         world.run(2.0)
-        _leave(world, readers)
-        readers.append(_come(world, 2))
+        _kill_reader(world, readers)
+        readers.append(_start_reader(world, 2))
         read(world, readers[1])
         subscriber = observer.subscriber("reader", readers)
         observer.not_handled(subscriber.processes[0], taken)
         return checked(observer)
 
 
-def _come(world: NetworkWorld, incarnation: int) -> Reader:
+def _start_reader(world: NetworkWorld, incarnation: int) -> Reader:
     client = world.client("reader", "a", incarnation=incarnation)
     return Reader(world, client, INTERESTS[0], durable="d")
 
 
-def _leave(world: NetworkWorld, readers: list[Reader]) -> None:
+def _kill_reader(world: NetworkWorld, readers: list[Reader]) -> None:
     client: Client = readers[-1].client
     world.kill_client(client)
     world.run(0.5)
@@ -188,7 +188,7 @@ VARIANTS: list[tuple[Scenario, Callable[[], AbstractContextManager[None]], Guara
 @pytest.mark.parametrize(
     ("scenario", "variant", "guarantee"), VARIANTS, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_a_broken_variant_is_found(
+def test_checker_finds_each_broken_variant(
     scenario: Scenario,
     variant: Callable[[], AbstractContextManager[None]],
     guarantee: Guarantee,
@@ -199,7 +199,7 @@ def test_a_broken_variant_is_found(
     assert guarantee in found
 
 
-def test_a_relay_that_drops_a_type_in_silence_is_found(tmp_path: Path) -> None:
+def test_checker_finds_a_relay_that_drops_a_type(tmp_path: Path) -> None:
     assert new_type(lambda world: nullcontext(), tmp_path) == []
     found = new_type(lambda world: silent_relay(world, "b", "report"), tmp_path)
     assert {violation.guarantee for violation in found} == {Guarantee.TYPES}

@@ -1,4 +1,4 @@
-"""Broken variants of node and client, as patches for tests. Each one breaks one guarantee."""
+"""Broken variants of node and client, as patches. Each breaks one guarantee."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from broker.client.duplicate_filter import DuplicateFilter
 from broker.client.subscription import Subscription
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.event_log import EventLog
-from broker.log.histories import Histories
-from broker.log.log_reading import LogReading
+from broker.log.history import Histories
+from broker.log.log_reader import LogReading
 from broker.testing.simulated_network import NetworkWorld
 
 
@@ -25,7 +25,7 @@ def acknowledge_before_commit() -> Iterator[None]:
 
     def appended(self: EventLog, entries: Sequence[Any], done: Any) -> None:
         def committed(result: object) -> None:
-            """The end of the commit is reported to nobody."""
+            """Drop the report of the commit."""
 
         append(self, entries, committed)
         waiting = [each for each in (self._gathering, self._committing) if each is not None]
@@ -38,7 +38,7 @@ def acknowledge_before_commit() -> Iterator[None]:
 
 @contextmanager
 def no_checksum() -> Iterator[None]:
-    """The disk alters a letter in each event's identifier, and reading does not notice."""
+    """Alter a letter in each event as it is read, without an error."""
     read = LogReading.read
 
     def altered(self: LogReading, *args: Any, **named: Any) -> Any:
@@ -55,7 +55,7 @@ def no_checksum() -> Iterator[None]:
 
 @contextmanager
 def places_reused(count: int = 3) -> Iterator[None]:
-    """A start begins no history: it goes on `count` places before the end, in the old epoch."""
+    """Start in the old epoch, `count` places before the end of the log."""
 
     def forgetful(self: Histories, txn: Any, previous: int, known: int, *_: Any) -> Any:
         return previous, max(0, known - count)
@@ -66,7 +66,7 @@ def places_reused(count: int = 3) -> Iterator[None]:
 
 @contextmanager
 def no_deduplication() -> Iterator[None]:
-    """Neither node nor client knows events again."""
+    """Accept and deliver duplicates at node and client."""
     with (
         patch.object(Deduplication, "record", lambda *_: Freshness.NEW),
         patch.object(DuplicateFilter, "drop_duplicates", lambda self, events: events),
@@ -76,7 +76,7 @@ def no_deduplication() -> Iterator[None]:
 
 @contextmanager
 def silent_relay(world: NetworkWorld, relay: str, type_name: str) -> Iterator[None]:
-    """A node in the middle drops events of one type, and passes their ranges on as complete."""
+    """Drop events of one type at a relay, but forward their ranges as complete."""
     traffic: Any = world.network_of(relay).driver.traffic
     came = traffic.receive_frame
 
@@ -94,7 +94,7 @@ def silent_relay(world: NetworkWorld, relay: str, type_name: str) -> Iterator[No
 
 @contextmanager
 def position_before_handling() -> Iterator[None]:
-    """A subscription reports events as processed when it gives them out."""
+    """Report events as processed when the subscription returns them."""
     take = Subscription.take_ready
 
     def eager(self: Subscription) -> Any:
@@ -102,7 +102,7 @@ def position_before_handling() -> Iterator[None]:
         portion = self._batch
         if portion is not None:
             self._owner.mark_processed(self._number, portion)
-            # Its room is free already, and must not be freed again.
+            # The credit is returned already and must not be returned twice.
             self._batch = attrs.evolve(portion, delivery=attrs.evolve(portion.delivery))
         return events
 

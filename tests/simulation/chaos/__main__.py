@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.chaos FIRST LAST [--archived] [--guarded] ...`: many seeds."""
+"""Chaos runs of many seeds: `python -m tests.simulation.chaos FIRST LAST [--archived] ...`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.simulation.chaos.dangers import Dangers
 @click.command()
 @click.argument("first", type=int)
 @click.argument("last", type=int)
-@click.option("--verbose", is_flag=True, help="Tell what went wrong in seeds that fail.")
+@click.option("--verbose", is_flag=True, help="Print the faults of seeds that fail.")
 def main(first: int, last: int, *, verbose: bool, **dangers: bool) -> None:
-    """Run the seeds FIRST to LAST, and say which fail; with status 1 if any does."""
+    """Run the seeds FIRST to LAST; exit with status 1 if one fails."""
     if sys.flags.hash_randomization:
-        # Sets of names are in another order in each process.
+        # The order of sets depends on the hash seed.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, sys.orig_argv)
     failed = 0

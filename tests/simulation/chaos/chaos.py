@@ -1,6 +1,6 @@
-"""Much goes wrong in a network for a while; in the end everybody has what it is to have.
+"""Chaos: faults in a simulated network, then a check of all guarantees.
 
-Everything follows from the seed and from what may happen (`Dangers`).
+Everything follows from the seed and the options (`FaultOptions`).
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ from tests.simulation.watching import STREAMS
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
-#: The turn at which a node joins, if one does.
-JOINS_AT = 50
-#: Seconds between two looks at the stopwatch; and on a busy machine, where so many looks in a
-#: hundred are late, at most.
-_A_LOOK = 1e-5
-_LATE_IN_A_HUNDRED = 2
-_LATEST = 0.02
-#: Seconds after the trouble in which all comes that is to come, whatever rests had begun before.
+#: The turn in which a node joins.
+JOIN_TURN = 50
+#: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up
+#: to `_LATEST_STEP` apart.
+_CLOCK_STEP = 1e-5
+_LATE_PERCENT = 2
+_LATEST_STEP = 0.02
+#: Seconds after the last fault until all recovery is complete, backoff included.
 LONGEST_RECOVERY = 180.0
 
 
 @contextmanager
-def no_chance(seed: int, *, busy: bool) -> Iterator[None]:
-    """What nobody can guess elsewhere (names of origins, nonces) follows from the seed, too; and
-    what matching takes, by which nodes share their time out, is so much at each look."""
+def deterministic(seed: int, *, busy: bool) -> Iterator[None]:
+    """Derive nonces, names of origins and processor times from the seed.
+
+    Matching reads the processor time to end its time slices.
+    """
     draw = Random(f"nonces {seed}").randbytes
-    looks = accumulate(_looks(Random(f"busy {seed}") if busy else None))
+    looks = accumulate(_clock_readings(Random(f"busy {seed}") if busy else None))
     with (
         patch("os.urandom", draw),
         patch("secrets.token_bytes", draw),
@@ -58,14 +60,14 @@ def no_chance(seed: int, *, busy: bool) -> Iterator[None]:
         yield
 
 
-def _looks(busy: Random | None) -> Iterator[float]:
+def _clock_readings(busy: Random | None) -> Iterator[float]:
     while True:
-        late = busy is not None and busy.randrange(100) < _LATE_IN_A_HUNDRED
-        yield busy.uniform(0.0, _LATEST) if busy is not None and late else _A_LOOK
+        late = busy is not None and busy.randrange(100) < _LATE_PERCENT
+        yield busy.uniform(0.0, _LATEST_STEP) if busy is not None and late else _CLOCK_STEP
 
 
-class Follower:
-    """One subscription, over all processes of its client."""
+class Subscriber:
+    """One durable or transient subscription over all processes of its client."""
 
     def __init__(self, world: NetworkWorld, name: str, interest: int, durable: str) -> None:
         self.name = name
@@ -74,15 +76,14 @@ class Follower:
         self._durable = durable
         self._client: Client | None = None
         self.readers: list[Reader] = []
-        self.come()
+        self.start_process()
 
     @property
-    def moves(self) -> bool:
-        """Whether a new process goes on where the one before ended."""
+    def is_durable(self) -> bool:
         return bool(self._durable)
 
-    def come(self) -> None:
-        """A new process, at any node that runs; it knows all of them."""
+    def start_process(self) -> None:
+        """Start a client process; it knows all nodes and begins at one that runs."""
         world = self._world
         first = world.random.choice(world.running)
         nodes = [first, *(name for name in world.names if name != first)]
@@ -91,11 +92,11 @@ class Follower:
         reader = Reader(world, self._client, self._interest, durable=self._durable)
         self.readers.append(reader)
 
-    def go(self) -> bool:
-        """The process ends, if it has begun to get events."""
+    def kill_process(self) -> bool:
+        """Kill the process if its subscription is active; return whether it was."""
         if self._client is None or not self.readers[-1].flowing:
             return False
-        # What was read is said to be processed with the next look, and that takes a moment.
+        # The next read reports the events as processed; sending that takes a moment.
         for _ in range(10):
             self.read()
             self._world.run(0.1)
@@ -105,12 +106,11 @@ class Follower:
         return True
 
     def read(self) -> None:
-        """Take what has come."""
         self.readers[-1].read()
 
 
 class Chaos:
-    """One run."""
+    """One chaos run."""
 
     def __init__(self, seed: int, dangers: Dangers) -> None:
         self._dangers = dangers
@@ -121,32 +121,32 @@ class Chaos:
         self._disk_was_lost = False
         self._faults = self._archive_faults()
         self.log: list[str] = []
-        """What went wrong, and when."""
+        """Faults, each with its time."""
 
     def run(self) -> None:
-        """AssertionError with a report if a guarantee was broken."""
-        with no_chance(self._world.seed, busy=self._dangers.busy), self._world as world:
+        """Raise AssertionError with a report if a guarantee was broken."""
+        with deterministic(self._world.seed, busy=self._dangers.busy), self._world as world:
             edges = SHAPES[world.seed % len(SHAPES)](world, world.random.randint(3, 6))
             world.run(4.0)
             names = world.names
             publishers = [
                 self._publisher(name) for name in self._random.sample(names, min(3, len(names)))
             ]
-            followers = [
-                Follower(world, f"f{number}", number, self._random.choice(("", "d")))
+            subscribers = [
+                Subscriber(world, f"f{number}", number, self._random.choice(("", "d")))
                 for number in range(len(INTERESTS))
             ]
-            world.run_until(lambda: all(each.readers[0].flowing for each in followers))
+            world.run_until(lambda: all(each.readers[0].flowing for each in subscribers))
             trouble = Trouble(world, edges, [])
             for turn in range(TURNS):
                 self._publish(publishers)
-                if turn == JOINS_AT and self._dangers.joining:
+                if turn == JOIN_TURN and self._dangers.joining:
                     publishers.append(self._join(edges))
                 if self._random.random() < 0.3:
-                    self._strike(trouble, followers)
+                    self._inject_fault(trouble, subscribers)
                 if self._faults is not None:
-                    self._tear(self._faults)
-                for each in followers:
+                    self._damage_archive(self._faults)
+                for each in subscribers:
                     each.read()
                 world.run(self._random.choice((0.0, 0.01, 0.1, 0.5)))
             trouble.end()
@@ -155,21 +155,21 @@ class Chaos:
             for name in world.names:
                 if name not in world.running:
                     world.start(name)
-            self._settle(publishers, followers)
-            self._check(followers)
+            self._settle(publishers, subscribers)
+            self._check(subscribers)
             world.check_outcomes()
 
-    def _check(self, followers: list[Follower]) -> None:
+    def _check(self, subscribers: list[Subscriber]) -> None:
         observer, world = self._observer, self._world
-        # A killed node's disk may be gone, with events that no other node shows as an origin's.
+        # No other node has all events of a node whose disk was lost.
         observer.logs(truths(world, self._seen), complete=not self._dangers.short)
-        for follower in followers:
-            observer.subscriber(follower.name, follower.readers)
+        for subscriber in subscribers:
+            observer.subscriber(subscriber.name, subscriber.readers)
         violations = check(observer.seen, self._dangers.allowances(self._archived()))
         assert not violations, report(str(world.seed), observer.seen, violations)
 
     def _archived(self) -> Callable[[Place], bool]:
-        """Whether the archive has the event at a place."""
+        """Return a predicate: the archive holds the event at a place."""
         archive = self._world.archive
         covered = {} if archive is None else archive.open().state().covered
         return lambda place: any(
@@ -185,16 +185,16 @@ class Chaos:
         return [name, *others] if self._dangers.wandering else [name]
 
     def _join(self, edges: list[Edge]) -> Publisher:
-        """A node joins, and somebody publishes there before it is linked to others."""
+        """Add a node and a publisher that publishes there before the node has links."""
         world, name = self._world, "new"
-        beside = self._random.choice(world.names)
-        self._note(f"{name} joins {beside}")
-        cluster = world.cluster_of(beside)
-        edges.append((beside, name))
+        neighbour = self._random.choice(world.names)
+        self._record(f"{name} joins {neighbour}")
+        cluster = world.cluster_of(neighbour)
+        edges.append((neighbour, name))
         if self._random.random() < 0.5:
-            world.add(name, cluster, join=[beside])
+            world.add(name, cluster, join=[neighbour])
         else:
-            world.add(name, f"{cluster}-new", gateways=[beside])
+            world.add(name, f"{cluster}-new", gateways=[neighbour])
         return self._publisher(name)
 
     def _publish(self, publishers: list[Publisher]) -> None:
@@ -204,12 +204,12 @@ class Chaos:
                 size = random.randint(0, self._dangers.size)
                 publisher.publish(random.choice(STREAMS), random.choice(ALTITUDES), size)
 
-    def _settle(self, publishers: list[Publisher], followers: list[Follower]) -> None:
+    def _settle(self, publishers: list[Publisher], subscribers: list[Subscriber]) -> None:
         world = self._world
         world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
         until = world.clock.seconds() + LONGEST_RECOVERY
         while world.clock.seconds() < until:
-            for each in followers:
+            for each in subscribers:
                 each.read()
             world.run(0.5)
 
@@ -220,56 +220,56 @@ class Chaos:
         random = Random(f"archive {world.seed}")
         return ArchiveFaults(Path(archive.uri), random, world.clock.seconds)
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ faults
 
-    def _tear(self, faults: ArchiveFaults) -> None:
-        """Damage the archive, or kill an archiver, now and then."""
+    def _damage_archive(self, faults: ArchiveFaults) -> None:
+        """Damage the archive, kill an archiver or run maintenance, at random."""
         faults.restore_late()
-        what = faults.random.randrange(12)
-        if what == 0:
+        fault = faults.random.randrange(12)
+        if fault == 0:
             assert self._world.archive is not None
             if self._world.archive.kill_archiver(faults.random):
-                self._note("kill an archiver")
-        elif what < 3 and (done := faults.strike()):
-            self._note(done)
-        elif what == 3:
+                self._record("kill an archiver")
+        elif fault < 3 and (done := faults.strike()):
+            self._record(done)
+        elif fault == 3:
             assert self._world.archive is not None
-            self._note(self._world.archive.maintenance.run(faults.random))
+            self._record(self._world.archive.maintenance.run(faults.random))
 
-    def _strike(self, trouble: Trouble, followers: list[Follower]) -> None:
-        what = self._random.randrange(10)
-        if what < 5:
+    def _inject_fault(self, trouble: Trouble, subscribers: list[Subscriber]) -> None:
+        fault = self._random.randrange(10)
+        if fault < 5:
             before = len(trouble.log)
             trouble.strike()
             self.log += trouble.log[before:]
-        elif what < 8:
+        elif fault < 8:
             self._kill_or_start()
-        elif what == 8 and self._dangers.moving:
-            follower = self._random.choice(followers)
-            if follower.moves and follower.go():
+        elif fault == 8 and self._dangers.moving:
+            subscriber = self._random.choice(subscribers)
+            if subscriber.is_durable and subscriber.kill_process():
                 self._world.run(self._random.choice((0.0, 1.0, 10.0)))
-                self._note(f"{follower.name} comes back")
-                follower.come()
-        elif what == 9 and self._dangers.clocks:
+                self._record(f"{subscriber.name} comes back")
+                subscriber.start_process()
+        elif fault == 9 and self._dangers.clocks:
             name = self._random.choice(self._world.names)
-            self._note(f"the clock of {name}")
+            self._record(f"the clock of {name}")
             self._world.set_clock_offset(name, self._random.randrange(-3 * HOUR_MS, 3 * HOUR_MS))
 
     def _kill_or_start(self) -> None:
         world = self._world
         name = self._random.choice(world.names)
         if name not in world.running:
-            self._note(f"start {name}")
+            self._record(f"start {name}")
             world.start(name)
         elif len(world.running) > 1:
-            # Afterwards it may be too late to see what it had.
+            # The log may not be readable later.
             self._seen = truths(world, self._seen)
-            self._note(f"kill {name}")
+            self._record(f"kill {name}")
             world.kill(name)
             if self._dangers.disks and not self._disk_was_lost:
                 self._disk_was_lost = True
-                self._note(f"the disk of {name}")
+                self._record(f"the disk of {name}")
                 world.lose_disk(name)
 
-    def _note(self, what: str) -> None:
-        self.log.append(f"{self._world.clock.seconds():.3f} {what}")
+    def _record(self, fault: str) -> None:
+        self.log.append(f"{self._world.clock.seconds():.3f} {fault}")

@@ -1,7 +1,6 @@
-"""Dangers of a run of chaos: what may happen to a network, and to its archive.
+"""Fault options of a chaos run, and faults of an archive.
 
-`ArchiveFaults` damages a local archive's objects; it needs nothing of a simulation, so tests with
-processes use it, too.
+`ArchiveFaults` damages the objects of a local archive. Tests with real processes use it, too.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from broker.event.place import Place
 from broker.event.stream import StreamPattern
 from broker.testing.guarantees import Allowances
 
-#: What a log keeps where it keeps little: some dozens of the events of `chaos`.
+#: Bytes of a short log: some dozens of the events of `chaos`.
 _SHORT: int = 4 << 20
 
 
 @attrs.frozen
 class Dangers:
-    """Links are cut and slow, nodes are killed and started again, in every run."""
+    """Faults of a run. Every run also cuts and delays links and restarts nodes."""
 
     archived: bool = False
-    """What nodes log is archived within seconds."""
+    """Logged events are archived within seconds."""
     guarded: bool = False
-    """A neighbour has a copy of what is acknowledged."""
+    """A neighbour stores a copy before an event is acknowledged."""
     disks: bool = False
-    """Once, a node that is killed loses its disk."""
+    """One killed node loses its disk."""
     moving: bool = False
-    """Clients of durable subscriptions end, and come back at any node, without memory."""
+    """Clients of durable subscriptions end and resume at any node, without a state folder."""
     short: bool = False
-    """Logs keep little, and events are large."""
+    """Logs are short, and events are large."""
     clocks: bool = False
     """Clocks of nodes step by hours."""
     busy: bool = False
-    """Matching takes longer now and then."""
+    """Matching takes longer at random."""
     torn: bool = False
-    """Objects of the archive are cut, flipped, deleted and late, archivers are killed, and files
-    are merged meanwhile."""
+    """Objects of the archive are cut, flipped, deleted and delayed; archivers are killed; files
+    are compacted."""
     wandering: bool = False
-    """Publishers go to other nodes while theirs is away, and repeat what was not acknowledged."""
+    """Publishers move to other nodes while theirs is away, and resend unacknowledged events."""
     joining: bool = False
-    """Once, a node joins that was not there before."""
+    """One node joins during the run."""
 
     @property
     def settings(self) -> Settings:
-        """Of each node."""
+        """Settings of each node."""
         settings = Settings()
         if self.guarded:
             everything = StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")
@@ -61,13 +60,15 @@ class Dangers:
 
     @property
     def may_lose(self) -> bool:
-        """Whether what is told as gone may be missing, unless the archive has it: what retention
-        took, maybe before it was archived; and without an archive what lies at a node that can not
-        be asked while a client goes on at another."""
+        """True if a reported gap may be justified although the archive lacks the event.
+
+        Retention may remove events before they are archived. Without an archive, an unreachable
+        node may hold the only copy.
+        """
         return self.short or not self.archived
 
     def allowances(self, archived: Callable[[Place], bool]) -> Allowances:
-        """Exceptions from the guarantees that these dangers justify."""
+        """Return the exceptions from the guarantees that these faults justify."""
         return Allowances(
             justifies_gap=lambda key, place, gap: (
                 self.may_lose and (self.torn or not archived(place))
@@ -78,39 +79,39 @@ class Dangers:
 
     @property
     def size(self) -> int:
-        """Characters that the largest events have more than they need."""
+        """Largest padding of an event, in characters."""
         return 50_000 if self.short else 0
 
 
 @attrs.define
 class ArchiveFaults:
-    """Cuts, deletes and delays objects of an archive in a folder of this machine."""
+    """Damage to the objects of an archive in a local folder."""
 
     root: Path
     random: Random
     now: Callable[[], float]
-    """Seconds of a clock that does not go back."""
+    """Seconds of a monotonic clock."""
     _hidden: list[tuple[float, Path, bytes]] = attrs.field(factory=list, init=False)
 
     def strike(self) -> str:
-        """Damage one object, and return what was done; empty if there is none yet."""
+        """Damage one object and return a description; empty if there is no object."""
         objects = self._objects(self.random.choice(self.FOLDERS))
         if not objects:
             return ""
-        # The newest objects are those that somebody is about to read.
+        # The newest objects are most likely to be read next.
         path = self.random.choice(objects if self.random.random() < 0.5 else objects[-3:])
         ways = [self._cut, self._delete, self._delay]
         if path.parent != self.root:
-            # A marker of another format is refused, and rightly so.
+            # A marker of another format is rejected, which is correct.
             ways.append(self._flip)
         done = self.random.choice(ways)(path)
         return f"{done} {path.relative_to(self.root)}"
 
-    #: Folders of an archive; the empty one is the root, where its marker lies.
+    #: Folders of an archive; the empty name is the root with the marker.
     FOLDERS = ("manifests", "manifests", "events", "events", "durables", "")
 
     def restore_late(self, *, at_once: bool = False) -> None:
-        """Put objects back that were late, once their time has come."""
+        """Put delayed objects back when their time has come."""
         due = [each for each in self._hidden if at_once or each[0] <= self.now()]
         self._hidden = [each for each in self._hidden if each not in due]
         for _, path, data in due:
@@ -119,7 +120,7 @@ class ArchiveFaults:
 
     def _objects(self, folder: str) -> list[Path]:
         if not folder and not (self.root / "manifests").exists():
-            # Nothing shows yet that it is an archive.
+            # Nothing is archived yet.
             return []
         found = (self.root / folder).rglob("*") if folder else self.root.glob("*.json")
         files = [path for path in found if path.is_file()]

@@ -1,4 +1,4 @@
-"""Whoever speaks to a node as if he were one, and says what he likes."""
+"""A node that passes the handshake and then sends any message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.transport.view import LinkState, View
 
 @implementer(IStackReceiver)
 class BadPeer:
-    """A link to a node, as a gateway of another cluster or a member of its own."""
+    """A link to a node, as a gateway of another cluster or as a member of its own."""
 
     def __init__(
         self, world: NetworkWorld, node: str, cluster: str = "evil", name: str = "mallory"
@@ -32,7 +32,7 @@ class BadPeer:
         self.up = False
         self.refused: Refused | None = None
         self.world = world
-        home = world.network_of(node).membership.node.address.unit
+        own_unit = world.network_of(node).membership.node.address.unit
         unit = parse_unit(cluster)
         descriptor = NodeDescriptor(
             Address(unit, name), "0123456789abcdef", 1, PROTOCOL_VERSIONS, Endpoint(name, 1)
@@ -42,8 +42,8 @@ class BadPeer:
             node=descriptor,
             network="xmlbroker",
             key=None,
-            purpose=MEMBER if unit == home else GATEWAY,
-            cluster=home,
+            purpose=MEMBER if unit == own_unit else GATEWAY,
+            cluster=own_unit,
             expected_name=node,
         )
         self.channel = world.connect(node, name)
@@ -51,8 +51,8 @@ class BadPeer:
         world.run(1.0)
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
-        said = StackSettings(incarnation=7, transport=Transport("tcp"))
-        stack = build(stack_named(STACK), said, TCP_PROPERTIES, ())
+        settings = StackSettings(incarnation=7, transport=Transport("tcp"))
+        stack = build(stack_named(STACK), settings, TCP_PROPERTIES, ())
         self.driver = StackDriver(stack.layers, self.world.clock, self, bottom=stack.bottom)
         self.driver.attach(channel)
         channel.resume()
@@ -70,6 +70,5 @@ class BadPeer:
     def writable_changed(self, writable: bool) -> None:
         pass
 
-    def say(self, *said: messages.Message | bytes) -> None:
-        """Send messages, or bytes in their place."""
-        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
+    def say(self, *settings: messages.Message | bytes) -> None:
+        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in settings])

@@ -1,4 +1,4 @@
-"""Address rules of a cluster, from the settings to what becomes of a node that they exclude."""
+"""Address rules of a cluster: settings, refusals, and the excluded nodes."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ fe8000000000000000fc00fffe000001 04 40 20 80     eth0
 
 
 @pytest.mark.parametrize(
-    "said",
+    "rules",
     [{"deny": ("10.2.0.0/16",)}, {"allow": ("10.1.0.0/16",)}, {"segment": "same"}],
     ids=["deny", "allow", "segment"],
 )
-def test_a_node_that_the_rules_exclude_founds_a_cluster_beside(
-    said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_excluded_node_founds_its_own_cluster(
+    rules: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "attached_networks", lambda: (ip_network("10.1.0.0/16"),))
     with NetworkWorld(1) as world:
-        world.add("a", "top.c", ip="10.1.0.1", **said)
-        world.add("b", join=["a"], ip="10.1.0.2", **said)
+        world.add("a", "top.c", ip="10.1.0.1", **rules)
+        world.add("b", join=["a"], ip="10.1.0.2", **rules)
         world.add("far", join=["a"], ip="10.2.0.1")
         world.run(30.0)
-        # The refusal names the cluster that has been founded.
+        # The refusal names the cluster that `far` founded.
         world.add("farther", join=["a"], ip="10.2.0.2")
         world.run(30.0)
         assert clusters(world) == {("top", "c"): {"a", "b"}, ("top", "c-far"): {"far", "farther"}}
@@ -57,23 +57,23 @@ def test_a_node_that_the_rules_exclude_founds_a_cluster_beside(
         assert all(len(reader.events) == 2 for reader in readers)
 
 
-def test_a_member_links_to_nobody_that_its_own_rules_exclude() -> None:
+def test_member_dials_no_node_that_its_rules_exclude() -> None:
     with NetworkWorld(1) as world:
         world.add("lax", "c", ip="10.1.0.1")
-        # It dials the other one, whose name is smaller: each rule is of one side alone.
+        # `strict` dials `far`, whose name is smaller, so only its own rule applies.
         world.add("strict", "c", join=["lax"], ip="10.1.0.2", deny=("10.2.0.0/16",))
         world.add("far", "c", join=["lax"], ip="10.2.0.1")
         world.run(30.0)
         assert world.are_linked("lax", "strict") and world.are_linked("lax", "far")
         assert not world.are_linked("far", "strict")
-        # Nobody is let in that is dialled, either.
+        # A node with rules does not join through an excluded node either.
         world.add("seeker", join=["far"], ip="10.1.0.3", deny=("10.2.0.0/16",))
         world.run(30.0)
         assert world.network_of("seeker").state is None
         assert world.network_of("seeker").membership.failed_handshakes["address-not-allowed"]
 
 
-def test_the_networks_of_the_interfaces_are_read_as_linux_lists_them() -> None:
+def test_networks_of_interfaces_are_read_from_linux() -> None:
     assert list(networks_of_routes(ROUTES.splitlines())) == [ip_network("10.1.0.0/16")]
     assert list(networks_of_addresses(ADDRESSES.splitlines())) == [
         ip_network("fe80::/64"),
@@ -82,14 +82,14 @@ def test_the_networks_of_the_interfaces_are_read_as_linux_lists_them() -> None:
     assert ip_network("127.0.0.0/8") in building.attached_networks()
 
 
-def test_the_networks_of_all_interfaces_are_attached(
+def test_networks_of_all_interfaces_are_attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {"_ROUTES": ROUTES, "_ADDRESSES": ADDRESSES}
     for name in files:
         monkeypatch.setattr(segment, name, tmp_path / name)
     found = [ip_network("127.0.0.0/8")]
-    # A kernel without IPv6 has no file of its addresses.
+    # Without IPv6 the kernel has no file of its addresses.
     assert list(segment.attached_networks()) == found
     for name, networks in {
         "_ROUTES": ["10.1.0.0/16"],

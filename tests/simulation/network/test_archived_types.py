@@ -1,4 +1,4 @@
-"""The archive has the DTDs of its events, from whatever node these came (X9, M13)."""
+"""The archive stores the DTDs of its events, from any node (X9, M13)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from tests.simulation.network.watching import Publisher, Reader, read
 
 
 @pytest.mark.parametrize("subscribes", [False, True], ids=["replay", "from the beginning"])
-def test_a_node_that_never_met_a_type_replays_it_from_the_archive(
-    tmp_path: Path, subscribes: bool
-) -> None:
-    """The node that archives the events has fetched the DTD from its neighbour."""
+def test_node_replays_an_unknown_type_from_the_archive(tmp_path: Path, subscribes: bool) -> None:
+    """The archiving node fetched the DTD from its neighbour."""
     settings = folder_with(tmp_path / "types", v1_0=report_text())
     with NetworkWorld(0, archived=True) as world:
         world.add("a", "one", settings=settings)
@@ -36,7 +34,7 @@ def test_a_node_that_never_met_a_type_replays_it_from_the_archive(
         assert len(publisher.receipts) == 5
         for name in "ab":
             world.kill(name)
-        # A network of its own that shares nothing but the archive.
+        # A separate network that shares only the archive.
         world.add("d", "four")
         world.run(2.0)
         assert REPORT not in world["d"].dtds.references()

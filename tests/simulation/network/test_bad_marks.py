@@ -1,4 +1,4 @@
-"""What a bad frame, or a bad KEEP, does to a node's log: nothing."""
+"""Invalid frames and replica messages leave a node's log unchanged."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("what", FRAMES)
-def test_a_frame_never_breaks_the_log(what: str) -> None:
+@pytest.mark.parametrize("kind", FRAMES)
+def test_invalid_frame_does_not_break_the_log(kind: str) -> None:
     world, publisher, reader = good_world()
     with world:
         peer = BadPeer(world, "a")
-        said = dict(FRAMES[what])
-        ranges = said.pop("ranges")
-        peer.say(frame(*ranges, **said).encode())
+        fields = dict(FRAMES[kind])
+        ranges = fields.pop("ranges")
+        peer.say(frame(*ranges, **fields).encode())
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0
         use(world, publisher, reader)
 
 
-def test_a_frame_of_the_own_origin_changes_nothing() -> None:
+def test_frame_of_the_own_origin_is_ignored() -> None:
     world, publisher, reader = good_world()
     with world:
         use(world, publisher, reader)
@@ -51,12 +51,12 @@ def test_a_frame_of_the_own_origin_changes_nothing() -> None:
         use(world, publisher, reader)
 
 
-def test_more_is_gone_than_there_is() -> None:
+def test_unavailable_range_beyond_the_known_events_ends_the_link() -> None:
     world, publisher, reader = good_world()
     with world:
         peer = BadPeer(world, "a")
-        told = Range(ALICE, (1, 0), (1, 1), unavailable_upto=(1 << 31, 5))
-        peer.say(frame(told).encode())
+        gone_range = Range(ALICE, (1, 0), (1, 1), unavailable_upto=(1 << 31, 5))
+        peer.say(frame(gone_range).encode())
         world.run(1.0)
         log = world["a"].event_log
         assert not [m for o, m in log.since.items() if m > log.coverage[o]]
@@ -64,7 +64,7 @@ def test_more_is_gone_than_there_is() -> None:
 
 
 @pytest.mark.parametrize("origin", ["x" * 600, "", "a\0b"])
-def test_a_keeper_is_asked_for_an_origin_that_is_none(origin: str) -> None:
+def test_replica_request_for_an_invalid_origin_is_ignored(origin: str) -> None:
     world, publisher, reader = good_world()
     with world:
         peer = BadPeer(world, "a")
@@ -76,7 +76,7 @@ def test_a_keeper_is_asked_for_an_origin_that_is_none(origin: str) -> None:
         use(world, publisher, reader)
 
 
-def test_nobody_replaces_the_copies_of_another() -> None:
+def test_peer_can_not_replace_the_replica_of_another_node() -> None:
     with three(1) as world:
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run(2.0)
@@ -91,7 +91,7 @@ def test_nobody_replaces_the_copies_of_another() -> None:
         assert world["keeper"].event_log.kept[origin] == span
 
 
-def test_only_the_keeper_says_what_it_keeps() -> None:
+def test_replica_acknowledgement_of_another_node_is_ignored() -> None:
     with three(1) as world:
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run(2.0)
@@ -105,16 +105,16 @@ def test_only_the_keeper_says_what_it_keeps() -> None:
         world.run(0.5)
         log = world["owner"].event_log
         upto = log.coverage[log.origin]
-        said = ReplicaAck(
+        fields = ReplicaAck(
             Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto
         )
-        peer.say(said)
+        peer.say(fields)
         world.run(1.0)
         assert world["keeper"].event_log.kept[log.origin].upto < upto
         assert len(publisher.receipts) == 1
 
 
-def test_made_up_origins_are_bounded() -> None:
+def test_invented_origins_are_bounded() -> None:
     world, publisher, reader = good_world()
     with world:
         peer = BadPeer(world, "a")

@@ -1,4 +1,4 @@
-"""A client's node dies before its subscription flows there; the client goes on at another one."""
+"""The client's node dies before its subscription flows; the client goes on at another node."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read
 SEEDS = seeds(3, 8)
 
 
-def a_cluster(world: NetworkWorld, *names: str) -> None:
-    """All in one cluster."""
+def add_cluster(world: NetworkWorld, *names: str) -> None:
+    """Add nodes to one cluster, each seeded by the first."""
     for name in names:
         world.add(name, "c", join=names[:1] if name != names[0] else ())
     world.run(4.0)
@@ -20,20 +20,20 @@ def a_cluster(world: NetworkWorld, *names: str) -> None:
 
 @pytest.mark.parametrize("durable", ["", "d"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_came_before_it_flowed_hides_no_hole(seed: int, durable: str) -> None:
-    """The second node gets some of the events for others: they must not count as all."""
+def test_events_received_before_the_flow_hide_no_missing_range(seed: int, durable: str) -> None:
+    """The second node receives some events for another subscription. They are not all events."""
     with NetworkWorld(seed) as world:
         random = world.random
-        a_cluster(world, "a", "first", "second", "third")
+        add_cluster(world, "a", "first", "second", "third")
         publisher = Publisher(world, world.client("publisher", "a"))
-        # It wants altitudes above 500 of some streams; the reader wants everything.
+        # `other` matches altitudes above 500 of some streams; the reader matches everything.
         other = Reader(world, world.client("other", "second"), INTERESTS[1])
         client = world.client("reader", "first", "second", "third", longest_wait=0.2)
         reader = Reader(world, client, durable=durable)
         world.run_until(lambda: other.flowing and reader.flowing)
         publisher.publish(altitude=1000)
         read(world, other, reader, seconds=1.0)
-        # Wants need a while to the publisher's node; until then only the other one's events come.
+        # Until the interest reaches the publisher's node, only events for `other` arrive.
         world.delay("a", "second", random.uniform(0.05, 0.4))
         world.kill("first")
         killed = random.uniform(0.1, 1.2)
@@ -53,11 +53,10 @@ def test_what_came_before_it_flowed_hides_no_hole(seed: int, durable: str) -> No
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_event_that_came_under_another_place_does_not_come_again(seed: int) -> None:
-    """Two nodes took it, and the client's second node has it from the one, the first from the
-    other."""
+def test_event_with_two_places_is_delivered_once(seed: int) -> None:
+    """Two nodes log the event, and each of the client's nodes gets it from another one of them."""
     with NetworkWorld(seed) as world:
-        a_cluster(world, "a", "b", "first", "second")
+        add_cluster(world, "a", "b", "first", "second")
         publisher = Publisher(world, world.client("publisher", "a", "b", longest_wait=0.2))
         other = Reader(world, world.client("other", "second"))
         reader = Reader(world, world.client("reader", "first", "second", longest_wait=0.2))
@@ -85,10 +84,10 @@ def test_an_event_that_came_under_another_place_does_not_come_again(seed: int) -
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_arrived_and_was_not_processed_comes_to_the_next_process(seed: int) -> None:
-    """The process moved on to another node with it, and died there."""
+def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
+    """The process moves to another node and dies there."""
     with NetworkWorld(seed) as world:
-        a_cluster(world, "a", "first", "second")
+        add_cluster(world, "a", "first", "second")
         publisher = Publisher(world, world.client("publisher", "a"))
         other = Reader(world, world.client("other", "second"))
         client = world.client("reader", "first", "second", longest_wait=0.2)
@@ -101,7 +100,7 @@ def test_what_arrived_and_was_not_processed_comes_to_the_next_process(seed: int)
         world.kill("first")
         sessions = world["second"].reception
         world.run_until(lambda: any(s.identity.client_id == "reader" for s in sessions.sessions))
-        # The one where it was is asked for it, and does not answer.
+        # `second` searches for the durable subscription at `first`, which is dead.
         world.run(20.0)
         assert not reader.events
         world.kill_client(client)

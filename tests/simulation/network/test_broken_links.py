@@ -1,4 +1,4 @@
-"""Connections that break, and links that do not."""
+"""Broken connections and restarted seeds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from broker.testing.simulated_network import NetworkWorld
 
 @pytest.mark.parametrize("away", [0.5, 3.0, 10.0])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_seed_that_is_started_again_is_linked_soon(seed: int, away: float) -> None:
-    """Members by configuration; the seed has no seeds itself."""
+def test_restarted_seed_is_linked_within_the_longest_backoff(seed: int, away: float) -> None:
+    """Members by configuration. The seed itself has no seeds."""
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])
@@ -20,14 +20,14 @@ def test_a_seed_that_is_started_again_is_linked_soon(seed: int, away: float) -> 
         world.kill("a")
         world.run(away)
         world.start("a")
-        # Chance decides how long the rests are.
+        # The backoff is random.
         world.run(LONGEST_BACKOFF)
         assert world.are_linked("a", "b")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_connection_that_broke_comes_again_within_suspect(seed: int) -> None:
-    """As architecture.md says: p2p resumes within network.suspect."""
+def test_broken_connection_is_restored_within_suspect(seed: int) -> None:
+    """p2p resumes within `network.suspect`, as docs/architecture.md says."""
     with NetworkWorld(seed) as world:
         world.add("a", "one", suspect=5.0)
         world.add("b", "two", gateways=["a"], suspect=5.0)
@@ -36,7 +36,7 @@ def test_a_connection_that_broke_comes_again_within_suspect(seed: int) -> None:
         world.cut("a", "b")
         world.run(8.0)
         assert world.are_linked("a", "b")
-        # A link that was down is another one.
-        again = [world.network_of(name).neighbours.get(other) for name, other in ("ab", "ba")]
-        assert all(one is other for one, other in zip(links, again, strict=True))
-        assert all(each is not None and each.reconnections for each in again)
+        # The link is the same; a link that went down would be a new object.
+        links_after = [world.network_of(name).neighbours.get(other) for name, other in ("ab", "ba")]
+        assert all(one is other for one, other in zip(links, links_after, strict=True))
+        assert all(each is not None and each.reconnections for each in links_after)

@@ -1,4 +1,4 @@
-"""Events go only where links and nodes are cleared for them."""
+"""Events go only over links and to nodes that are cleared for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def levels(reader: Reader) -> list[SecurityLevel]:
     return [event.header.security_level for event in reader.events]
 
 
-def asked(world: NetworkWorld, name: str) -> int:
+def requested(world: NetworkWorld, name: str) -> int:
     traffic = world.network_of(name).driver.traffic
     assert traffic is not None
     return traffic.receiver.counts.asked
@@ -42,17 +42,17 @@ def denied(world: NetworkWorld, name: str) -> int:
     ("trusted", "cleared", "passes"),
     [(False, SecurityLevel.HIGH, 2), (True, SecurityLevel.HIGH, 3), (True, SecurityLevel.LOW, 1)],
 )
-def test_a_link_carries_what_it_is_cleared_for(
+def test_link_carries_only_levels_it_is_cleared_for(
     seed: int, far: bool, trusted: bool, cleared: SecurityLevel, passes: int
 ) -> None:
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY) if trusted else None
-        said = {"cleartext_clearance": cleared, "clearance": cleared, "key_file": key}
-        world.add("a", "one", **said)
+        settings = {"cleartext_clearance": cleared, "clearance": cleared, "key_file": key}
+        world.add("a", "one", **settings)
         if far:
-            world.add("b", "two", gateways=["a"], **said)
+            world.add("b", "two", gateways=["a"], **settings)
         else:
-            world.add("b", "one", join=["a"], **said)
+            world.add("b", "one", join=["a"], **settings)
         world.run(3.0)
         assert world.are_linked("a", "b")
         network, reader_at = world.network_of("a"), world.network_of("b").membership.node.address
@@ -67,33 +67,33 @@ def test_a_link_carries_what_it_is_cleared_for(
         assert levels(near) == list(LEVELS) * 10
         assert levels(reader) == list(LEVELS[:passes]) * 10
         assert denied(world, "a") == 10 * (3 - passes)
-        # Who was denied something does not miss it.
-        assert asked(world, "b") == 0
+        # Denied events are no missing range.
+        assert requested(world, "b") == 0
         world.run(60.0)
-        assert asked(world, "b") == 0
-        # Nor after it was away for a while, and has read pages.
+        assert requested(world, "b") == 0
+        # The same after a partition and pages of the log.
         world.cut("a", "b", refuse=True)
         publish_all(world, publisher)
         world.run(5.0)
         world.heal("a", "b")
         read(world, reader, seconds=60.0)
         assert levels(reader) == list(LEVELS[:passes]) * 20
-        before = asked(world, "b")
+        before = requested(world, "b")
         world.run(60.0)
-        assert asked(world, "b") == before
+        assert requested(world, "b") == before
         world.check_outcomes()
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_longer_way_is_taken_where_that_is_cleared(seed: int) -> None:
+def test_longer_route_is_taken_if_only_it_is_cleared(seed: int) -> None:
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY)
         for name in "ab":
-            # Both trust what has the key, and are cleared for little between each other.
+            # Both trust nodes with the key; their own link is cleared for little.
             world.add(name, f"c-{name}", key_file=key, cleartext_clearance=SecurityLevel.HIGH)
-        said = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
-        world.add("c", "c-c", gateways=["a", "b"], **said)
-        world.add("d", "c-d", gateways=["a", "c"], clearance=SecurityLevel.LOW, **said)
+        settings = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
+        world.add("c", "c-c", gateways=["a", "b"], **settings)
+        world.add("d", "c-d", gateways=["a", "c"], clearance=SecurityLevel.LOW, **settings)
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         high = Reader(world, world.client("high", "b"))
@@ -105,7 +105,7 @@ def test_a_longer_way_is_taken_where_that_is_cleared(seed: int) -> None:
         assert levels(low) == [SecurityLevel.LOW] * 10
 
 
-def test_what_is_secret_does_not_cross_a_link_in_cleartext_unless_that_is_wished() -> None:
+def test_high_events_cross_no_cleartext_link_by_default() -> None:
     with NetworkWorld(1) as world:
         key = world.key_file(KEY)
         world.add("a", "one", key_file=key)
@@ -120,41 +120,41 @@ def test_what_is_secret_does_not_cross_a_link_in_cleartext_unless_that_is_wished
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_outcomes_of_a_subscription_add_up_with_what_was_denied_on_its_way(seed: int) -> None:
-    """Each place of each origin has one outcome (T40), also for who wants a part alone."""
+def test_outcomes_add_up_with_events_denied_on_the_way(seed: int) -> None:
+    """Each place of each origin has one outcome (T40), also for a subscription to few events."""
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY)
-        said = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
-        world.add("a", "one", **said)
-        world.add("b", "two", gateways=["a"], clearance=SecurityLevel.LOW, **said)
+        settings = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
+        world.add("a", "one", **settings)
+        world.add("b", "two", gateways=["a"], clearance=SecurityLevel.LOW, **settings)
         world.run(3.0)
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
-        all_of_it = Reader(world, world.client("all", "b"))
+        reader_of_all = Reader(world, world.client("all", "b"))
         world.run(2.0)
         for publisher in publishers:
             publish_all(world, publisher)
         world.run(5.0)
-        # One that comes later counts from then on.
+        # A later subscription counts from its start.
         part = Reader(world, world.client("part", "b"), INTERESTS[3])
         world.run(2.0)
         publish_all(world, publishers[0], 5)
-        read(world, all_of_it, part, seconds=5.0)
+        read(world, reader_of_all, part, seconds=5.0)
         world.check_outcomes()
         outcomes = {
             session.identity.client_id: feed.outcomes
             for session in world["b"].reception.sessions
             for feed in session.link.feeds
         }
-        whole = outcomes["all"]
-        # 45 of the one node, of which 15 may pass; 30 of its own.
-        assert (whole.seen, whole.delivered, whole.elsewhere) == (45, 45, 30)
-        assert whole.elsewhere == denied(world, "a")
+        all_outcomes = outcomes["all"]
+        # 45 events from `a`, 15 of which pass, and 30 of its own.
+        assert (all_outcomes.seen, all_outcomes.delivered, all_outcomes.elsewhere) == (45, 45, 30)
+        assert all_outcomes.elsewhere == denied(world, "a")
         assert outcomes["part"].seen + outcomes["part"].elsewhere == 15
         assert outcomes["part"].delivered == 0
 
 
 @pytest.mark.parametrize(("trusted", "passes"), [(False, LEVELS[:1]), (True, LEVELS[:2])])
-def test_a_group_is_sent_what_its_datagrams_are_cleared_for(
+def test_multicast_group_gets_only_levels_it_is_cleared_for(
     trusted: bool, passes: tuple[SecurityLevel, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with NetworkWorld(1) as world:

@@ -11,7 +11,7 @@ from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_the_older_of_two_clones_stops_and_the_events_of_both_arrive(seed: int) -> None:
+def test_older_clone_stops_and_events_of_both_arrive(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])
@@ -27,7 +27,7 @@ def test_the_older_of_two_clones_stops_and_the_events_of_both_arrive(seed: int) 
         for _ in range(5):
             at_a.publish()
         read(world, far)
-        # What this one acknowledges from now on, nobody else gets.
+        # No other node gets the events that `a` acknowledges from now on.
         world.cut("a", "b", refuse=True)
         for _ in range(5):
             at_a.publish()
@@ -47,7 +47,7 @@ def test_the_older_of_two_clones_stops_and_the_events_of_both_arrive(seed: int) 
         at_twin.publish()
         read(world, far, seconds=10.0)
         assert len(at_a.receipts) == 15 and len(at_twin.receipts) == 6
-        # Under another name it goes on as another log.
+        # With another name it continues as another log.
         world.kill("a")
         world.rename("a", "a-2")
         world.start("a")
@@ -59,7 +59,7 @@ def test_the_older_of_two_clones_stops_and_the_events_of_both_arrive(seed: int) 
         assert world["a"].event_log.adopting is None
 
 
-def test_a_node_that_restarts_quickly_is_no_clone() -> None:
+def test_quick_restarts_are_not_taken_for_clones() -> None:
     with NetworkWorld(1) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])
@@ -77,8 +77,8 @@ def test_a_node_that_restarts_quickly_is_no_clone() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_clones_in_a_common_cluster_are_noticed_by_any_member(seed: int) -> None:
-    """No node has a link to both, nor dials both."""
+def test_clones_in_a_cluster_are_detected_without_a_common_neighbour(seed: int) -> None:
+    """No node has a link to both clones or dials both."""
     with NetworkWorld(seed) as world:
         world.add("x", "one")
         world.add("y", "one", join=["x"])
@@ -115,8 +115,8 @@ def test_clones_in_a_common_cluster_are_noticed_by_any_member(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_clones_that_no_node_has_met_both_of(seed: int) -> None:
-    """Nodes of other clusters dial each one of them."""
+def test_clones_are_detected_without_a_node_linked_to_both(seed: int) -> None:
+    """Nodes of other clusters dial each of them."""
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("y", "two", gateways=["a"])
@@ -150,7 +150,7 @@ def test_clones_that_no_node_has_met_both_of(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_a_member_that_is_restored_by_an_earlier_clock_is_no_clone(seed: int) -> None:
+def test_restored_member_with_an_earlier_clock_is_not_taken_for_a_clone(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("x", "one")
         world.add("y", "one", join=["x"])
@@ -171,11 +171,11 @@ def test_a_member_that_is_restored_by_an_earlier_clock_is_no_clone(seed: int) ->
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("starts", [1, 2])
-def test_the_original_comes_back_when_its_clone_is_gone(starts: int, restarted: bool) -> None:
-    """It was alone while the clone ran, and restarts behind that: its epochs seem to follow.
+def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) -> None:
+    """The original was alone while the clone ran. It restarts later, so its epochs seem to follow.
 
-    The node at the other end stands at a place of the clone, which lies behind all that the
-    original logged alone.
+    The other node's position is a place of the clone, after everything that the original logged
+    alone.
     """
     with NetworkWorld(starts) as world:
         world.add("b", "two")
@@ -211,8 +211,8 @@ def test_the_original_comes_back_when_its_clone_is_gone(starts: int, restarted: 
         assert far.gaps == []
 
 
-def test_what_is_lost_of_a_clone_is_told_to_who_stayed_with_the_original() -> None:
-    """Its place lies behind where the clone's branch began, and not on that branch."""
+def test_lost_events_of_a_clone_are_a_gap_for_readers_of_the_original() -> None:
+    """The reader's position is after the start of the clone's branch, and not on that branch."""
     with NetworkWorld(1) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])

@@ -1,4 +1,4 @@
-"""Members by configuration: they ask nobody, and have to meet the others."""
+"""Members by configuration join without admission and must meet the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker.cluster.descriptor import Endpoint
 from broker.testing.simulated_network import NetworkWorld
 
 
-def test_a_configured_member_that_had_to_leave_comes_back_when_there_is_room() -> None:
+def test_configured_member_rejoins_when_there_is_room() -> None:
     with NetworkWorld(1) as world:
         world.add("b", "c", max_nodes=2)
         world.add("d", "c", join=["b"], max_nodes=2)
@@ -20,8 +20,8 @@ def test_a_configured_member_that_had_to_leave_comes_back_when_there_is_room() -
         assert world.are_linked("b", "d")
 
 
-def test_configured_members_find_each_other_by_discovery() -> None:
-    """cluster and discover, and no join: the configuration is accepted."""
+def test_configured_members_meet_by_discovery() -> None:
+    """The settings `cluster` and `discover` are valid without `join`."""
     with NetworkWorld(1) as world:
         world.add("a", "c")
         world.add("b", "c")

@@ -1,4 +1,4 @@
-"""Bits flipped in logs of a network: what anybody else has arrives, and the rest is a gap."""
+"""Flipped bits in logs of a network: events with a copy are repaired, others are gaps."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from broker.client.received import STORED
 from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
-from tests.log.damaging import damage_log, flipped
+from tests.log.bit_damage import damage_log, flipped
 from tests.simulation.network.watching import Publisher, Reader, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
-#: A bit of the head, of the places, and of a document, as parts of the value.
+#: Positions of the bit in a value, as fractions: header, places, document.
 WHERE = (0.005, 0.2, 0.97)
 
 
 def damage(world: NetworkWorld, node: str, where: float, *, table: str = "events") -> int:
-    """Flip a bit in each chunk of a node's log; the number of chunks."""
+    """Flip a bit in each chunk of a node's log; return the number of chunks."""
     log = world[node].event_log._file
     with log._env.begin() as txn:
         count = int(txn.stat(log._env.open_db(table.encode()))["entries"])
@@ -39,8 +39,10 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
     world.run_until(lambda: not publisher.client.unacknowledged)
 
 
-def away(world: NetworkWorld, node: str, publisher: Publisher, count: int = 12) -> None:
-    """A durable reader's client has had five events, and is away for as many as `count`."""
+def add_absent_reader(
+    world: NetworkWorld, node: str, publisher: Publisher, count: int = 12
+) -> None:
+    """Add a durable reader that gets five events and is =add_absent_reader for the next `count`."""
     client = world.client("reader", node)
     reader = Reader(world, client, durable="d")
     world.run_until(lambda: reader.flowing)
@@ -52,14 +54,14 @@ def away(world: NetworkWorld, node: str, publisher: Publisher, count: int = 12) 
     world.run(4.0)
 
 
-def back(world: NetworkWorld, node: str, seconds: float = 90.0) -> Reader:
+def resume_reader(world: NetworkWorld, node: str, seconds: float = 90.0) -> Reader:
     reader = Reader(world, world.client("reader", node, incarnation=2), durable="d", start=STORED)
     read(world, reader, seconds=seconds)
     assert reader.error is None, reader.error
     return reader
 
 
-def check_whole(world: NetworkWorld, node: str, reader: Reader, last: int = 17) -> None:
+def check_repaired(world: NetworkWorld, node: str, reader: Reader, last: int = 17) -> None:
     assert [each.place.offset for each in reader.events] == list(range(6, last + 1))
     assert reader.gaps == []
     repairs = world[node].event_log.repairs
@@ -70,7 +72,7 @@ def check_whole(world: NetworkWorld, node: str, reader: Reader, last: int = 17) 
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("alone", [True, False])
-def test_what_nobody_else_has_is_told_as_a_gap(where: float, alone: bool) -> None:
+def test_damaged_event_without_a_copy_is_a_gap(where: float, alone: bool) -> None:
     with NetworkWorld(1) as world:
         world.add("a", "one")
         if not alone:
@@ -78,15 +80,15 @@ def test_what_nobody_else_has_is_told_as_a_gap(where: float, alone: bool) -> Non
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(0.5)
-        away(world, "a", publisher)
+        add_absent_reader(world, "a", publisher)
         assert damage(world, "a", where) > 3
-        reader = back(world, "a")
+        reader = resume_reader(world, "a")
         got = {each.place.offset for each in reader.events}
-        told = {
+        reported = {
             offset for gap in reader.gaps for offset in range(gap.first.offset, gap.last.offset + 1)
         }
-        assert got | told == set(range(6, 18)) and not got & told
-        assert told and {gap.reason for gap in reader.gaps} == {"damaged"}
+        assert got | reported == set(range(6, 18)) and not got & reported
+        assert reported and {gap.reason for gap in reader.gaps} == {"damaged"}
         assert all(each.event.payload.startswith(b"<") for each in reader.events)
         publish(world, publisher, 2)
         read(world, reader)
@@ -96,20 +98,20 @@ def test_what_nobody_else_has_is_told_as_a_gap(where: float, alone: bool) -> Non
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_the_origin_has_it_of_its_replica(where: float) -> None:
+def test_origin_repairs_from_its_replica(where: float) -> None:
     with NetworkWorld(2) as world:
         world.add("a", "one", settings=GUARDED)
         world.add("b", "one", join=["a"])
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(0.5)
-        away(world, "a", publisher)
+        add_absent_reader(world, "a", publisher)
         damage(world, "a", where)
-        check_whole(world, "a", back(world, "a"))
+        check_repaired(world, "a", resume_reader(world, "a"))
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_the_origin_has_it_of_a_node_that_logged_it_for_its_clients(where: float) -> None:
+def test_origin_repairs_from_a_subscribed_node(where: float) -> None:
     with NetworkWorld(3) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -118,23 +120,21 @@ def test_the_origin_has_it_of_a_node_that_logged_it_for_its_clients(where: float
         world.run_until(lambda: other.flowing)
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(0.5)
-        away(world, "a", publisher)
+        add_absent_reader(world, "a", publisher)
         damage(world, "a", where)
-        check_whole(world, "a", back(world, "a"))
+        check_repaired(world, "a", resume_reader(world, "a"))
 
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("origin", ["there", "back", "archived"])
-def test_the_node_of_a_subscriber_has_it_of_the_origin_or_the_archive(
-    where: float, origin: str
-) -> None:
+def test_subscribed_node_repairs_from_origin_or_archive(where: float, origin: str) -> None:
     with NetworkWorld(4, archived=origin == "archived") as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(0.5)
-        away(world, "b", publisher)
+        add_absent_reader(world, "b", publisher)
         damage(world, "b", where)
         if origin == "archived":
             world.kill("a")
@@ -143,11 +143,11 @@ def test_the_node_of_a_subscriber_has_it_of_the_origin_or_the_archive(
             world.kill("a")
             world.clock.callLater(20.0, world.start, "a")
         world.run(1.0)
-        check_whole(world, "b", back(world, "b", seconds=120.0))
+        check_repaired(world, "b", resume_reader(world, "b", seconds=120.0))
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_node_that_was_cut_off_gets_what_its_origin_repairs(where: float) -> None:
+def test_node_that_was_cut_off_gets_repaired_events(where: float) -> None:
     with NetworkWorld(5) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -160,7 +160,7 @@ def test_a_node_that_was_cut_off_gets_what_its_origin_repairs(where: float) -> N
         world.run(0.5)
         publish(world, publisher, 4)
         world.cut("a", "c", refuse=True)
-        # For so long that the link ends, and its queue with it.
+        # Long enough for the link to end, and its queue with it.
         publish(world, publisher, 12)
         world.run(30.0)
         damage(world, "a", where)
@@ -173,7 +173,7 @@ def test_a_node_that_was_cut_off_gets_what_its_origin_repairs(where: float) -> N
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_node_that_was_cut_off_is_told_what_its_origin_lost(where: float) -> None:
+def test_node_that_was_cut_off_gets_a_gap_for_damaged_events(where: float) -> None:
     with NetworkWorld(6) as world:
         world.add("a", "one")
         world.add("c", "two", gateways=["a"])
@@ -184,7 +184,7 @@ def test_a_node_that_was_cut_off_is_told_what_its_origin_lost(where: float) -> N
         world.run(0.5)
         publish(world, publisher, 4)
         world.cut("a", "c", refuse=True)
-        # For so long that the link ends, and its queue with it.
+        # Long enough for the link to end, and its queue with it.
         publish(world, publisher, 12)
         world.run(30.0)
         damage(world, "a", where)
@@ -192,13 +192,13 @@ def test_a_node_that_was_cut_off_is_told_what_its_origin_lost(where: float) -> N
         publish(world, publisher, 1)
         read(world, far, seconds=200.0)
         got = {each.place.offset for each in far.events}
-        told = {o for gap in far.gaps for o in range(gap.first.offset, gap.last.offset + 1)}
-        assert got | told == set(range(1, 18)), (got, told)
-        assert 17 in got and told
+        reported = {o for gap in far.gaps for o in range(gap.first.offset, gap.last.offset + 1)}
+        assert got | reported == set(range(1, 18)), (got, reported)
+        assert 17 in got and reported
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_damaged_replica_is_repaired_of_its_owner_or_the_archive(where: float) -> None:
+def test_damaged_replica_is_repaired_from_its_origin_or_the_archive(where: float) -> None:
     with NetworkWorld(7, archived=True) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("keeper", "c", join=["owner"])

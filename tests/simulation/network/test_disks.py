@@ -1,4 +1,4 @@
-"""A node whose disk is full for a while lets nothing slip."""
+"""A node with a full disk loses no event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.network.watching import INTERESTS, Publisher, Reader, sett
 
 
 @pytest.mark.parametrize("seed", seeds(2, 5))
-def test_what_could_not_be_logged_comes_again(seed: int) -> None:
+def test_events_that_a_full_disk_rejected_come_again(seed: int) -> None:
     with NetworkWorld(seed, thread_delay=0.02) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])

@@ -1,4 +1,4 @@
-"""The same event at two nodes is delivered once: EventIds tell (A22, T38)."""
+"""An event that two nodes log is delivered once, by its EventId (A22, T38)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from broker.client.received import ALL, STORED, since
 from broker.config import Settings
 from broker.testing.simulated_network import NetworkWorld
-from tests.log.damaging import damage_log, flipped
+from tests.log.bit_damage import damage_log, flipped
 from tests.seeds import seeds
 from tests.simulation.network.watching import (
     Publisher,
@@ -21,7 +21,7 @@ from tests.simulation.network.watching import (
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))
-def test_a_publisher_that_goes_to_another_node_is_heard_once(seed: int) -> None:
+def test_events_resent_to_another_node_are_delivered_once(seed: int) -> None:
     with NetworkWorld(seed, thread_delay=0.02) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -29,10 +29,10 @@ def test_a_publisher_that_goes_to_another_node_is_heard_once(seed: int) -> None:
         world.run(3.0)
         client = world.client("publisher", "a", "b")
         publisher = Publisher(world, client)
-        # A reader at b would bring the events there, and b would know them.
+        # A reader at `b` would bring the events there, and `b` would detect the duplicates.
         readers = [Reader(world, world.client(f"reader{number}", "c")) for number in range(2)]
         world.run(2.0)
-        # They are logged at a when the client has not heard so.
+        # `a` logs the events first_reader the client gets the receipts.
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(30):
             publisher.publish()
@@ -50,13 +50,13 @@ def test_a_publisher_that_goes_to_another_node_is_heard_once(seed: int) -> None:
             assert reader.gaps == []
         logs = truths(world)
         check_results([publisher], logs, seed)
-        # Some were logged twice, or this shows nothing.
+        # Without events logged twice the test would prove nothing.
         assert sum(map(len, logs.values())) > 60
         assert world.network_of("c").driver.relay_ingest.outcomes.duplicate > 0
         world.check_outcomes()
 
 
-def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_read() -> None:
+def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
     with NetworkWorld(3, archived=True) as world:
         assert world.archive is not None
         world.add("a", "one")
@@ -64,18 +64,18 @@ def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_r
         world.add("c", "two", join=["b"])
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a", "b"))
-        away = world.client("reader", "a")
-        reader = Reader(world, away, durable="d")
+        reading_client = world.client("reader", "a")
+        reader = Reader(world, reading_client, durable="d")
         world.run_until(lambda: reader.flowing)
         publisher.publish()
         read(world, reader)
-        world.kill_client(away)
-        # One event is lost to damage before it is archived.
+        world.kill_client(reading_client)
+        # One event is damaged first_reader it is archived.
         world.archive.is_broken = True
         publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         damage_log(world["a"].event_log._file, "events", lambda v: flipped(v, 8 * len(v) - 99), 1)
-        # Those behind it are logged at `a`, and at `b` too; `a` leaves out what `b` sends of them.
+        # The later ones are logged at `a` and `b`; `a` drops the duplicates that `b` sends.
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(5):
             publisher.publish()
@@ -86,16 +86,16 @@ def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_r
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         world.archive.is_broken = False
-        # Who reads it finds the damage, and that nobody else has the event.
+        # Reading finds the damage, and no other node has the event.
         other = Reader(world, world.client("other", "a"), start=ALL)
         read(world, other, seconds=120.0)
         assert [(gap.first.offset, gap.last.offset) for gap in other.gaps] == [(2, 2)]
-        # Its user comes to a node that asks `a` first, and goes on to another one.
-        moved = world.client("reader", "c", incarnation=2)
-        first = Reader(world, moved, durable="d", start=STORED)
+        # The client moves to a node that asks `a` first, and then to another one.
+        moved_client = world.client("reader", "c", incarnation=2)
+        first = Reader(world, moved_client, durable="d", start=STORED)
         world.run_until(lambda: first.flowing)
         read(world, first, seconds=1.0)
-        world.kill_client(moved)
+        world.kill_client(moved_client)
         for _ in range(2):
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
@@ -110,26 +110,26 @@ def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_r
         assert {(gap.first.offset, gap.last.offset) for gap in gaps} == {(2, 2)}
 
 
-def test_an_event_that_its_client_had_does_not_come_again_from_the_archive() -> None:
-    """Its second place is at a node that is gone, so that only the archive has it there."""
+def test_archive_repeats_no_event_that_the_client_had() -> None:
+    """The second place is at a dead node, so only the archive has the event there."""
     with NetworkWorld(5, archived=True) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
         world.add("c", "two", gateways=["a"])
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a", "b"))
-        away = world.client("reader", "c")
-        before = Reader(world, away)
-        world.run_until(lambda: before.flowing)
+        reading_client = world.client("reader", "c")
+        first_reader = Reader(world, reading_client)
+        world.run_until(lambda: first_reader.flowing)
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(5):
             publisher.publish()
-        read(world, before, seconds=0.5)
-        assert len(before.events) == 5
-        assert before.subscription is not None
-        position = before.subscription.position
-        world.kill_client(away)
-        # It has no receipt, and sends them again to another node, which has not heard of them.
+        read(world, first_reader, seconds=0.5)
+        assert len(first_reader.events) == 5
+        assert first_reader.subscription is not None
+        position = first_reader.subscription.position
+        world.kill_client(reading_client)
+        # Without receipts the client sends them again, to a node that does not have them.
         world.network.refuse(world.client_address("a", "publisher"))
         world.cut_client("publisher")
         publisher.publish()
@@ -137,13 +137,15 @@ def test_an_event_that_its_client_had_does_not_come_again_from_the_archive() -> 
         world.run(30.0)
         assert [len(logged) for logged in truths(world).values()].count(6) == 1
         world.stop("b")
-        after = Reader(world, world.client("reader", "c", incarnation=2), start=since(position))
-        read(world, after, seconds=120.0)
-        assert [name_of(event) for event in after.events] == [("publisher", 1, 6)]
-        assert after.gaps == []
+        second_reader = Reader(
+            world, world.client("reader", "c", incarnation=2), start=since(position)
+        )
+        read(world, second_reader, seconds=120.0)
+        assert [name_of(event) for event in second_reader.events] == [("publisher", 1, 6)]
+        assert second_reader.gaps == []
 
 
-def test_what_is_remembered_of_publishers_is_bounded() -> None:
+def test_deduplication_state_is_bounded() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, deduplication_window=16))
     with NetworkWorld(1) as world:

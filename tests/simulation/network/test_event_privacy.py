@@ -1,4 +1,4 @@
-"""`explain` and `durable show` tell an account nothing of an event that it may not read."""
+"""`explain` and `durable show` reveal nothing of an event that the account may not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
 from broker.log.event_log import EventLog
-from tests.simulation.network.test_event_fate import Site, fates
+from tests.simulation.network.test_event_fate import ThreeNodes, subscription_verdicts
 from tests.simulation.network.watching import Reader, read
 from tests.simulation.test_identities import ACCOUNTS, asdi
 from tests.simulation.watching import Interest, flight
@@ -25,14 +25,14 @@ ALL = {"account": "all", "secret": "right"}
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    site = Site(settings=attrs.evolve(Settings(), accounts=ACCOUNTS))
-    yield site
-    site.world.close()
+def nodes() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes(settings=attrs.evolve(Settings(), accounts=ACCOUNTS))
+    yield nodes
+    nodes.world.close()
 
 
 def counted_reads(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The serials at which pages of a log are read from now on."""
+    """Return a list that gets the start of each page read from the log."""
     reads: list[int] = []
     read_page = log.read
 
@@ -45,13 +45,13 @@ def counted_reads(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def without_times(answer: Any) -> Any:
-    """An answer without what is measured."""
+    """Return the answer without measured times."""
     explanation = answer["explanation"] and {**answer["explanation"], "measured": None}
     return {**answer, "explanation": explanation}
 
 
 def forged(document: bytes, *changes: tuple[bytes, bytes]) -> bytes:
-    """A readable event of one's own making, under the EventId of another one."""
+    """Return an event that the account may read, with the EventId of another one."""
     for before, after in ((b'"high"', b'"low"'), (b"1000<", b"1001<"), *changes):
         assert before in document
         document = document.replace(before, after)
@@ -60,113 +60,113 @@ def forged(document: bytes, *changes: tuple[bytes, bytes]) -> bytes:
 
 @pytest.mark.parametrize("here", ["", "yes"])
 @pytest.mark.parametrize("client", ["", "low-1"])
-def test_an_event_id_that_exists_is_answered_as_one_that_does_not(
-    site: Site, here: str, client: str, monkeypatch: pytest.MonkeyPatch
+def test_existing_event_id_gets_the_same_answer_as_an_unknown_one(
+    nodes: ThreeNodes, here: str, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    secret = site.publish(site.join(**ALL), security_level=SecurityLevel.HIGH)
+    secret = nodes.publish(nodes.join(**ALL), security_level=SecurityLevel.HIGH)
     number = b"SequenceNumber>%d<"
     exists = forged(secret)
     absent = forged(secret, (number % 1, number % 77))
     assert exists != absent
-    asker = site.world.client("low-1", "a", **LOW)
-    site.world.run(0.5)
-    said = {"client": client, "here": here, "query": "//altitude = 1000", "streams": "asdi.>"}
-    reads = counted_reads(site.world["a"].event_log, monkeypatch)
+    asker = nodes.world.client("low-1", "a", **LOW)
+    nodes.world.run(0.5)
+    arguments = {"client": client, "here": here, "query": "//altitude = 1000", "streams": "asdi.>"}
+    reads = counted_reads(nodes.world["a"].event_log, monkeypatch)
     answers, pages = [], []
     for document in (exists, absent):
         reads.clear()
-        answer = site.world.wait(asker.ask("explain", document, **said))
+        answer = nodes.world.wait(asker.ask("explain", document, **arguments))
         pages.append(list(reads))
         answer["explanation"]["event"].pop("sequence_number")
         answers.append(without_times(answer))
-        site.world.run(20.0)
+        nodes.world.run(20.0)
     assert answers[0] == answers[1]
     assert answers[0]["network"]["known"] is False
-    # Nor does the time tell that the search takes.
+    # The same pages are read, so the time reveals nothing.
     assert pages[0] == pages[1]
-    # Nor a refusal: of the secret itself as of any other document of its level.
+    # Refusals of the event itself and of another one of its level are equal.
     other = secret.replace(number % 1, number % 77)
-    told = []
+    answers_seen = []
     for document in (secret, other):
-        answer = site.world.wait(asker.ask("explain", document, **said))
+        answer = nodes.world.wait(asker.ask("explain", document, **arguments))
         answer["explanation"]["event"].pop("sequence_number")
-        told.append(without_times(answer))
-        site.world.run(20.0)
-    assert told[0] == told[1] and told[0]["network"]["known"] is None
+        answers_seen.append(without_times(answer))
+        nodes.world.run(20.0)
+    assert answers_seen[0] == answers_seen[1] and answers_seen[0]["network"]["known"] is None
 
 
-def test_counts_do_not_tell_whether_what_is_denied_would_match(site: Site) -> None:
-    world = site.world
+def test_counts_do_not_reveal_if_a_denied_event_matches(nodes: ThreeNodes) -> None:
+    world = nodes.world
     interests = [Interest("asdi.>", f"//altitude = {n}", lambda *_: True) for n in (1000, 7)]
     clients = [world.client(f"low-{n}", "a", **LOW) for n in range(2)]
     for client, interest in zip(clients, interests, strict=True):
         Reader(world, client, interest, durable="d")
     world.run(1.0)
-    publisher = site.join(**ALL)
-    site.publish(publisher, security_level=SecurityLevel.HIGH)
-    public = site.publish(publisher, stream="public", security_level=SecurityLevel.LOW)
-    told = []
+    publisher = nodes.join(**ALL)
+    nodes.publish(publisher, security_level=SecurityLevel.HIGH)
+    public = nodes.publish(publisher, stream="public", security_level=SecurityLevel.LOW)
+    answers_seen = []
     for n, client in enumerate(clients):
         shown = world.wait(client.ask("durable-show", name="d"))
         answer = world.wait(client.ask("explain", public, client=f"low-{n}"))
         (row,) = answer["client"]["subscriptions"]
         (there,) = (r for node in answer["network"]["nodes"] for r in node["subscriptions"])
         rows = (shown["session"], row, there)
-        told.append([{k: r[k] for k in ("seen", "filtered", "denied")} for r in rows])
+        answers_seen.append([{k: r[k] for k in ("seen", "filtered", "denied")} for r in rows])
         assert row["denied"] == 0 and row["seen"] == 2
-    assert told[0] == told[1]
-    # Who may administer sees it.
+    assert answers_seen[0] == answers_seen[1]
+    # An administrator gets the count.
     shown = world.wait(publisher.ask("durable-show", client="low-0", name="d"))
     assert shown["session"]["denied"] == 1
 
 
-def test_shapes_of_what_others_published_are_not_shown(site: Site) -> None:
-    publisher = site.join(**ALL)
+def test_shapes_of_unreadable_events_are_not_shown(nodes: ThreeNodes) -> None:
+    publisher = nodes.join(**ALL)
     for _ in range(3):
-        secret = site.publish(publisher, security_level=SecurityLevel.HIGH)
-    assert site.world["a"].matcher.statistics()["shapes"] > 0
-    asker = site.world.client("low-1", "a", **LOW)
-    site.world.run(0.5)
-    answer = site.world.wait(asker.ask("explain", secret, query="//altitude = 1"))
+        secret = nodes.publish(publisher, security_level=SecurityLevel.HIGH)
+    assert nodes.world["a"].matcher.statistics()["shapes"] > 0
+    asker = nodes.world.client("low-1", "a", **LOW)
+    nodes.world.run(0.5)
+    answer = nodes.world.wait(asker.ask("explain", secret, query="//altitude = 1"))
     explanation = answer["explanation"]
     assert explanation["withheld"] and not explanation["types"]
     assert explanation["event"]["recognised"] is None
     assert explanation["measured"]["lookup"] is None
 
 
-def test_an_account_asks_about_all_its_clients_and_about_no_other(site: Site) -> None:
-    world = site.world
+def test_account_inspects_only_its_own_clients(nodes: ThreeNodes) -> None:
+    world = nodes.world
     reader = Reader(world, world.client("low-1", "b", **LOW), asdi(), durable="d")
-    document = site.publish(site.join(**ALL), security_level=SecurityLevel.LOW)
+    document = nodes.publish(nodes.join(**ALL), security_level=SecurityLevel.LOW)
     read(world, reader)
-    # Without an end of its subscriber's session.
-    answer = site.explain("a", document, "low-1", asker="low-ops", **LOW)
-    assert fates(answer) == {"one/b": ["delivered"]}
+    # The subscriber's session stays connected.
+    answer = nodes.explain("a", document, "low-1", asker="low-ops", **LOW)
+    assert subscription_verdicts(answer) == {"one/b": ["delivered"]}
     assert reader.client.connected
     with pytest.raises(Exception, match="administer"):
-        site.explain("a", document, "publisher", asker="low-ops", **LOW)
+        nodes.explain("a", document, "publisher", asker="low-ops", **LOW)
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_a_link_that_is_not_cleared_carries_nothing_of_a_value(shown: bool) -> None:
-    site = Site(clearance=SecurityLevel.LOW)
-    world = site.world
+def test_uncleared_link_carries_no_values_of_an_event(shown: bool) -> None:
+    nodes = ThreeNodes(clearance=SecurityLevel.LOW)
+    world = nodes.world
     Reader(world, world.client("reader", "c"), Interest(">", "//altitude = 1000", lambda *_: True))
     Reader(world, world.client("reader", "a"), Interest(">", "//altitude = 1000", lambda *_: True))
     world.run(1.0)
-    document = site.publish(site.join(), security_level=SecurityLevel.HIGH)
+    document = nodes.publish(nodes.join(), security_level=SecurityLevel.HIGH)
     crossed: list[RoutedMessage] = []
     for name in "abc":
         driver = world.network_of(name).driver
-        heard = driver.on_other_message
+        receive = driver.on_other_message
 
-        def watch(said: RoutedMessage, heard: Any = heard, name: str = name) -> Any:
-            if (said.source.node == "c") is not (name == "c"):
-                crossed.append(said)
-            return heard(said)
+        def watch(message: RoutedMessage, receive: Any = receive, name: str = name) -> Any:
+            if (message.source.node == "c") is not (name == "c"):
+                crossed.append(message)
+            return receive(message)
 
         driver.on_other_message = watch
-    site.explain("a" if shown else "c", document, "reader")
+    nodes.explain("a" if shown else "c", document, "reader")
     questions = [each for each in crossed if isinstance(each, Question)]
     replies = [each for each in crossed if isinstance(each, Reply)]
     assert questions and replies
@@ -178,14 +178,14 @@ def test_a_link_that_is_not_cleared_carries_nothing_of_a_value(shown: bool) -> N
     world.close()
 
 
-def test_what_nobody_has_published_teaches_and_counts_nothing(site: Site) -> None:
-    world, node = site.world, site.world["a"]
+def test_explaining_unpublished_events_changes_no_state(nodes: ThreeNodes) -> None:
+    world, node = nodes.world, nodes.world["a"]
     asker = world.client("low-1", "a", **LOW)
-    mint = site.join(**ALL)._mint
+    mint = nodes.join(**ALL)._mint
 
     def counted() -> dict[str, int | float]:
         figures = dict(node.matcher.statistics())
-        # The names of a document are known to the parser from then on.
+        # The parser interns the names of the document.
         del figures["undeclared_names"]
         return figures
 

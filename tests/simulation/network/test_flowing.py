@@ -1,4 +1,4 @@
-"""When a subscription flows nothing is missed behind its cut; when it ends nobody knows of it."""
+"""Subscriptions get all events after their cut, and leave no interest when they end."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from tests.simulation.network.watching import (
 from tests.simulation.watching import STREAMS
 
 
-def wants_of(world: NetworkWorld) -> dict[str, dict[Any, int]]:
-    """How many wants of whom each node has."""
+def interest_counts(world: NetworkWorld) -> dict[str, dict[Any, int]]:
+    """Return the number of queries per destination, for each node."""
     return {
-        name: {str(whom): count for whom, count in network.remote_interest.count_by_destination().items()}
+        name: {
+            str(destination): count
+            for destination, count in network.remote_interest.count_by_destination().items()
+        }
         for name in world.running
         for network in [world.network_of(name)]
     }
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 5, 7])
-def test_who_subscribes_while_events_are_published_misses_nothing_behind_its_cut(seed: int) -> None:
+def test_subscriptions_made_under_load_get_all_events_after_their_cut(seed: int) -> None:
     with NetworkWorld(seed, jitter=0.03) as world:
         random = world.random
         SHAPES[seed % len(SHAPES)](world, random.randint(2, 6))
@@ -48,11 +51,11 @@ def test_who_subscribes_while_events_are_published_misses_nothing_behind_its_cut
                 reader = Reader(world, random.choice(clients), random.choice(INTERESTS))
                 readers.append(reader)
             if readers and random.random() < 0.1:
-                # Both directions: what covered others goes while they are on their way.
-                gone = random.choice(readers)
-                if gone.subscription is not None:
-                    gone.subscription.unsubscribe()
-                    readers.remove(gone)
+                # Ending a subscription may uncover others while these are announced.
+                ended = random.choice(readers)
+                if ended.subscription is not None:
+                    ended.subscription.unsubscribe()
+                    readers.remove(ended)
             world.run(random.choice((0.0, 0.002, 0.02)))
         logs = settle(world, publishers, readers)
         check_results(publishers, logs, seed)
@@ -60,29 +63,29 @@ def test_who_subscribes_while_events_are_published_misses_nothing_behind_its_cut
 
 
 @pytest.mark.parametrize("seed", seeds(3, 6))
-def test_when_nobody_wants_anything_no_node_knows_of_a_want(seed: int) -> None:
+def test_no_interest_is_left_when_all_subscriptions_ended(seed: int) -> None:
     with NetworkWorld(seed) as world:
         random = world.random
         SHAPES[seed % len(SHAPES)](world, random.randint(3, 6))
         world.run(4.0)
-        fresh = wants_of(world)
+        initial = interest_counts(world)
         readers = []
         for number in range(12):
             client = world.client(f"reader{number}", random.choice(world.names))
             readers.append(Reader(world, client, INTERESTS[number % len(INTERESTS)]))
             world.run(random.choice((0.0, 0.01, 0.5)))
         world.run_until(lambda: all(reader.flowing for reader in readers))
-        assert wants_of(world) != fresh
+        assert interest_counts(world) != initial
         for reader in readers:
             assert reader.subscription is not None
             reader.subscription.unsubscribe()
             world.run(random.choice((0.0, 0.01, 0.5)))
         world.run(10.0)
-        assert wants_of(world) == fresh
+        assert interest_counts(world) == initial
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_what_another_subscription_covers_flows_at_once(seed: int) -> None:
+def test_covered_subscription_flows_at_once(seed: int) -> None:
     with NetworkWorld(seed, latency=0.05) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -93,7 +96,7 @@ def test_what_another_subscription_covers_flows_at_once(seed: int) -> None:
         began = world.clock.seconds()
         narrow = Reader(world, client, INTERESTS[1])
         world.run_until(lambda: narrow.flowing)
-        # A round trip to its node, and none to another one.
+        # One round trip to its node, none to another.
         assert world.clock.seconds() - began < 0.2
         publisher = Publisher(world, world.client("publisher", "a"))
         publisher.publish()
@@ -107,19 +110,19 @@ def test_what_another_subscription_covers_flows_at_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_forgotten_durable_subscription_leaves_nothing(seed: int) -> None:
+def test_forgotten_durable_subscription_leaves_no_interest(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
         world.run(4.0)
-        fresh = wants_of(world)
+        initial = interest_counts(world)
         client = world.client("reader", "b")
         durable = Reader(world, client, INTERESTS[1], durable="d")
         world.run_until(lambda: durable.flowing)
         world.kill_client(client)
-        # Longer than its session lives on.
+        # Longer than the session's lease.
         world.run(100.0)
-        assert wants_of(world) != fresh
+        assert interest_counts(world) != initial
         again = Reader(world, world.client("reader", "b", incarnation=2), INTERESTS[1], durable="d")
         world.run_until(lambda: again.flowing)
         read(world, again)
@@ -127,4 +130,4 @@ def test_a_forgotten_durable_subscription_leaves_nothing(seed: int) -> None:
         assert again.subscription is not None
         again.subscription.unsubscribe(forget=True)
         world.run(10.0)
-        assert wants_of(world) == fresh
+        assert interest_counts(world) == initial

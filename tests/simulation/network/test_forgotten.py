@@ -1,4 +1,4 @@
-"""A node that is cut off for so long that the others forget what it wants."""
+"""A node is cut off until the others drop its interest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name
 @pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 200.0])
 @pytest.mark.parametrize("far", [False, True], ids=["own cluster", "other cluster"])
-def test_it_gets_what_it_alone_wanted_when_it_is_back(seed: int, seconds: float, far: bool) -> None:
+def test_reconnected_node_gets_the_events_of_its_interest(
+    seed: int, seconds: float, far: bool
+) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two" if far else "one", **{"gateways" if far else "join": ["a"]})
@@ -20,7 +22,7 @@ def test_it_gets_what_it_alone_wanted_when_it_is_back(seed: int, seconds: float,
         world.run(8.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "lone"), INTERESTS[0])
-        # Its cluster goes on to want something else meanwhile.
+        # Its cluster has another interest meanwhile.
         other = Reader(world, world.client("other", "b"), INTERESTS[3])
         world.run_until(lambda: reader.flowing and other.flowing)
         for node in ("a", "b"):

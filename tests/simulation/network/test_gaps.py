@@ -1,4 +1,4 @@
-"""What can not be had any more, or was not asked for in time, is told with its bounds."""
+"""Events that can not be recovered, or not in time, are reported as gaps with their bounds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MIB = 1 << 20
 
 
 def short_log() -> Settings:
-    """A log that keeps little."""
+    """Return settings of a short log: 1 MiB."""
     settings = Settings()
     return attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=MIB))
 
 
 def fill(world: NetworkWorld, publisher: Publisher, count: int = 60) -> None:
-    """Publish more than a short log keeps."""
+    """Publish more than a short log holds."""
     for _ in range(count):
         publisher.publish(size=50_000)
         world.run(0.05)
@@ -34,7 +34,7 @@ def bounds(gaps: list[Gap]) -> list[tuple[str, int, int, str]]:
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("far", [False, True], ids=["same cluster", "other cluster"])
-def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, far: bool) -> None:
+def test_events_removed_during_a_partition_are_a_gap(seed: int, far: bool) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one", settings=short_log())
         if far:
@@ -46,11 +46,11 @@ def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, 
         live = Reader(world, world.client("live", "b"))
         durable = Reader(world, world.client("durable", "b"), durable="d")
         process = world.client("away", "b")
-        away = Reader(world, process, durable="d")
+        absent_reader = Reader(world, process, durable="d")
         world.run(3.0)
         publisher.publish()
-        read(world, live, durable, away)
-        assert [len(reader.events) for reader in (live, durable, away)] == [1, 1, 1]
+        read(world, live, durable, absent_reader)
+        assert [len(reader.events) for reader in (live, durable, absent_reader)] == [1, 1, 1]
         world.kill_client(process)
         logs = truths(world)
         world.cut("a", "b", refuse=True)
@@ -59,7 +59,7 @@ def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, 
         first = world["a"].event_log.bounds.first
         world.heal("a", "b")
         world.run(60.0)
-        # Its acknowledgement may have come or not: then the first event comes again.
+        # If the acknowledgement was lost, the first event comes again.
         back = Reader(world, world.client("away", "b", incarnation=2), durable="d")
         publisher.publish()
         settle(world, [publisher], [live, durable, back], seen=logs)
@@ -70,7 +70,7 @@ def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, 
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_durable_subscription_whose_node_was_away_is_told_what_is_gone(seed: int) -> None:
+def test_events_removed_while_the_node_was_down_are_a_gap(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one", settings=short_log())
         world.add("b", "two", gateways=["a"])
@@ -84,7 +84,7 @@ def test_a_durable_subscription_whose_node_was_away_is_told_what_is_gone(seed: i
         world.kill("b")
         fill(world, publisher)
         first = world["a"].event_log.bounds.first
-        # Its client is there, and what it wants flows, before anything has come of what is gone.
+        # The client's subscription flows before the node gets anything of the removed range.
         world.start("b")
         settle(world, [publisher], [reader], seconds=60.0, seen=logs)
         origin = world["a"].event_log.origin
@@ -92,7 +92,7 @@ def test_a_durable_subscription_whose_node_was_away_is_told_what_is_gone(seed: i
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_client_that_goes_to_another_node_gets_what_that_did_not_ask_for(seed: int) -> None:
+def test_client_at_another_node_gets_events_that_node_did_not_receive(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -120,14 +120,14 @@ def test_a_client_that_goes_to_another_node_gets_what_that_did_not_ask_for(seed:
         publisher.publish("asdi.zbw.tz")
         settle(world, [publisher], [shared, other, alone])
         for reader in (shared, other, alone):
-            # Of what one of them wanted the log had something already; of the others it had not.
+            # The log had some events of `shared` already, and none of `alone`.
             assert len(reader.events) == 16
             assert reader.gaps == []
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("durable", ["", "d"])
-def test_a_client_whose_node_meets_an_origin_later_gets_what_it_missed(
+def test_client_gets_missed_events_when_its_node_meets_the_origin_later(
     seed: int, durable: str
 ) -> None:
     with NetworkWorld(seed) as world:
@@ -143,7 +143,7 @@ def test_a_client_whose_node_meets_an_origin_later_gets_what_it_missed(
         world.kill("b")
         world.lose_disk("b")
         world.start("b")
-        # What it wants flows while its node is alone and knows of nobody.
+        # The subscription flows while its node has no links.
         read(world, reader, seconds=10.0)
         for _ in range(5):
             publisher.publish()
@@ -152,13 +152,13 @@ def test_a_client_whose_node_meets_an_origin_later_gets_what_it_missed(
         world.run(40.0)
         publisher.publish()
         settle(world, [publisher], [reader])
-        # Its position names the origin, so the node begins there and not where it meets it.
+        # The position names the origin, so the node starts there.
         assert [each.event_id.sequence_number for each in reader.events] == [*range(1, 8)]
         assert reader.gaps == []
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_client_that_goes_to_a_node_that_is_behind_gets_nothing_twice(seed: int) -> None:
+def test_client_at_a_node_that_is_behind_gets_nothing_twice(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -182,7 +182,7 @@ def test_a_client_that_goes_to_a_node_that_is_behind_gets_nothing_twice(seed: in
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_durable_subscription_goes_on_without_a_gap_where_it_was_left(seed: int) -> None:
+def test_durable_subscription_resumes_without_a_gap(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])

@@ -1,4 +1,4 @@
-"""Neighbours that announce or send DTDs that they should not (T25, T26, T42)."""
+"""Neighbours that announce or send DTDs that they must not (T25, T26, T42)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def announced(number: int, content_hash: str = HASH) -> TypeAnnounced:
     return TypeAnnounced(Announcement(reference, content_hash), "bad", ("one",), is_of_unit=False)
 
 
-def test_of_a_million_announced_types_a_bounded_number_counts() -> None:
+def test_announced_types_are_bounded() -> None:
     table: dict[str, Any] = {f"t{number} 1.0": HASH for number in range(1_000_000)}
     found, bad = read_node_table(table)
     assert (len(found), bad) == (MAX_OF_NODE, 1_000_000 - MAX_OF_NODE)
-    # Nor are more fetched at a time, or remembered, whoever announces them.
+    # Pending fetches are bounded, too.
     clock = Clock()
     dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), clock)
     fetcher = TypeFetcher(dtds, clock, lambda _: None)
@@ -63,13 +63,13 @@ def test_of_a_million_announced_types_a_bounded_number_counts() -> None:
         {"t 1.0 x": HASH},
     ],
 )
-def test_entries_that_say_nothing_are_counted(table: dict[str, Any]) -> None:
+def test_invalid_entries_are_counted(table: dict[str, Any]) -> None:
     assert read_node_table(table) == ([], 1)
     assert read_unit_table(table) == ([], 1)
 
 
-def test_nobody_announces_for_others() -> None:
-    """A node writes of itself alone, and of units that lie beside this one's."""
+def test_announcements_for_other_nodes_are_ignored() -> None:
+    """A node announces its own types, and types of sibling units."""
     tables = Tables(OWN, 1, lambda: ("origin", 1, 1))
     types = TypeTables(tables)
     for kind, subject, scope in (
@@ -85,7 +85,7 @@ def test_nobody_announces_for_others() -> None:
     assert list(types.announced_types()) == []
 
 
-def test_a_text_that_does_not_fit_its_hash_is_not_kept() -> None:
+def test_dtd_that_does_not_match_its_hash_is_rejected() -> None:
     clock = Clock()
     dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), clock)
     text = report_text().encode()
@@ -96,8 +96,8 @@ def test_a_text_that_does_not_fit_its_hash_is_not_kept() -> None:
     assert dtds.get(REPORT) is None
 
 
-def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> None:
-    """b has replaced the text of a; c asks the next one."""
+def test_neighbour_with_a_false_dtd_is_passed_over() -> None:
+    """b has replaced the DTD of a; c asks the next node."""
     with NetworkWorld(0) as world:
         for name in "abc":
             world.add(name, "one", gateways=[])
@@ -108,7 +108,7 @@ def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> No
             world.start(name)
         world.run(5.0)
         text, false = report_text().encode(), report_text("forged").encode()
-        # b gives a false text to whoever asks, and does not announce it.
+        # b sends the false DTD and does not announce it.
         world["b"].dtds.add(REPORT, false, "node a")
         world.wait(
             world.client("admin", "a").ask(
@@ -120,7 +120,7 @@ def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> No
         assert own is not None and world["c"].dtds.known_hash(REPORT) == own
 
 
-def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
+def test_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     from twisted.internet.defer import succeed
 
     from broker.dtd.async_store import AsyncDtdStore
@@ -135,16 +135,16 @@ def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     with pytest.raises(TooManyTypes):
         dtds.add(DtdReference("t3", "1.0"), report_text().encode(), "node bad")
     dtds.add(DtdReference("t3", "1.0"), report_text().encode(), "account good")
-    # Room is made of what no event in the log needs.
+    # DTDs that no event in the log needs are evicted.
     store.needed_since_ms = 2000
     dtds.add(DtdReference("t4", "1.0"), report_text().encode(), "node bad")
     assert store.usage_of("node bad")[0] == 3
-    # What went from the disk is stored again before its next event, and can not come back changed.
+    # An evicted DTD is stored again before its next event, and must be the same.
     gone = DtdReference("t0", "1.0")
     assert dtds.get(gone) is None and gone not in store
     with pytest.raises(BadDtd, match="another DTD is known"):
         dtds.add(gone, report_text("other").encode(), "account good")
-    # What is on disk is found again, and checked.
+    # DTDs on disk are loaded again and verified.
     again = DtdStore(tmp_path, StoreLimits(), sync=False)
     assert {each.reference for each in again} == {each.reference for each in store}
     (path,) = tmp_path.glob("_account*/t3-1.0-*.dtd")
@@ -156,18 +156,18 @@ def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     assert DtdReference("t3", "1.0") not in again
 
 
-def test_what_a_node_announces_of_itself_counts_more_than_what_others_announce_of_it() -> None:
-    def told(types: TypeTables, author: str, entries: dict[str, Any]) -> None:
+def test_announcement_of_the_origin_overrides_those_of_others() -> None:
+    def announce(types: TypeTables, author: str, entries: dict[str, Any]) -> None:
         key = TableKey(TYPES, author, author)
         changes = {**types._tables.get(key), **entries}
         types._tables.get = lambda asked: changes if asked == key else {}  # type: ignore[method-assign]
         types.apply_change(TableChanged(key, ("one",), entries), 0.0)
 
     types = TypeTables(Tables(OWN, 1, lambda: ("origin", 1, 1)))
-    home, other = Address(("one",), "a"), "cd" * 32
+    address_of_a, other = Address(("one",), "a"), "cd" * 32
     # The liar claims the log of a, as its own and as one that it knows.
-    told(types, "bad", {"": "log of a", "t 1.0": HASH, f"u 1.0 {HASH}": ("log of a",)})
-    assert types.hash_of(DtdReference("t", "1.0"), "log of a", home) == HASH
-    told(types, "a", {"": "log of a", "t 1.0": other, "u 1.0": other})
+    announce(types, "bad", {"": "log of a", "t 1.0": HASH, f"u 1.0 {HASH}": ("log of a",)})
+    assert types.hash_of(DtdReference("t", "1.0"), "log of a", address_of_a) == HASH
+    announce(types, "a", {"": "log of a", "t 1.0": other, "u 1.0": other})
     for name in "tu":
-        assert types.hash_of(DtdReference(name, "1.0"), "log of a", home) == other
+        assert types.hash_of(DtdReference(name, "1.0"), "log of a", address_of_a) == other

@@ -1,4 +1,4 @@
-"""Whole nodes that ask to be let into a cluster."""
+"""Whole nodes that join clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.network.watching import Publisher, Reader, settle, truths
 
 
 def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
-    """Who says to be where."""
+    """Return the nodes by the unit that they are in."""
     found: dict[UnitPath, set[str]] = {}
     for name in world.running:
         knowledge = world.network_of(name).state
@@ -21,7 +21,7 @@ def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(seed: int) -> None:
+def test_ten_nodes_join_at_once_and_deliver_events(seed: int) -> None:
     with NetworkWorld(seed) as world:
         names = [f"n{number}" for number in range(10)]
         world.add(names[0], "c")
@@ -43,7 +43,7 @@ def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(s
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_who_finds_the_cluster_full_founds_another_one_and_hears_the_same(seed: int) -> None:
+def test_node_founds_a_cluster_when_another_is_full(seed: int) -> None:
     with NetworkWorld(seed) as world:
         names = [f"n{number}" for number in range(7)]
         world.add(names[0], "top.c", max_nodes=3)
@@ -65,7 +65,7 @@ def test_who_finds_the_cluster_full_founds_another_one_and_hears_the_same(seed: 
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("settings", "code"),
     [
         ({"name": "another"}, "wrong-network"),
         ({"key": b"x" * 32}, "authentication-failed"),
@@ -74,13 +74,13 @@ def test_who_finds_the_cluster_full_founds_another_one_and_hears_the_same(seed: 
     ],
     ids=["network", "key", "no key", "cluster"],
 )
-def test_who_does_not_belong_here_is_refused_counted_and_asks_again(
-    said: dict[str, object], code: str
+def test_foreign_node_is_refused_and_retries_with_backoff(
+    settings: dict[str, object], code: str
 ) -> None:
     with NetworkWorld(1) as world:
         key = world.key_file(b"k" * 32)
         world.add("a", "c", key_file=key)
-        other = dict(said)
+        other = dict(settings)
         if "key" in other:
             given = other.pop("key")
             other["key_file"] = world.key_file(given) if isinstance(given, bytes) else None
@@ -95,13 +95,13 @@ def test_who_does_not_belong_here_is_refused_counted_and_asks_again(
         assert not world.are_linked("a", "b")
         assert code in refused["a"] | refused["b"], refused
         assert len(list(world.network_of("a").neighbours)) == 0
-        # Less and less often.
+        # With backoff.
         counts = world.network_of("a").membership.failed_handshakes
         assert sum(counts.values()) <= 10, counts
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_node_with_all_its_links_names_others(seed: int) -> None:
+def test_node_without_free_links_refers_to_others(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c", max_tcp_links=2)
         for name in "bcdef":
@@ -119,7 +119,7 @@ def test_a_node_with_all_its_links_names_others(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_node_that_has_lost_its_disk_is_a_new_origin_under_its_old_name(seed: int) -> None:
+def test_node_without_its_disk_is_a_new_origin_with_the_same_name(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])

@@ -1,4 +1,4 @@
-"""Nodes that were cut off, or had to leave, and are somewhere again."""
+"""Nodes that were cut off, or had to leave, join again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.network.test_joining import clusters
 
 @pytest.mark.parametrize("seed", seeds(2, 6))
 @pytest.mark.parametrize("away", [8.0, 20.0, 30.0])
-def test_who_was_cut_off_and_is_linked_again_greets_no_more(seed: int, away: float) -> None:
+def test_relinked_node_stops_joining(seed: int, away: float) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         for name in "bd":
@@ -26,23 +26,23 @@ def test_who_was_cut_off_and_is_linked_again_greets_no_more(seed: int, away: flo
         world.run(70.0)
         assert all(world.are_linked("b", other) for other in "ad")
 
-        def greetings() -> int:
+        def handshakes() -> int:
             return sum(
                 neighbour.reconnections
                 for name in world.running
                 for neighbour in world.network_of(name).neighbours
             )
 
-        before = greetings()
+        before = handshakes()
         world.run(60.0)
         joining = world.network_of("b").membership._joining
-        assert (joining.state, greetings() - before) == (JoiningState.MEMBER, 0)
+        assert (joining.state, handshakes() - before) == (JoiningState.MEMBER, 0)
         assert joining.next_timeout() is None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_who_is_linked_to_its_cluster_again_does_not_move_to_another(seed: int) -> None:
-    """All links of the members are taken, by this node among others: they name the next cluster."""
+def test_relinked_node_stays_in_its_cluster(seed: int) -> None:
+    """The members have no free links, so they refer to the next cluster."""
     with NetworkWorld(seed) as world:
         world.add("a", "c", max_tcp_links=3)
         world.add("e", "two", gateways=["a"])
@@ -63,9 +63,9 @@ def test_who_is_linked_to_its_cluster_again_does_not_move_to_another(seed: int) 
 
 
 @pytest.mark.parametrize("seed", seeds(3, 8))
-def test_who_had_to_leave_is_linked_from_its_new_cluster_and_stays_so(seed: int) -> None:
+def test_node_that_had_to_leave_stays_linked_from_its_new_cluster(seed: int) -> None:
     with NetworkWorld(seed) as world:
-        # Both members have one place to give, and give it at once.
+        # Both members give away the one place at the same time.
         world.add("a", "c", max_nodes=3)
         world.add("b", "c", join=["a"], max_nodes=3)
         world.run(4.0)

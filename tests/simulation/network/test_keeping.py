@@ -1,4 +1,4 @@
-"""`acknowledge = "neighbour"`: what was acknowledged outlives the disk of the node that took it."""
+"""`acknowledge = "neighbour"`: acknowledged events survive the loss of their node's disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.network.watching import Publisher, Reader, name_of, read
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 
 
-def three(seed: int) -> NetworkWorld:
+def three_nodes(seed: int) -> NetworkWorld:
     world = NetworkWorld(seed)
     world.add("owner", "c", settings=GUARDED)
     world.add("keeper", "c", join=["owner"])
@@ -31,30 +31,30 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(3, 6))
-def test_what_was_acknowledged_is_delivered_when_the_disk_is_lost(seed: int) -> None:
-    with three(seed) as world:
+def test_acknowledged_events_survive_the_loss_of_the_disk(seed: int) -> None:
+    with three_nodes(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run_until(lambda: reader.flowing)
-        # The reader's node hears nothing any more, but the keeper does.
+        # The reader's node is cut off; the replica is not.
         world.cut("keeper", "zone", refuse=True)
         publish(world, publisher, 40)
         world.kill("owner")
         world.lose_disk("owner")
-        safe = {receipt.event_id for receipt in publisher.receipts}
-        assert safe, f"seed {seed}"
+        acknowledged = {receipt.event_id for receipt in publisher.receipts}
+        assert acknowledged, f"seed {seed}"
         world.heal("keeper", "zone")
         world.run(30.0)
         read(world, reader)
         got = [name_of(event) for event in reader.events]
-        lost = {(e.client_id, e.incarnation, e.sequence_number) for e in safe} - set(got)
+        lost = {(e.client_id, e.incarnation, e.sequence_number) for e in acknowledged} - set(got)
         assert not lost, f"{sorted(lost)} (seed {seed})"
         assert got == sorted(set(got)), f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_copies_outlive_an_archive_that_is_away(seed: int) -> None:
-    """The neighbour is the only one that has them once their node is lost."""
+def test_replica_holds_events_while_the_archive_is_down(seed: int) -> None:
+    """After the loss of their node, only the neighbour has the events."""
     log = LogSettings(max_bytes=64 << 10)
     archive = ArchiveSettings(location="archive", hold_bytes=512 << 10)
     settings = attrs.evolve(GUARDED, log=log, archive=archive)
@@ -73,20 +73,20 @@ def test_copies_outlive_an_archive_that_is_away(seed: int) -> None:
         world.run(1.0)
         world.kill("owner")
         world.lose_disk("owner")
-        safe = {receipt.event_id for receipt in publisher.receipts}
-        assert len(safe) == 120, f"seed {seed}"
+        acknowledged = {receipt.event_id for receipt in publisher.receipts}
+        assert len(acknowledged) == 120, f"seed {seed}"
         world.archive.is_broken = False
         world.heal("keeper", "zone")
         world.run(60.0)
         read(world, reader)
         got = [name_of(event) for event in reader.events]
-        lost = {(e.client_id, e.incarnation, e.sequence_number) for e in safe} - set(got)
+        lost = {(e.client_id, e.incarnation, e.sequence_number) for e in acknowledged} - set(got)
         assert not lost, f"{sorted(lost)} (seed {seed})"
         assert got == sorted(set(got)), f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_nothing_is_acknowledged_while_there_is_no_neighbour(seed: int) -> None:
+def test_nothing_is_acknowledged_without_a_neighbour(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("other", "c", join=["owner"], start=False)
@@ -102,8 +102,8 @@ def test_nothing_is_acknowledged_while_there_is_no_neighbour(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_another_neighbour_takes_over_all_that_a_lost_keeper_had(seed: int) -> None:
-    with three(seed) as world:
+def test_another_neighbour_replaces_a_lost_replica(seed: int) -> None:
+    with three_nodes(seed) as world:
         world.add("next", "c", join=["owner"])
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "owner"))
@@ -126,8 +126,8 @@ def test_another_neighbour_takes_over_all_that_a_lost_keeper_had(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_an_owner_that_was_only_away_goes_on_where_its_keeper_vouched(seed: int) -> None:
-    with three(seed) as world:
+def test_restarted_origin_continues_after_its_replica(seed: int) -> None:
+    with three_nodes(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run_until(lambda: reader.flowing)
@@ -144,7 +144,7 @@ def test_an_owner_that_was_only_away_goes_on_where_its_keeper_vouched(seed: int)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_a_former_keeper_that_was_restarted_does_not_speak_for_an_owner_that_is_there(
+def test_outdated_replica_does_not_answer_for_a_live_origin(
     seed: int,
 ) -> None:
     with NetworkWorld(seed) as world:
@@ -167,22 +167,27 @@ def test_a_former_keeper_that_was_restarted_does_not_speak_for_an_owner_that_is_
         read(world, reader, seconds=40.0)
         former = world.network_of("former")
         assert len(former.event_log.kept) == 1 and former.state is not None
-        whom = former.state.destinations()
+        destinations = former.state.destinations()
         assert (
-            list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom)) == []
+            list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, destinations))
+            == []
         ), f"seed {seed}"
         assert len(publisher.receipts) == len(reader.events) == 15
         traffic = world.network_of("zone").traffic
         assert traffic is not None and traffic.receiver.incomplete_origins == 0
-        # It does when the owner is gone, and when that comes back without its disk.
+        # It answers when the origin is dead, and when the origin is back without its disk.
         world.kill("owner")
         world.lose_disk("owner")
         for _ in range(2):
             world.run(10.0)
-            whom = former.state.destinations()
+            destinations = former.state.destinations()
             assert (
                 len(
-                    list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, whom))
+                    list(
+                        former.replicas.announce_replicas(
+                            former.state.is_origin_in_cluster, destinations
+                        )
+                    )
                 )
                 == 1
             )

@@ -1,4 +1,4 @@
-"""What flows goes on flowing while a unit's leader is started again, and is alone at first."""
+"""Events keep flowing while a unit's leader restarts and is alone at first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.network.watching import INTERESTS, Publisher, Reader, sett
 
 @pytest.mark.parametrize("suspect", [1.0, 5.0])
 @pytest.mark.parametrize("alone", [1.1, 1.5, 2.0])
-def test_a_leader_that_was_alone_does_not_take_back_what_its_unit_wants(
+def test_restarted_leader_does_not_withdraw_its_units_interest(
     alone: float, suspect: float
 ) -> None:
     with NetworkWorld(3) as world:

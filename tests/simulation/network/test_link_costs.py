@@ -1,4 +1,4 @@
-"""Costs of links by level, from the settings to the way that events take (G5)."""
+"""Link costs by level, from the settings to the route of events (G5)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.simulation.network.watching import Publisher, Reader, settle
 
 
 def gateway_costs(world: NetworkWorld, name: str) -> dict[str, int]:
-    """The costs of the links to far nodes, as the map of a node has them."""
-    knowledge = world.network_of(name).state
-    assert knowledge is not None
+    """Return the costs of the links to far nodes, from the map of a node."""
+    state = world.network_of(name).state
+    assert state is not None
     units: list[UnitPath] = [("s", "d"), ("t",)]
-    return {str(link.far): link.cost for unit in units for link in knowledge.map.gateways(unit)}
+    return {str(link.far): link.cost for unit in units for link in state.map.gateways(unit)}
 
 
-def test_each_level_has_its_cost_and_the_dearer_end_counts() -> None:
+def test_each_level_has_a_cost_and_the_higher_end_counts() -> None:
     with NetworkWorld(1) as world:
         world.add("a", "s.c", link_costs=(2, 10, 100))
         world.add("b", "s.c", join=["a"], link_costs=(5,))
@@ -28,20 +28,20 @@ def test_each_level_has_its_cost_and_the_dearer_end_counts() -> None:
         world.add("e", "t.e", gateways=["a"])
         world.run(5.0)
         assert gateway_costs(world, "b") == {"s.d/d": 10, "t.e/e": 100}
-        knowledge = world.network_of("a").state
-        assert knowledge is not None
-        assert knowledge.map.distance(Address(("s", "c"), "b")) == 5
+        state = world.network_of("a").state
+        assert state is not None
+        assert state.map.distance(Address(("s", "c"), "b")) == 5
 
 
 @pytest.mark.parametrize(
-    ("said", "used"),
+    ("settings", "used"),
     [({}, "g1"), ({"link_costs": (1, 50)}, "g2"), ({"link_costs": (50, 1)}, "g2")],
     ids=["same", "dear-gateway", "dear-member"],
 )
-def test_events_leave_by_the_cheaper_gateway(said: dict[str, Any], used: str) -> None:
+def test_events_leave_by_the_cheaper_gateway(settings: dict[str, Any], used: str) -> None:
     with NetworkWorld(1) as world:
         world.add("m", "c")
-        world.add("g1", "c", join=["m"], **said)
+        world.add("g1", "c", join=["m"], **settings)
         world.add("g2", "c", join=["m"])
         world.add("f", "d", gateways=["g1", "g2"])
         world.run(10.0)
@@ -56,20 +56,20 @@ def test_events_leave_by_the_cheaper_gateway(said: dict[str, Any], used: str) ->
         passed = {name: transit(world, name) - before[name] for name in before}
         assert len(reader.events) == 5
         (other,) = passed.keys() - {used}
-        # Of the other way some progress marks may make use.
+        # Some progress marks may take the other route.
         assert passed[used] >= 5 > passed[other]
 
 
 def transit(world: NetworkWorld, name: str) -> int:
-    """Frames with events that a node has passed on."""
+    """Return the number of frames that a node forwarded."""
     traffic = world.network_of(name).traffic
     assert traffic is not None
     return traffic.counts.transit
 
 
-def test_the_last_cost_counts_for_all_further_levels() -> None:
-    terms = LinkPolicy(2, 2, 2, 2, False, (1, 10))
+def test_last_cost_applies_to_all_further_levels() -> None:
+    policy = LinkPolicy(2, 2, 2, 2, False, (1, 10))
     own = ("s", "c")
-    assert [terms.cost_of(own, far) for far in (own, ("s", "d"), ("t", "e"))] == [1, 10, 10]
-    # Units may lie at different depths: the deeper end says how far the context is above it.
-    assert terms.cost_of(("s", "c"), ("t",)) == 10
+    assert [policy.cost_of(own, far) for far in (own, ("s", "d"), ("t", "e"))] == [1, 10, 10]
+    # At different depths, the deeper end counts.
+    assert policy.cost_of(("s", "c"), ("t",)) == 10

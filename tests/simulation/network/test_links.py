@@ -1,4 +1,4 @@
-"""How nodes come to be linked, and stay so, whatever breaks."""
+"""Links between nodes come up and stay up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.seeds import seeds
 
 
 def reconnections(world: NetworkWorld) -> list[int]:
-    """How often each node's links got another connection."""
+    """Return the number of reconnections of each link."""
     return [
         neighbour.reconnections
         for name in world.names
@@ -18,7 +18,7 @@ def reconnections(world: NetworkWorld) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))
-def test_members_by_configuration_find_each_other_by_their_seeds(seed: int) -> None:
+def test_configured_members_meet_by_their_seeds(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])
@@ -28,14 +28,14 @@ def test_members_by_configuration_find_each_other_by_their_seeds(seed: int) -> N
             world.are_linked("a", "b") and world.are_linked("a", "c") and world.are_linked("b", "c")
         )
         connections = reconnections(world)
-        # Two that dial each other at once keep one of their connections, and no more come.
+        # Two nodes that dial each other keep one connection.
         assert max(connections) <= 1
         world.run(60.0)
         assert reconnections(world) == connections
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_seed_that_comes_back_without_seeds_is_found_by_the_others(seed: int) -> None:
+def test_restarted_seed_is_found_by_the_others(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         for name in "bc":
@@ -49,7 +49,7 @@ def test_a_seed_that_comes_back_without_seeds_is_found_by_the_others(seed: int) 
 
 
 @pytest.mark.parametrize("moment", range(20))
-def test_a_connection_that_breaks_before_there_is_a_link_is_made_again(moment: int) -> None:
+def test_connection_broken_during_the_handshake_is_made_again(moment: int) -> None:
     with NetworkWorld(moment, latency=0.01, jitter=0.0) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -60,8 +60,8 @@ def test_a_connection_that_breaks_before_there_is_a_link_is_made_again(moment: i
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_gateways_that_dial_each_other_leave_room_for_further_dials(seed: int) -> None:
-    # More targets than are dialled at once, each of which dials, too.
+def test_gateways_dial_more_targets_than_at_once(seed: int) -> None:
+    # There are more targets than are dialled at once, and each dials, too.
     names = [f"g{n}" for n in range(6)]
     with NetworkWorld(seed) as world:
         for name in names:
@@ -78,7 +78,7 @@ def test_gateways_that_dial_each_other_leave_room_for_further_dials(seed: int) -
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_members_that_were_parted_for_long_meet_again_without_their_seed(seed: int) -> None:
+def test_members_meet_again_after_a_long_partition_without_their_seed(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         for name in ("b", "d"):

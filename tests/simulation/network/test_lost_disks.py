@@ -1,4 +1,4 @@
-"""The disk of a node is lost, and no neighbour kept copies: that is told, the rest comes."""
+"""A node's disk is lost and not all events have copies: the lost ranges are gaps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def guarded_and_short() -> Settings:
-    """A keeper has copies, and like the log it keeps little."""
+    """Return settings with replicas and a short log."""
     settings = Settings(
         streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),)
     )
@@ -25,8 +25,7 @@ def guarded_and_short() -> Settings:
 def lost_while_cut_off(
     world: NetworkWorld, publisher: Publisher, reader: Reader, *, disk: bool = True
 ) -> str:
-    """The reader's node has 1 to 5 and 11; then the origin is lost with its disk, or without. Its
-    name."""
+    """Kill the origin while the reader's node has events 1 to 5 and 11; return its identifier."""
     for _ in range(5):
         publisher.publish()
     world.run(1.0)
@@ -34,13 +33,13 @@ def lost_while_cut_off(
     for _ in range(5):
         publisher.publish()
     world.run(20.0)
-    # What comes behind the hole is there before anybody has asked for what is in it.
+    # The event after the missing range arrives before anything of the range is requested.
     world.heal("a", "b")
     traffic = world.network_of("b").traffic
     assert traffic is not None
-    knowledge = world.network_of("a").state
-    assert knowledge is not None
-    world.run_until(lambda: bool(knowledge.destinations()))
+    state = world.network_of("a").state
+    assert state is not None
+    world.run_until(lambda: bool(state.destinations()))
     publisher.publish()
     world.run_until(lambda: traffic.receiver.incomplete_origins > 0)
     origin = world["a"].event_log.origin
@@ -51,7 +50,7 @@ def lost_while_cut_off(
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) -> None:
+def test_node_without_its_disk_reports_the_lost_range(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -78,9 +77,7 @@ def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) ->
 @pytest.mark.parametrize("seed", seeds(1, 2))
 @pytest.mark.parametrize("away", [0.0, 10.0])
 @pytest.mark.parametrize("cluster", ["one", "zero"])
-def test_a_keeper_says_what_it_has_no_copies_of_any_more(
-    seed: int, away: float, cluster: str
-) -> None:
+def test_replica_reports_the_range_it_no_longer_holds(seed: int, away: float, cluster: str) -> None:
     with NetworkWorld(seed) as world:
         near = cluster == "one"
         world.add("owner", cluster, settings=guarded_and_short())
@@ -105,7 +102,7 @@ def test_a_keeper_says_what_it_has_no_copies_of_any_more(
         world.kill("owner")
         world.lose_disk("owner")
         world.start("owner")
-        # However long the owner has been there again, with an empty disk, before anybody asks.
+        # The origin may be back for any time, with an empty disk, before it is asked.
         world.run(away)
         world.heal("keeper", "b")
         read(world, reader, seconds=120.0)
@@ -117,7 +114,7 @@ def test_a_keeper_says_what_it_has_no_copies_of_any_more(
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_what_waits_behind_a_node_that_is_gone_goes_on_after_a_while(comes_back: bool) -> None:
+def test_missing_range_of_a_dead_node_is_given_up_after_a_while(comes_back: bool) -> None:
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"], patience=200.0)
@@ -131,12 +128,12 @@ def test_what_waits_behind_a_node_that_is_gone_goes_on_after_a_while(comes_back:
             world.start("a")
         read(world, reader, seconds=60.0)
         had = [event.place.offset for event in reader.events]
-        arrivals = world.network_of("b").traffic.receiver  # type: ignore[union-attr]
+        receiver = world.network_of("b").traffic.receiver  # type: ignore[union-attr]
         if comes_back:
             assert had == list(range(1, 12)) and reader.gaps == []
-            assert arrivals.counts.given_up == 0
+            assert receiver.counts.given_up == 0
         else:
             (gap,) = reader.gaps
             assert (gap.first.origin, gap.first.offset, gap.last.offset) == (origin, 6, 10)
             assert had == [1, 2, 3, 4, 5, 11]
-            assert (arrivals.counts.given_up, arrivals.incomplete_origins) == (1, 0)
+            assert (receiver.counts.given_up, receiver.incomplete_origins) == (1, 0)

@@ -1,4 +1,4 @@
-"""Feeds that enter the network at different nodes, over links of different delay, merged."""
+"""Merged feeds of different nodes, over links of different delay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def subscribe(world: NetworkWorld, client: Client) -> MergedSubscription:
 
 
 @pytest.mark.parametrize("seed", seeds(3, 6))
-def test_two_origins_are_one_order_and_no_death_loses_what_is_held(seed: int) -> None:
+def test_feeds_of_two_origins_merge_and_a_kill_loses_nothing(seed: int) -> None:
     with NetworkWorld(seed, jitter=0.03) as world:
         random = world.random
         SHAPES[seed % len(SHAPES)](world, 3)

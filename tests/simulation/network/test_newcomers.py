@@ -1,4 +1,4 @@
-"""Nodes that are new, or have lost their disks, take events before others are linked to them."""
+"""New nodes, and nodes without their disks, log events before they have links."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SEEDS = seeds(2, 4)
 
 
 def numbers(reader: Reader, publisher: str) -> list[int]:
-    """Of the events of a publisher that were read."""
+    """Return the sequence numbers that were read from a publisher."""
     ids = [event.header.event_id for event in reader.events]
     return [each.sequence_number for each in ids if each.client_id == publisher]
 
 
-def a_network(world: NetworkWorld, *, far: bool) -> None:
-    """A node `here` and a node `there`, in one cluster or in two."""
+def add_two_nodes(world: NetworkWorld, *, far: bool) -> None:
+    """Add the nodes `here` and `there`, in one cluster or in two."""
     world.add("here", "one")
     if far:
         world.add("there", "two", gateways=["here"])
@@ -27,8 +27,8 @@ def a_network(world: NetworkWorld, *, far: bool) -> None:
     world.run(4.0)
 
 
-def comes_back_as_another(world: NetworkWorld) -> Publisher:
-    """`there` comes back without its disk, and takes five events before there is a link."""
+def restart_without_disk(world: NetworkWorld) -> Publisher:
+    """Restart `there` without its disk; it logs five events before it has a link."""
     world.kill("there")
     world.lose_disk("there")
     world.run(1.0)
@@ -45,12 +45,12 @@ def comes_back_as_another(world: NetworkWorld) -> Publisher:
 
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_has_subscribed_before_gets_all_of_it(seed: int, far: bool) -> None:
+def test_earlier_subscription_gets_all_events_of_a_new_origin(seed: int, far: bool) -> None:
     with NetworkWorld(seed) as world:
-        a_network(world, far=far)
+        add_two_nodes(world, far=far)
         reader = Reader(world, world.client("reader", "here"))
         world.run_until(lambda: reader.flowing)
-        publisher = comes_back_as_another(world)
+        publisher = restart_without_disk(world)
         world.heal("here", "there")
         world.run_until(lambda: world.are_linked("here", "there"))
         publisher.publish()
@@ -60,10 +60,10 @@ def test_who_has_subscribed_before_gets_all_of_it(seed: int, far: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_begins_anew_gets_nothing_from_before(seed: int) -> None:
+def test_later_subscription_gets_no_earlier_events(seed: int) -> None:
     with NetworkWorld(seed) as world:
-        a_network(world, far=True)
-        publisher = comes_back_as_another(world)
+        add_two_nodes(world, far=True)
+        publisher = restart_without_disk(world)
         world.heal("here", "there")
         world.run_until(lambda: world.are_linked("here", "there"))
         world.run(3.0)
@@ -76,16 +76,18 @@ def test_who_begins_anew_gets_nothing_from_before(seed: int) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_durable_subscription_gets_it_whose_client_is_away(seed: int, restarts: bool) -> None:
-    """And whose node may have been down itself when the other one came back."""
+def test_durable_subscription_gets_events_of_a_new_origin_while_away(
+    seed: int, restarts: bool
+) -> None:
+    """The subscriber's node may have been down, too."""
     with NetworkWorld(seed) as world:
-        a_network(world, far=True)
+        add_two_nodes(world, far=True)
         first = Reader(world, world.client("reader", "here"), durable="d")
         world.run_until(lambda: first.flowing)
         world.kill_client(first.client)
         if restarts:
             world.kill("here")
-        publisher = comes_back_as_another(world)
+        publisher = restart_without_disk(world)
         if restarts:
             world.start("here")
         world.heal("here", "there")
@@ -99,8 +101,8 @@ def test_a_durable_subscription_gets_it_whose_client_is_away(seed: int, restarts
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_that_go_on_at_a_node_that_knows_nothing_get_what_each_lacks(seed: int) -> None:
-    """One of them was further: where the node begins for him is too late for the other."""
+def test_two_clients_at_an_empty_node_get_their_own_missing_events(seed: int) -> None:
+    """One client is further ahead; the node must not start at its position for both."""
     with NetworkWorld(seed) as world:
         world.add("there", "one")
         for name in ("first", "second", "third"):

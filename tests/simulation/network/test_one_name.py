@@ -1,4 +1,4 @@
-"""Two nodes that were given one name: others take them for one, and are not flooded."""
+"""Two nodes with the same name: others see one node, and are not flooded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rename(world: NetworkWorld, key: str, name: str) -> None:
     process.start()
 
 
-def test_two_nodes_of_one_name_far_apart() -> None:
+def test_distant_nodes_with_the_same_name_do_not_flood() -> None:
     with NetworkWorld(1) as world:
         world.add("x", "one")
         world.add("b1", "two", gateways=["x"])
@@ -31,11 +31,13 @@ def test_two_nodes_of_one_name_far_apart() -> None:
         assert link is not None
         before = link.sent + link.received
         world.run(10.0)
-        # Each goes above the other's tables, less and less often.
+        # Each overrides the other's tables, with backoff.
         assert link.sent + link.received - before < 200
 
 
-def test_two_nodes_of_one_name_at_one_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_with_the_same_name_at_one_gateway_dial_with_backoff(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with NetworkWorld(1) as world:
         world.add("b", "two")
         world.add("x", "one", gateways=["b"])
@@ -43,15 +45,15 @@ def test_two_nodes_of_one_name_at_one_gateway(monkeypatch: pytest.MonkeyPatch) -
         world.run(5.0)
         rename(world, "y", "x")
         world.run(30.0)
-        greeted: list[Any] = []
+        accepted: list[Any] = []
         network = world.network_of("b")
         linked = network.connection_accepted
 
-        def note(*said: Any) -> None:
-            greeted.append(said)
-            linked(*said)
+        def record(*args: Any) -> None:
+            accepted.append(args)
+            linked(*args)
 
-        monkeypatch.setattr(network, "connection_accepted", note)
+        monkeypatch.setattr(network, "connection_accepted", record)
         world.run(60.0)
-        # The later process has the link; the other one dials, less and less often.
-        assert 0 < len(greeted) < 10
+        # The later process has the link; the other one dials with backoff.
+        assert 0 < len(accepted) < 10

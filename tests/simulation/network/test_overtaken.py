@@ -1,4 +1,4 @@
-"""A subscriber that reads more slowly than retention takes gets the rest from the archive (X6)."""
+"""Retention overtakes a slow reader, which gets the rest from the archive (X6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEDS = range(4)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_retention_takes_from_a_slow_subscriber_comes_from_the_archive(seed: int) -> None:
+def test_slow_reader_gets_removed_events_from_the_archive(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
@@ -28,13 +28,13 @@ def test_what_retention_takes_from_a_slow_subscriber_comes_from_the_archive(seed
         fill(world, publisher, 3)
         read(world, slow, seconds=60.0)
         assert world.archive is not None and world.archive.requests
-        came = [each.event_id.sequence_number for each in slow.events]
-        assert came == list(range(1, publisher.published + 1))
+        received = [each.event_id.sequence_number for each in slow.events]
+        assert received == list(range(1, publisher.published + 1))
         assert slow.error is None and slow.gaps == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_of_a_node_that_came_while_its_client_was_away_all_comes_though_retention_is_quick(
+def test_slow_reader_gets_all_events_of_a_node_that_is_new_to_it(
     seed: int,
 ) -> None:
     with NetworkWorld(seed, archived=True) as world:
@@ -42,31 +42,31 @@ def test_of_a_node_that_came_while_its_client_was_away_all_comes_though_retentio
         world.run(1.0)
         first = Publisher(world, world.client("first", "a"))
         process = world.client("away", "a")
-        away = Reader(world, process, durable="d")
-        world.run_until(lambda: away.flowing)
+        absent_reader = Reader(world, process, durable="d")
+        world.run_until(lambda: absent_reader.flowing)
         first.publish()
-        read(world, away)
+        read(world, absent_reader)
         world.kill_client(process)
         world.add("b", "one", join=["a"])
         world.run(4.0)
-        # More than a session takes at once, and then what the client's position does not name.
+        # More than a session accepts at once, then events that the position does not name.
         fill(world, first, 12)
         second = Publisher(world, world.client("second", "b"))
         for _ in range(5):
             second.publish()
         world.run(5.0)
         origin = world["b"].event_log.origin
-        back = world.client("away", "a", incarnation=2, window_bytes=1 << 18)
-        slow = Reader(world, back, durable="d", start=STORED)
+        returning_client = world.client("away", "a", incarnation=2, window_bytes=1 << 18)
+        slow = Reader(world, returning_client, durable="d", start=STORED)
         world.run_until(lambda: slow.flowing)
         assert origin in world["a"].event_log.coverage and slow.subscription is not None
         for _ in range(6):
             fill(world, first, 10)
             world.run(3.0)
         read(world, slow, seconds=90.0)
-        came = [name_of(each) for each in slow.events]
+        received = [name_of(each) for each in slow.events]
         for publisher, since in ((first, 2), (second, 1)):
             name = publisher.client.client_id
-            numbers = [number for client_id, _, number in came if client_id == name]
+            numbers = [number for client_id, _, number in received if client_id == name]
             assert numbers == list(range(since, publisher.published + 1)), name
         assert slow.error is None and slow.gaps == []

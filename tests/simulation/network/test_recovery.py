@@ -1,4 +1,4 @@
-"""What is in no log that can be asked comes from the archive, joined to the live flow (X6, N14)."""
+"""Events in no reachable log come from the archive, spliced with the live flow (X6, N14)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.simulation.network.watching import (
 SEEDS = seeds(2, 4)
 
 
-def a_cluster(world: NetworkWorld, *names: str) -> None:
+def add_cluster(world: NetworkWorld, *names: str) -> None:
     for name in names:
         world.add(name, "c", join=names[:1] if name != names[0] else ())
     world.run(4.0)
@@ -33,9 +33,9 @@ def a_cluster(world: NetworkWorld, *names: str) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("interest", [0, 1])
-def test_what_a_dead_node_logged_comes_from_the_archive(seed: int, interest: int) -> None:
+def test_events_of_a_dead_node_come_from_the_archive(seed: int, interest: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
-        a_cluster(world, "a", "b", "c")
+        add_cluster(world, "a", "b", "c")
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         client = world.client("reader", "c", "b", longest_wait=0.2)
         reader = Reader(world, client, INTERESTS[interest], durable="d")
@@ -44,7 +44,7 @@ def test_what_a_dead_node_logged_comes_from_the_archive(seed: int, interest: int
             for publisher in publishers:
                 publisher.publish("asdi.zbw.tz")
         read(world, reader)
-        # Away; meanwhile much is published, and a dies for good.
+        # While the reader is absent_reader events are published, and `a` dies for good.
         world.network.refuse(world.client_address("c", "reader"))
         world.network.refuse(world.client_address("b", "reader"))
         world.cut_client("reader")
@@ -67,42 +67,46 @@ def test_what_a_dead_node_logged_comes_from_the_archive(seed: int, interest: int
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_retention_took_comes_from_the_archive(seed: int) -> None:
+def test_events_removed_by_retention_come_from_the_archive(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         process = world.client("away", "a")
-        away = Reader(world, process, durable="d")
-        world.run_until(lambda: away.flowing)
+        absent_reader = Reader(world, process, durable="d")
+        world.run_until(lambda: absent_reader.flowing)
         publisher.publish()
-        read(world, away)
+        read(world, absent_reader)
         world.kill_client(process)
         for _ in range(6):
             fill(world, publisher, 10)
             world.run(3.0)
         first = world["a"].event_log.bounds.first
         assert first > 3
-        back = Reader(world, world.client("away", "a", incarnation=2), durable="d", start=STORED)
+        returning = Reader(
+            world, world.client("away", "a", incarnation=2), durable="d", start=STORED
+        )
         publisher.publish()
-        read(world, back, seconds=30.0)
-        came = [each.event_id.sequence_number for each in (*away.events, *back.events)]
-        assert came == list(range(1, publisher.published + 1))
-        assert back.error is None and back.gaps == []
+        read(world, returning, seconds=30.0)
+        received = [
+            each.event_id.sequence_number for each in (*absent_reader.events, *returning.events)
+        ]
+        assert received == list(range(1, publisher.published + 1))
+        assert returning.error is None and returning.gaps == []
         assert world.archive is not None
         (request,) = world.archive.requests
-        # What the log has is not asked for.
+        # Events in the log are not requested from the archive.
         epoch = world["a"].event_log.bounds.epoch
         assert [upto for _, upto in request.ranges.values()] == [(epoch, first - 1)]
 
 
 @pytest.mark.parametrize("found", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
-    seed: int, found: bool
-) -> None:
-    """`found`: before a recovery asks for it. Only the archive has the events of a node that is
-    gone, so a recovery searches it."""
+def test_origin_rewrites_damaged_events_of_the_archive(seed: int, found: bool) -> None:
+    """With `found`, the damage is known before a recovery reads it.
+
+    Only the archive has the events of a dead node, so the recovery searches it.
+    """
     with NetworkWorld(seed, archived=True) as world:
         world.add("gone", "before")
         world.run(1.0)
@@ -111,7 +115,7 @@ def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
         world.run(2.5)
         seen = truths(world)
         world.kill("gone")
-        a_cluster(world, "a", "b")
+        add_cluster(world, "a", "b")
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         for _ in range(3):
             for publisher in publishers:
@@ -134,16 +138,16 @@ def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_retention_took_before_it_was_archived_is_told(seed: int) -> None:
+def test_events_removed_before_they_were_archived_are_a_gap(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         process = world.client("away", "a")
-        away = Reader(world, process, durable="d")
-        world.run_until(lambda: away.flowing)
+        absent_reader = Reader(world, process, durable="d")
+        world.run_until(lambda: absent_reader.flowing)
         publisher.publish()
-        read(world, away)
+        read(world, absent_reader)
         world.kill_client(process)
         assert world.archive is not None
         world.archive.is_broken = True
@@ -151,21 +155,25 @@ def test_what_retention_took_before_it_was_archived_is_told(seed: int) -> None:
         lost = world["a"].event_log.bounds.first - 1
         world.archive.is_broken = False
         world.run(5.0)
-        back = Reader(world, world.client("away", "a", incarnation=2), durable="d", start=STORED)
+        returning = Reader(
+            world, world.client("away", "a", incarnation=2), durable="d", start=STORED
+        )
         publisher.publish()
-        read(world, back, seconds=30.0)
-        came = [each.event_id.sequence_number for each in back.events]
-        told = [n for gap in back.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
-        assert sorted(came + told) == list(range(2, publisher.published + 1))
-        assert lost - 5 < len(told) < lost
+        read(world, returning, seconds=30.0)
+        received = [each.event_id.sequence_number for each in returning.events]
+        reported = [
+            n for gap in returning.gaps for n in range(gap.first.offset, gap.last.offset + 1)
+        ]
+        assert sorted(received + reported) == list(range(2, publisher.published + 1))
+        assert lost - 5 < len(reported) < lost
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("start", [STORED, ALL])
-def test_a_node_that_is_gone_got_further_than_others_know(seed: int, start: Start) -> None:
-    """It was cut off at first: only the archive has the last that it took."""
+def test_archive_has_events_of_a_dead_node_that_others_do_not_know(seed: int, start: Start) -> None:
+    """The dead node was cut off at first, so only the archive has its last events."""
     with NetworkWorld(seed, archived=True) as world:
-        a_cluster(world, "a", "b")
+        add_cluster(world, "a", "b")
         publisher = Publisher(world, world.client("p-a", "a"))
         process = world.client("rover", "a")
         before = Reader(world, process, durable="d")
@@ -193,10 +201,10 @@ def test_a_node_that_is_gone_got_further_than_others_know(seed: int, start: Star
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_new_process_goes_on_though_its_node_and_that_disk_are_gone(seed: int) -> None:
-    """It knows nothing itself: the archive has how far it had got, and what it missed."""
+def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> None:
+    """The process has no state. The archive has its position and the missed events."""
     with NetworkWorld(seed, archived=True) as world:
-        a_cluster(world, "a", "b", "c")
+        add_cluster(world, "a", "b", "c")
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         process = world.client("rover", "a")
         before = Reader(world, process, INTERESTS[1], durable="d")
@@ -226,8 +234,8 @@ def test_a_new_process_goes_on_though_its_node_and_that_disk_are_gone(seed: int)
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("archived", [True, False], ids=["archive", "copies"])
-def test_what_only_a_keeper_has_is_recovered(seed: int, archived: bool) -> None:
-    """The owner's disk is lost before its events were in the archive: its neighbour has copies."""
+def test_events_held_only_by_a_replica_are_recovered(seed: int, archived: bool) -> None:
+    """The origin's disk is lost before its events were archived; a neighbour has the replica."""
     with NetworkWorld(seed, archived=archived) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("keeper", "c", join=["owner"])
@@ -253,17 +261,17 @@ def test_what_only_a_keeper_has_is_recovered(seed: int, archived: bool) -> None:
         if world.archive is not None:
             world.archive.is_broken = False
         world.run(40.0)
-        # Only what is stored in the archive, or on its disk, tells how far its client had got.
+        # Only the archive or the disk of `other` has the client's position.
         world.start("other")
         after = Reader(world, world.client("rover", "other", incarnation=2), durable="d")
         read(world, after, seconds=60.0)
-        came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
-        assert came == list(range(1, 26))
+        received = [each.event_id.sequence_number for each in (*before.events, *after.events)]
+        assert received == list(range(1, 26))
         assert after.error is None and after.gaps == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_client_whose_node_is_gone_gets_what_only_a_keeper_has(seed: int) -> None:
+def test_client_of_a_dead_node_gets_events_from_the_replica(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("keeper", "c", join=["owner"])
@@ -288,15 +296,15 @@ def test_a_client_whose_node_is_gone_gets_what_only_a_keeper_has(seed: int) -> N
         world.archive.is_broken = False
         after = Reader(world, world.client("rover", "other", incarnation=2), durable="d")
         read(world, after, seconds=90.0)
-        came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
-        assert came == list(range(1, 26)), after.gaps
+        received = [each.event_id.sequence_number for each in (*before.events, *after.events)]
+        assert received == list(range(1, 26)), after.gaps
         assert after.error is None and after.gaps == []
 
 
 @pytest.mark.parametrize("at", ["keeper", "other"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_client_goes_on_at_the_node_that_keeps_the_copies(seed: int, at: str) -> None:
-    """Nobody there had wanted them; and another one asks it for them."""
+def test_client_resumes_at_the_node_with_the_replica_or_another(seed: int, at: str) -> None:
+    """No subscription matched the events at these nodes; `other` requests them from the replica."""
     with NetworkWorld(seed) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("keeper", "c", join=["owner"])
@@ -304,7 +312,7 @@ def test_a_client_goes_on_at_the_node_that_keeps_the_copies(seed: int, at: str) 
         world.run(4.0)
         publisher = Publisher(world, world.client("publisher", "owner"))
         reader = Reader(world, world.client("reader", "owner", at, longest_wait=0.2))
-        # The keeper knows how far the owner got; but none of its events has been wanted there.
+        # The replica's node knows the newest place, and has logged none of the events.
         others = [
             Reader(world, world.client(f"of-{name}", name), INTERESTS[2])
             for name in ("keeper", "other")
@@ -328,11 +336,11 @@ def test_a_client_goes_on_at_the_node_that_keeps_the_copies(seed: int, at: str) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_of_several_that_keep_the_archive_one_is_enough(seed: int) -> None:
-    """All others are gone for good, with their disks (G24)."""
+def test_one_surviving_node_recovers_from_the_archive(seed: int) -> None:
+    """All other nodes are lost with their disks (G24)."""
     names = ("a", "b", "c", "d")
     with NetworkWorld(seed, archived=True) as world:
-        a_cluster(world, *names)
+        add_cluster(world, *names)
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names]
         process = world.client("rover", "a")
         before = Reader(world, process, durable="d")
@@ -353,8 +361,8 @@ def test_of_several_that_keep_the_archive_one_is_enough(seed: int) -> None:
         after = Reader(world, world.client("rover", "d", incarnation=2), durable="d")
         publishers[-1].publish("asdi.zbw.tz")
         read(world, after, seconds=90.0)
-        came = [each.event_id for each in (*before.events, *after.events)]
+        received = [each.event_id for each in (*before.events, *after.events)]
         for publisher in publishers:
-            own = [e.sequence_number for e in came if e.client_id == publisher.client.client_id]
+            own = [e.sequence_number for e in received if e.client_id == publisher.client.client_id]
             assert own == list(range(1, publisher.published + 1))
         assert after.error is None and after.gaps == []

@@ -1,4 +1,4 @@
-"""Recoveries judge refused and undecided events as live delivery does (M12, T26, P11, X6)."""
+"""Recovery treats refused and undecided events like live delivery (M12, T26, P11, X6)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.simulation.network.test_types_stay import (
     EVERYTHING,
     REPORT,
     altitudes,
-    deaf,
     folder_with,
     report_text,
+    stop_answering,
 )
 from tests.simulation.network.watching import Publisher, Reader, read
 from tests.simulation.watching import Interest
@@ -33,15 +33,15 @@ DEEP += b"</flightleg></flight>"
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The highest version of the protocol between nodes that all nodes speak."""
+    """The highest protocol version between the nodes."""
     spoken = tuple(range(1, request.param + 1))
     monkeypatch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", spoken)
     yield request.param
 
 
 @pytest.mark.parametrize("version", [1, 2], indirect=True)
-def test_a_node_of_an_earlier_version_gets_no_placeholder_in_a_page(version: int) -> None:
-    """A roaming client comes from a node that has refused an event."""
+def test_node_of_an_earlier_version_gets_no_placeholders(version: int) -> None:
+    """A roaming client comes from a node that refused an event."""
     shallow = Settings()
     shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
     with NetworkWorld(0) as world:
@@ -59,35 +59,40 @@ def test_a_node_of_an_earlier_version_gets_no_placeholder_in_a_page(version: int
         publisher.publish("s", altitude=3)
         world.run(3.0)
         codes = pages_at(world, "n")
-        back = Reader(world, world.client("rover", "n", incarnation=2), EVERYTHING, durable="d")
-        read(world, back, seconds=20.0)
+        returning = Reader(
+            world, world.client("rover", "n", incarnation=2), EVERYTHING, durable="d"
+        )
+        read(world, returning, seconds=20.0)
         marks = [receipt.place.mark for receipt in publisher.receipts]
-        got = [each.first.mark if isinstance(each, Gap) else each.place.mark for each in back.items]
+        got = [
+            each.first.mark if isinstance(each, Gap) else each.place.mark
+            for each in returning.items
+        ]
         assert got == [marks[0], deep.place.mark, marks[1]]
-        reasons = [gap.reason for gap in back.gaps]
+        reasons = [gap.reason for gap in returning.gaps]
         if version == 1:
             assert codes and not any(codes)
             # The origin has the event itself.
-            assert back.events[1].document.count(b"<coordinate>") == 1 and reasons == []
+            assert returning.events[1].document.count(b"<coordinate>") == 1 and reasons == []
         else:
             assert codes == [None, "too-large", None] and reasons == ["too-large"]
 
 
 def pages_at(world: NetworkWorld, name: str) -> list[str | None]:
-    """The codes in the placeholders of all pages that come to a node; None for each event."""
+    """Return a list that gets the placeholder code of each event of each page, None without one."""
     codes: list[str | None] = []
     listeners: dict[type, Any] = world[name].recovery.context.page_exchange._messenger._listeners  # type: ignore[union-attr]
-    hear = listeners[PageFetched]
+    receive = listeners[PageFetched]
 
-    def fetched(message: PageFetched) -> None:
+    def receive_page(message: PageFetched) -> None:
         codes.extend(placeholder_code(event.document) for event in unpack_events(message.chunks))
-        hear(message)
+        receive(message)
 
-    listeners[PageFetched] = fetched
+    listeners[PageFetched] = receive_page
     return codes
 
 
-def test_an_undecided_event_is_judged_before_it_is_given_to_a_roaming_client(
+def test_undecided_event_is_decided_before_a_roaming_client_gets_it(
     tmp_path: Path,
 ) -> None:
     settings = folder_with(tmp_path / "types", v1_0=report_text())
@@ -101,7 +106,7 @@ def test_an_undecided_event_is_judged_before_it_is_given_to_a_roaming_client(
         world.run(5.0)
         for name in "bn":
             world[name].dtds.remove(REPORT)
-        deaf(world, "a", "b", "n")
+        stop_answering(world, "a", "b", "n")
         rover = Reader(world, world.client("rover", "b"), BY_DEFAULT, durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(2.0)
@@ -110,17 +115,19 @@ def test_an_undecided_event_is_judged_before_it_is_given_to_a_roaming_client(
         publisher.publish("s", altitude=2)
         publisher.publish("s", altitude=3, name="report")
         world.run(30.0)
-        back = Reader(world, world.client("rover", "n", incarnation=2), BY_DEFAULT, durable="d")
-        read(world, back, seconds=30.0)
+        returning = Reader(
+            world, world.client("rover", "n", incarnation=2), BY_DEFAULT, durable="d"
+        )
+        read(world, returning, seconds=30.0)
         marks = [receipt.place.mark for receipt in publisher.receipts]
-        assert [(gap.reason, gap.first.mark) for gap in back.gaps] == [
+        assert [(gap.reason, gap.first.mark) for gap in returning.gaps] == [
             ("unknown-type", marks[0]),
             ("unknown-type", marks[2]),
         ]
-        assert back.events == []
+        assert returning.events == []
 
 
-def test_a_recovery_judges_events_by_the_text_of_their_origin(tmp_path: Path) -> None:
+def test_recovery_uses_the_dtd_of_each_origin(tmp_path: Path) -> None:
     texts = {
         name: folder_with(tmp_path / name, v1_0=report_text(name))
         for name in ("reported", "assigned")
@@ -130,14 +137,16 @@ def test_a_recovery_judges_events_by_the_text_of_their_origin(tmp_path: Path) ->
         world.add("b", "two", gateways=["a"], settings=texts["assigned"])
         world.add("n", "two", join=["b"])
         world.run(8.0)
-        by_kind = {
-            kind: Interest(
-                ">", f"/report/reportleg/altitude/@type = '{kind}'", lambda stream, altitude: True
+        by_default = {
+            default: Interest(
+                ">",
+                f"/report/reportleg/altitude/@type = '{default}'",
+                lambda stream, altitude: True,
             )
-            for kind in texts
+            for default in texts
         }
-        for kind, interest in by_kind.items():
-            before = Reader(world, world.client(kind, "b"), interest, durable="d")
+        for default, interest in by_default.items():
+            before = Reader(world, world.client(default, "b"), interest, durable="d")
             world.run(2.0)
             world.kill_client(before.client)
         publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "ab"]
@@ -146,15 +155,17 @@ def test_a_recovery_judges_events_by_the_text_of_their_origin(tmp_path: Path) ->
             for index, publisher in enumerate(publishers):
                 publisher.publish("s", altitude=10 * index + number, name="report")
             world.run(0.3)
-        for first, (kind, interest) in zip((0, 10), by_kind.items(), strict=True):
-            back = Reader(world, world.client(kind, "n", incarnation=2), interest, durable="d")
-            read(world, back, seconds=10.0)
-            assert sorted(altitudes(back)) == [first, first + 1, first + 2], kind
-            assert back.gaps == []
+        for first, (default, interest) in zip((0, 10), by_default.items(), strict=True):
+            returning = Reader(
+                world, world.client(default, "n", incarnation=2), interest, durable="d"
+            )
+            read(world, returning, seconds=10.0)
+            assert sorted(altitudes(returning)) == [first, first + 1, first + 2], default
+            assert returning.gaps == []
 
 
-def test_what_a_relay_has_refused_is_lost_to_a_restored_origin() -> None:
-    """The relay gives back the event behind it, and the place of the refused one is a loss."""
+def test_event_refused_by_a_relay_is_lost_to_a_restored_origin() -> None:
+    """The relay returns the later event; the place of the refused one is a loss."""
     shallow = Settings()
     shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
     with NetworkWorld(0) as world:
@@ -180,10 +191,10 @@ def test_what_a_relay_has_refused_is_lost_to_a_restored_origin() -> None:
         log = world["a"].event_log
         logged = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
         assert [placeholder_code(event.document) for event in logged] == [None, None]
-        returning = world["a"].recovery.branch_restore
-        assert returning is not None
-        assert (returning.counts.restored, returning.counts.lost) == (1, 1)
-        back = Reader(world, world.client("own", "a", incarnation=2), EVERYTHING, durable="d")
-        read(world, back, far, seconds=10.0)
-        assert altitudes(back) == [3] and sum(gap.count for gap in back.gaps) == 1
+        branch_restore = world["a"].recovery.branch_restore
+        assert branch_restore is not None
+        assert (branch_restore.counts.restored, branch_restore.counts.lost) == (1, 1)
+        returning = Reader(world, world.client("own", "a", incarnation=2), EVERYTHING, durable="d")
+        read(world, returning, far, seconds=10.0)
+        assert altitudes(returning) == [3] and sum(gap.count for gap in returning.gaps) == 1
         assert altitudes(far) == [1, 3] and len(far.gaps) == 1

@@ -1,4 +1,4 @@
-"""Replays in the order that the linkage of their events asks for, whatever source has them."""
+"""Replays in the order of their events' linkage, from any source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _readers = itertools.count()
 
 
 def publish(world: NetworkWorld, node: str, numbers: range) -> None:
-    """Events of one bundle, by a publisher of its own."""
+    """Publish the events of one bundle, with a publisher for each node."""
     client = world.client(f"p-{node}", node)
     for number in numbers:
         linkage = EventLinkage(
@@ -33,22 +33,22 @@ def publish(world: NetworkWorld, node: str, numbers: range) -> None:
     world.run(2.0)
 
 
-def numbers_of(world: NetworkWorld, node: str, **said: Any) -> list[int]:
-    """All that a replay gives, by the number in the payload."""
-    replay = world.client(f"reader-{next(_readers)}", node).replay(**said)
+def numbers_of(world: NetworkWorld, node: str, **arguments: Any) -> list[int]:
+    """Return the numbers in the payloads of a replay."""
+    replay = world.client(f"reader-{next(_readers)}", node).replay(**arguments)
 
-    async def everything() -> list[int]:
+    async def read_all() -> list[int]:
         found = [int(event.payload.split(b"id>")[1][:-2]) async for event in replay]
         assert not isinstance(replay, ResolvedReplay) or replay.position.marks
         return found
 
-    read: list[int] = world.wait(Deferred.fromCoroutine(everything()))
+    read: list[int] = world.wait(Deferred.fromCoroutine(read_all()))
     return read
 
 
 @pytest.fixture
 def world() -> Any:
-    """The even numbers were logged first, at a node that is gone: the archive has them."""
+    """The even numbers were logged first, at a node that is dead; the archive has them."""
     with NetworkWorld(1, archived=True) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -61,17 +61,17 @@ def world() -> Any:
         yield world
 
 
-def test_a_replay_comes_in_the_order_of_bundles_on_request(world: NetworkWorld) -> None:
+def test_replay_in_bundle_order(world: NetworkWorld) -> None:
     ordered = list(range(1, EVENTS + 1))
     plain = numbers_of(world, "a")
     assert sorted(plain) == ordered != plain
     assert numbers_of(world, "a", order="bundle") == ordered
-    # One rule for all, whatever they say.
+    # The replay's own merge rule overrides those of the events.
     by_time = Merging.by("time", [STREAM])
     assert numbers_of(world, "a", order="bundle", merge=by_time) == plain
 
 
-def test_an_unknown_order_and_a_replay_that_is_too_large_are_typed_errors(
+def test_unknown_order_and_too_large_replay_raise_typed_errors(
     world: NetworkWorld,
 ) -> None:
     with pytest.raises(BadPosition, match="no order 'place'"):

@@ -1,4 +1,4 @@
-"""Nodes that are started from older copies of their data (issue 18, section 4)."""
+"""Nodes restored from older copies of their data (issue 18, section 4)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, settle
 
 
-def names(reader: Reader) -> list[int]:
-    """The sequence numbers that came, in order."""
+def numbers(reader: Reader) -> list[int]:
+    """Return the sequence numbers in the order of arrival."""
     return [name_of(event)[2] for event in reader.events]
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 @pytest.mark.parametrize("end", ["running", "clean", "killed"])
-def test_others_give_back_what_a_restored_node_has_lost(seed: int, end: str) -> None:
+def test_other_nodes_return_the_lost_events_of_a_restored_node(seed: int, end: str) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -50,7 +50,7 @@ def test_others_give_back_what_a_restored_node_has_lost(seed: int, end: str) -> 
         world.run(2.0)
         for reader in (far, own):
             reader.read()
-            assert names(reader) == list(range(1, 21)), f"seed {seed}"
+            assert numbers(reader) == list(range(1, 21)), f"seed {seed}"
         world.kill("a")
         world.restore_disk("a", copy)
         world.start("a")
@@ -62,12 +62,12 @@ def test_others_give_back_what_a_restored_node_has_lost(seed: int, end: str) -> 
         for reader in (far, own, late):
             read(world, reader, seconds=30.0)
             assert reader.error is None
-            assert sorted(names(reader)) == list(range(1, 31)), (reader.client.client_id, seed)
+            assert sorted(numbers(reader)) == list(range(1, 31)), (reader.client.client_id, seed)
             assert reader.gaps == [], (reader.client.client_id, seed)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
+def test_events_that_no_node_has_are_a_gap(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -76,16 +76,16 @@ def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
         far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
         late = Reader(world, world.client("late", "c"), durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
-        away = Reader(world, world.client("away", "a"), durable="d")
+        absent_reader = Reader(world, world.client("away", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        readers = (far, late, own, away)
+        readers = (far, late, own, absent_reader)
         world.run_until(lambda: all(reader.flowing for reader in readers))
         for _ in range(10):
             publisher.publish()
         read(world, *readers)
         copy = world.copy_disk("a")
         world.kill("c")
-        world.kill_client(away.client)
+        world.kill_client(absent_reader.client)
         for number in range(10):
             publisher.publish(altitude=7 if number == 4 else 1000)
         read(world, far, own)
@@ -96,21 +96,21 @@ def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
         world.run(20.0)
         publisher.publish(altitude=7)
         read(world, late, own, far, seconds=30.0)
-        back = Reader(world, world.client("away", "a", incarnation=2), durable="d")
-        read(world, back, late, own, far, seconds=10.0)
-        assert names(far) == [15, 21] and far.gaps == []
-        assert names(own) == list(range(1, 22)) and own.gaps == []
-        for reader, expected in ((late, [*range(1, 11), 15, 21]), (back, [15, 21])):
+        returning = Reader(world, world.client("away", "a", incarnation=2), durable="d")
+        read(world, returning, late, own, far, seconds=10.0)
+        assert numbers(far) == [15, 21] and far.gaps == []
+        assert numbers(own) == list(range(1, 22)) and own.gaps == []
+        for reader, expected in ((late, [*range(1, 11), 15, 21]), (returning, [15, 21])):
             assert reader.error is None
-            assert names(reader) == expected, f"seed {seed}"
-        # The node of one is at the other end of a link: it is told where events were lost.
+            assert numbers(reader) == expected, f"seed {seed}"
+        # The node of `late` is linked to `a`, which reports the range as removed.
         (gap,) = late.gaps
         assert (gap.first.offset, gap.last.offset, gap.reason) == (11, 20, "retention")
-        bounds = [(gap.first.offset, gap.last.offset, gap.reason) for gap in back.gaps]
+        bounds = [(gap.first.offset, gap.last.offset, gap.reason) for gap in returning.gaps]
         assert bounds == [(11, 14, "lost"), (16, 20, "lost")]
-        restoring = world["a"].recovery.branch_restore
-        assert restoring is not None
-        assert (restoring.counts.restored, restoring.counts.lost) == (1, 9)
+        branch_restore = world["a"].recovery.branch_restore
+        assert branch_restore is not None
+        assert (branch_restore.counts.restored, branch_restore.counts.lost) == (1, 9)
 
 
 def three_clusters(world: NetworkWorld) -> Path:
@@ -129,31 +129,33 @@ def three_clusters(world: NetworkWorld) -> Path:
 @pytest.mark.parametrize("moment", [-5.0, -1.0, 0.5, 1.5, 3.0, 8.0])
 @pytest.mark.parametrize("more", [1, 5, 30])
 @pytest.mark.parametrize("archived", [False, True])
-def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
+def test_moved_client_gets_the_rest_of_the_lost_branch(
     archived: bool, moment: float, more: int
 ) -> None:
-    """Its new node has events of the lost branch, and does not log them again.
+    """The client's new node has events of the lost branch and must not log them repeated.
 
-    It comes so many seconds after the restored node can be reached from there; that has given as
-    many places as `more` by then. An archive has the beginning of the lost branch alone."""
+    `moment` is the client's arrival in seconds after the restored node is reachable from there.
+    `more` is the number of events that the restored node has logged by then. An archive has only
+    the start of the lost branch.
+    """
     with NetworkWorld(1, archived=archived) as world:
         copy = three_clusters(world)
-        stays = Reader(world, world.client("stays", "near"))
-        goes = Reader(world, world.client("goes", "far"))
+        static_reader = Reader(world, world.client("stays", "near"))
+        moving_reader = Reader(world, world.client("goes", "far"))
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: stays.flowing and goes.flowing)
+        world.run_until(lambda: static_reader.flowing and moving_reader.flowing)
         for _ in range(5):
             publisher.publish()
-        read(world, stays, goes, seconds=10.0)
+        read(world, static_reader, moving_reader, seconds=10.0)
         world.kill("far")
         if world.archive is not None:
             world.archive.is_broken = True
         for _ in range(3):
             publisher.publish()
-        read(world, stays, goes)
-        assert (names(stays), names(goes)) == ([*range(1, 9)], [*range(1, 6)])
-        assert goes.subscription is not None
-        position = goes.subscription.position
+        read(world, static_reader, moving_reader)
+        assert (numbers(static_reader), numbers(moving_reader)) == ([*range(1, 9)], [*range(1, 6)])
+        assert moving_reader.subscription is not None
+        position = moving_reader.subscription.position
         origin = world["a"].event_log.origin
         world.kill("a")
         world.restore_disk("a", copy)
@@ -164,47 +166,50 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         for _ in range(more):
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
-        # Until it is no member of the map of `near` any more.
+        # Until `a` is off the map of `near`.
         world.run(30.0)
         world.clock.callLater(5.0, world.heal, "a", "near")
         world.run(5.0 + moment)
-        went = Reader(world, world.client("went", "near"), start=since(position))
+        moved_reader = Reader(world, world.client("went", "near"), start=since(position))
         publisher.publish()
-        read(world, stays, went, seconds=90.0)
-        for reader, first in ((stays, 1), (went, 6)):
+        read(world, static_reader, moved_reader, seconds=90.0)
+        for reader, first in ((static_reader, 1), (moved_reader, 6)):
             assert reader.error is None
-            assert [n for n in sorted(names(reader)) if n >= first] == [*range(first, 10 + more)]
-            again = [event for event in went.events if event.place.mark <= position.marks[origin]]
-            assert not again
+            assert [n for n in sorted(numbers(reader)) if n >= first] == [*range(first, 10 + more)]
+            repeated = [
+                event for event in moved_reader.events if event.place.mark <= position.marks[origin]
+            ]
+            assert not repeated
             assert reader.gaps == []
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize("more", [1, 30])
-def test_a_former_node_without_the_end_of_a_lost_branch_does_not_hide_it(
+def test_previous_node_without_the_end_of_a_branch_does_not_hide_it(
     moment: float, more: int
 ) -> None:
-    """A durable subscription moves to a node that has the end of that branch.
+    """A durable subscription moves to a node that has the end of the branch.
 
-    Its former node was cut off before the end came, and has the new branch of the restored node.
-    It can be reached from the other one so many seconds before the client comes there."""
+    Its previous node was cut off before that end, and has the new branch of the restored node.
+    `moment` is the client's arrival in seconds after the nodes can reach each other repeated.
+    """
     with NetworkWorld(1) as world:
         copy = three_clusters(world)
-        stays = Reader(world, world.client("stays", "near"))
-        goes = Reader(world, world.client("goes", "far"), durable="d")
+        static_reader = Reader(world, world.client("stays", "near"))
+        moving_reader = Reader(world, world.client("goes", "far"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: stays.flowing and goes.flowing)
+        world.run_until(lambda: static_reader.flowing and moving_reader.flowing)
         for _ in range(5):
             publisher.publish()
-        read(world, stays, goes, seconds=10.0)
-        world.kill_client(goes.client)
+        read(world, static_reader, moving_reader, seconds=10.0)
+        world.kill_client(moving_reader.client)
         for name in ("a", "near"):
             world.cut(name, "far", refuse=True)
         world.run(5.0)
         for _ in range(3):
             publisher.publish()
-        read(world, stays)
-        assert (names(stays), names(goes)) == ([*range(1, 9)], [*range(1, 6)])
+        read(world, static_reader)
+        assert (numbers(static_reader), numbers(moving_reader)) == ([*range(1, 9)], [*range(1, 6)])
         world.kill("a")
         world.restore_disk("a", copy)
         world.cut("a", "near", refuse=True)
@@ -216,19 +221,21 @@ def test_a_former_node_without_the_end_of_a_lost_branch_does_not_hide_it(
         world.run(30.0)
         world.clock.callLater(5.0, world.heal, "near", "far")
         world.run(5.0 + moment)
-        went = Reader(world, world.client("goes", "near", incarnation=2), durable="d", start=STORED)
+        moved_reader = Reader(
+            world, world.client("goes", "near", incarnation=2), durable="d", start=STORED
+        )
         publisher.publish()
         world.clock.callLater(30.0, world.heal, "a", "near")
-        read(world, stays, went, seconds=120.0)
-        for reader, first in ((stays, 1), (went, 6)):
+        read(world, static_reader, moved_reader, seconds=120.0)
+        for reader, first in ((static_reader, 1), (moved_reader, 6)):
             assert reader.error is None
-            assert sorted(names(reader)) == [*range(first, 10 + more)]
+            assert sorted(numbers(reader)) == [*range(first, 10 + more)]
             assert reader.gaps == []
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_a_restored_node_by_whose_clock_it_is_earlier_repeats_no_place(seed: int) -> None:
-    """The lost branch began an hour later than the clock says now."""
+def test_restored_node_with_an_earlier_clock_repeats_no_place(seed: int) -> None:
+    """The lost branch started an hour later than the clock says now."""
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -259,19 +266,19 @@ def test_a_restored_node_by_whose_clock_it_is_earlier_repeats_no_place(seed: int
         assert len(far.events) == 17 and far.gaps == []
 
 
-def test_all_that_is_lost_is_told_also_by_a_clock_that_is_behind() -> None:
-    """The restored node gives offsets of the lost branch again before anybody shows that."""
+def test_whole_loss_is_reported_with_an_earlier_clock() -> None:
+    """The restored node reuses offsets of the lost branch before another node shows that branch."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
-        away = Reader(world, world.client("away", "a"), durable="d")
+        absent_reader = Reader(world, world.client("away", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: far.flowing and away.flowing)
+        world.run_until(lambda: far.flowing and absent_reader.flowing)
         publisher.publish()
-        read(world, away)
-        world.kill_client(away.client)
+        read(world, absent_reader)
+        world.kill_client(absent_reader.client)
         copy = world.copy_disk("a")
         world.stop("a")
         world.set_clock_offset("a", 3_600_000)
@@ -292,7 +299,7 @@ def test_all_that_is_lost_is_told_also_by_a_clock_that_is_behind() -> None:
         world.heal("a", "b")
         world.run(20.0)
         publisher.publish()
-        back = Reader(world, world.client("away", "a", incarnation=2), durable="d")
-        read(world, back, seconds=30.0)
-        assert sum(gap.last.offset - gap.first.offset + 1 for gap in back.gaps) == 10
-        assert len(back.events) == 6 and back.error is None
+        returning = Reader(world, world.client("away", "a", incarnation=2), durable="d")
+        read(world, returning, seconds=30.0)
+        assert sum(gap.last.offset - gap.first.offset + 1 for gap in returning.gaps) == 10
+        assert len(returning.events) == 6 and returning.error is None

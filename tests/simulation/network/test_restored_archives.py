@@ -1,4 +1,4 @@
-"""Restored nodes and archives: the archive gives back what it has, and claims nothing else."""
+"""Restored nodes and archives: the archive returns its events and claims no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read
 
 
-def names(reader: Reader) -> list[int]:
+def numbers(reader: Reader) -> list[int]:
     return [name_of(event)[2] for event in reader.events]
 
 
@@ -21,8 +21,8 @@ def lost_places(reader: Reader) -> int:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_the_archive_gives_a_lone_node_its_events_back(seed: int) -> None:
-    """No other node asks for them: the archive covers more than the log has."""
+def test_archive_returns_the_events_of_a_lone_node(seed: int) -> None:
+    """No other node requests them: the archive covers more than the log."""
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one")
         world.run(3.0)
@@ -45,15 +45,15 @@ def test_the_archive_gives_a_lone_node_its_events_back(seed: int) -> None:
             world.run(20.0)
             world.kill("a")
         world.start("a")
-        back = Reader(world, world.client("own", "a", incarnation=2), durable="d")
-        read(world, back, seconds=30.0)
-        assert sorted(names(back)) == list(range(6, 13)), f"seed {seed}"
-        assert back.gaps == []
+        returning = Reader(world, world.client("own", "a", incarnation=2), durable="d")
+        read(world, returning, seconds=30.0)
+        assert sorted(numbers(returning)) == list(range(6, 13)), f"seed {seed}"
+        assert returning.gaps == []
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
-def test_a_roaming_client_is_told_what_a_node_of_the_network_has_shown(seed: int) -> None:
-    """Nobody has five of the events, and the node that lost them is gone for good."""
+def test_roaming_client_gets_a_gap_for_a_branch_that_only_a_node_knew(seed: int) -> None:
+    """Five events are lost, and the node that logged them is dead for good."""
     with NetworkWorld(seed, archived=True) as world:
         assert world.archive is not None
         world.add("a", "one")
@@ -78,22 +78,24 @@ def test_a_roaming_client_is_told_what_a_node_of_the_network_has_shown(seed: int
         world.archive.is_broken = False
         world.start("a")
         world.run(20.0)
-        returning = world["a"].recovery.branch_restore
-        assert returning is not None and returning.counts.lost == 5
+        branch_restore = world["a"].recovery.branch_restore
+        assert branch_restore is not None and branch_restore.counts.lost == 5
         for _ in range(3):
             publisher.publish()
         world.run(10.0)
-        # Its archiver starts again, and finds nothing to do.
-        flushes = len(list(Path(world.archive.uri).rglob("*.json")))
+        # The restarted archiver has nothing to do.
+        file_count = len(list(Path(world.archive.uri).rglob("*.json")))
         world.kill("a")
         world.start("a")
         world.run(20.0)
-        assert len(list(Path(world.archive.uri).rglob("*.json"))) < flushes + 8
+        assert len(list(Path(world.archive.uri).rglob("*.json"))) < file_count + 8
         world.kill("a")
         world.lose_disk("a")
         world.run(20.0)
-        back = Reader(world, world.client("rover", "b", incarnation=2), durable="d", start=STORED)
-        read(world, back, seconds=90.0)
-        assert back.error is None
-        assert names(back) == [16, 17, 18], f"seed {seed}"
-        assert lost_places(back) == 5 and {gap.reason for gap in back.gaps} == {"lost"}
+        returning = Reader(
+            world, world.client("rover", "b", incarnation=2), durable="d", start=STORED
+        )
+        read(world, returning, seconds=90.0)
+        assert returning.error is None
+        assert numbers(returning) == [16, 17, 18], f"seed {seed}"
+        assert lost_places(returning) == 5 and {gap.reason for gap in returning.gaps} == {"lost"}

@@ -1,4 +1,4 @@
-"""Two processes on copies of one log that give the same places (issue 18, section 4)."""
+"""Two processes on copies of one log that use the same places (issue 18, section 4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def published(client: str, count: int) -> list[Name]:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_two_clones_that_start_at_the_same_moment(seed: int) -> None:
+def test_clones_started_at_the_same_moment(seed: int) -> None:
     """One orchestrator starts two machines on copies of one disk."""
     with NetworkWorld(seed) as world:
         world.add("b", "two")
@@ -41,38 +41,38 @@ def test_two_clones_that_start_at_the_same_moment(seed: int) -> None:
         world.run(60.0)
         read(world, far)
         assert len(at_a.receipts) == len(at_twin.receipts) == 5
-        loser = _stopped(world, "a", "twin")
-        # Nothing of the one that goes on is missing, whatever of the other one has arrived.
-        going_on = at_twin if loser == "a" else at_a
-        assert set(published(going_on.client.client_id, 5)) <= set(map(name_of, far.events))
-        world.kill(loser)
-        world.rename(loser, "a-2")
-        world.start(loser)
+        stopped_node = _find_stopped(world, "a", "twin")
+        # No event of the continuing clone is lost, whatever arrived of the other.
+        continuing = at_twin if stopped_node == "a" else at_a
+        assert set(published(continuing.client.client_id, 5)) <= set(map(name_of, far.events))
+        world.kill(stopped_node)
+        world.rename(stopped_node, "a-2")
+        world.start(stopped_node)
         read(world, far, seconds=60.0)
         expected = published("at-a", 5) + published("at-twin", 5) + published("first", 5)
         assert sorted(map(name_of, far.events)) == expected, f"seed {seed}"
         assert far.gaps == []
 
 
-def _stopped(world: NetworkWorld, *names: str) -> str:
-    """The one of the nodes that takes no more events; the others do."""
+def _find_stopped(world: NetworkWorld, *names: str) -> str:
+    """Return the one node that accepts no more events."""
     stopped = []
     for name in names:
         try:
             world[name].event_log.check_available()
         except Cloned:
             stopped.append(name)
-    (loser,) = stopped
-    return loser
+    (stopped_node,) = stopped
+    return stopped_node
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("lost", [3, 5, 8])
-def test_a_second_process_gives_the_places_of_the_first_one(lost: int, restarted: bool) -> None:
-    """The clock of a machine is behind, so each process on the copy takes the next epoch.
+def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: bool) -> None:
+    """The clock is behind, so each process on the copy starts the same next epoch.
 
-    The node at the other end has the places of the first one, may have been restarted since, and
-    never met both.
+    The other node has the places of the first process. It may have restarted since, and never had
+    links to both.
     """
     with NetworkWorld(lost) as world:
         world.add("b", "two")
@@ -89,12 +89,12 @@ def test_a_second_process_gives_the_places_of_the_first_one(lost: int, restarted
         world.set_clock_offset("a", 0)
         copy = world.copy_disk("a")
         world.start("a")
-        former = Publisher(world, world.client("former", "a"))
+        previous = Publisher(world, world.client("previous", "a"))
         for _ in range(lost):
-            former.publish()
+            previous.publish()
         read(world, far, seconds=5.0)
         epoch = world["a"].event_log.newest_own[0]
-        world.kill_client(former.client)
+        world.kill_client(previous.client)
         world.kill("a")
         if restarted:
             world.kill("b")
@@ -110,11 +110,11 @@ def test_a_second_process_gives_the_places_of_the_first_one(lost: int, restarted
         world.heal("a", "b")
         own = Reader(world, world.client("own", "a"), durable="d")
         read(world, far, own, seconds=40.0)
-        expected = published("first", 1) + published("former", lost) + published("later", 5)
+        expected = published("first", 1) + published("previous", lost) + published("later", 5)
         assert sorted(map(name_of, far.events)) == sorted(expected)
         assert far.gaps == []
         log = world["a"].event_log
         events = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
-        # It has given back what it had; the events of both branches lie in the node's log.
+        # The other node returned its events; the log has the events of both branches.
         assert len({event.record for event in events}) == len(expected)
         assert log.newest_own[0] > epoch

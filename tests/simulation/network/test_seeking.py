@@ -1,4 +1,4 @@
-"""Who does not know where it was is found in clusters far away, too (P11)."""
+"""Search for durable subscriptions in all clusters, for clients without a position (P11)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SEEDS = seeds(1, 3)
 NODES = ("a1", "a2", "a3", "b1", "c1", "c2", "d1")
 
 
-class Wide(Roaming):
-    """Two units of two clusters each; the client was at `a3`, and remembers nothing."""
+class WideRoaming(Roaming):
+    """Two units of two clusters each. The client was at `a3` and has no position."""
 
     def __init__(self, seed: int, at: str = "a3") -> None:
         self.world = world = NetworkWorld(seed)
@@ -45,12 +45,12 @@ class Wide(Roaming):
         ]
         self.readers = []
         self.incarnation = 0
-        self.come(at)
+        self.start_process(at)
         world.run(3.0)
         assert self.readers[0].flowing
 
-    def all_but_a2_go(self) -> None:
-        """Of its cluster, for so long that nobody tells of them any more; it has just begun."""
+    def restart_only_a2(self) -> None:
+        """Stop the cluster until no table names it, then start a2 alone."""
         for name in ("a1", "a2", "a3"):
             self.world.kill(name)
         self.world.run(40.0)
@@ -58,276 +58,276 @@ class Wide(Roaming):
         self.world.run_until(lambda: self.world.are_linked("a2", "c1"))
 
 
-def seeks(world: NetworkWorld) -> list[FindDurables]:
-    """All that are said from now on."""
-    said: list[FindDurables] = []
+def record_searches(world: NetworkWorld) -> list[FindDurables]:
+    """Return a list that gets all questions sent from now on."""
+    sent: list[FindDurables] = []
     for name in NODES:
-        handing = world[name].recovery.handover
-        assert handing is not None
-        _overhear(handing._search._messenger.send, handing._search._messenger, said)
-    return said
+        handover = world[name].recovery.handover
+        assert handover is not None
+        _record_sent(handover._search._messenger.send, handover._search._messenger, sent)
+    return sent
 
 
-def _overhear(say: Callable[[RoutedMessage], None], post: object, said: list[FindDurables]) -> None:
-    def overheard(message: RoutedMessage) -> None:
+def _record_sent(
+    send: Callable[[RoutedMessage], None], messenger: object, sent: list[FindDurables]
+) -> None:
+    def record_and_send(message: RoutedMessage) -> None:
         if isinstance(message, FindDurables):
-            said.append(message)
-        say(message)
+            sent.append(message)
+        send(message)
 
-    post.send = overheard  # type: ignore[attr-defined]
+    messenger.send = record_and_send  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("at", "then"), [("a3", "b1"), ("a3", "d1"), ("b1", "c2"), ("d1", "a2")])
-def test_a_process_that_knows_nothing_goes_on_where_the_last_one_was(
+def test_process_without_state_resumes_where_the_last_one_ended(
     seed: int, at: str, then: str
 ) -> None:
-    it = Wide(seed, at)
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    back = it.come(then)
-    it.publish(5)
-    it.check()
-    assert len([event for event in back.events if event.liveness is Liveness.RECOVERY]) >= 10
-    it.world.run(5.0)
-    assert it.world[at].durables.get("rover", "d") is None
-    it.world.close()
+    roaming = WideRoaming(seed, at)
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    returning = roaming.start_process(then)
+    roaming.publish(5)
+    roaming.check()
+    assert len([event for event in returning.events if event.liveness is Liveness.RECOVERY]) >= 10
+    roaming.world.run(5.0)
+    assert roaming.world[at].durables.get("rover", "d") is None
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_is_found_to_have_it_itself_goes_on(seed: int) -> None:
-    """Another one names it, since the client went from there to here."""
-    it = Wide(seed)
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    it.world.kill_client(it.come("d1").client)
-    it.come("d1")
-    it.world.run(5.0)
-    it.world.kill_client(it.readers[-1].client)
-    assert it.world["a3"].durables.get("rover", "d") is not None
-    it.come("d1")
-    it.publish(5)
-    it.check(once=False)
-    it.world.close()
+def test_search_that_leads_back_to_its_own_node_ends(seed: int) -> None:
+    """Another node names this one, since the client came from there."""
+    roaming = WideRoaming(seed)
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    roaming.world.kill_client(roaming.start_process("d1").client)
+    roaming.start_process("d1")
+    roaming.world.run(5.0)
+    roaming.world.kill_client(roaming.readers[-1].client)
+    assert roaming.world["a3"].durables.get("rover", "d") is not None
+    roaming.start_process("d1")
+    roaming.publish(5)
+    roaming.check(once=False)
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_its_client_has_left_asks_no_further(seed: int) -> None:
-    """It would take the subscription away from where its client went, and end the session there."""
-    it = Wide(seed)
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    it.world.cut("a2", "c1", refuse=True)
-    it.world.run(5.0)
-    back = it.come("c2", "a1")
-    it.world.run(5.0)
-    assert back.subscription is None
-    it.world.network.refuse(it.world.client_address("c2", "rover"))
-    it.world.cut_client("rover", ["c2"])
-    it.world.run(10.0)
-    assert back.flowing
-    it.world.heal("a2", "c1")
-    it.world.run(20.0)
-    it.publish(5)
-    it.check()
-    it.world.close()
+def test_search_stops_when_the_client_has_left(seed: int) -> None:
+    """A search would take the subscription from the client's new node and end its session there."""
+    roaming = WideRoaming(seed)
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    roaming.world.cut("a2", "c1", refuse=True)
+    roaming.world.run(5.0)
+    returning = roaming.start_process("c2", "a1")
+    roaming.world.run(5.0)
+    assert returning.subscription is None
+    roaming.world.network.refuse(roaming.world.client_address("c2", "rover"))
+    roaming.world.cut_client("rover", ["c2"])
+    roaming.world.run(10.0)
+    assert returning.flowing
+    roaming.world.heal("a2", "c1")
+    roaming.world.run(20.0)
+    roaming.publish(5)
+    roaming.check()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_node_is_asked_once_for_all_who_come_together(seed: int) -> None:
-    it = Wide(seed)
-    said = seeks(it.world)
+def test_simultaneous_searches_share_one_question_per_node(seed: int) -> None:
+    roaming = WideRoaming(seed)
+    sent = record_searches(roaming.world)
     readers = []
     for number in range(30):
-        client = it.world.client(f"new{number}", "d1")
-        readers.append(Reader(it.world, client, INTERESTS[1], durable="d"))
-    it.world.run_until(lambda: all(reader.flowing for reader in readers))
-    asked = [each.target.node for each in said]
-    # Some sessions may begin later than the others.
+        client = roaming.world.client(f"new{number}", "d1")
+        readers.append(Reader(roaming.world, client, INTERESTS[1], durable="d"))
+    roaming.world.run_until(lambda: all(reader.flowing for reader in readers))
+    asked = [each.target.node for each in sent]
+    # Some sessions may start later than the others.
     assert len(asked) in (len(NODES) - 1, 2 * (len(NODES) - 1))
     assert set(asked) == set(NODES) - {"d1"}
-    assert max(len(each.keys) for each in said) > 10
-    it.world.close()
+    assert max(len(each.keys) for each in sent) > 10
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_may_have_it_and_is_silent_is_waited_for(seed: int) -> None:
-    it = Wide(seed)
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    it.world.kill("a3")
-    back = it.come("d1")
-    it.world.run(15.0)
-    assert back.subscription is None and back.error is None
-    assert it.world["d1"].durables.get("rover", "d") is None
-    it.world.start("a3")
-    it.world.run(15.0)
-    it.publish(5)
-    it.check()
-    it.world.close()
+def test_search_waits_for_a_silent_node(seed: int) -> None:
+    roaming = WideRoaming(seed)
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    roaming.world.kill("a3")
+    returning = roaming.start_process("d1")
+    roaming.world.run(15.0)
+    assert returning.subscription is None and returning.error is None
+    assert roaming.world["d1"].durables.get("rover", "d") is None
+    roaming.world.start("a3")
+    roaming.world.run(15.0)
+    roaming.publish(5)
+    roaming.check()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("node", ["b1", "a1"], ids=["told of others", "was linked to others"])
-def test_a_node_that_is_cut_off_takes_nobody_for_new(seed: int, node: str) -> None:
-    it = Wide(seed)
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    it.world.run(2.0)
+def test_isolated_node_starts_no_new_subscription(seed: int, node: str) -> None:
+    roaming = WideRoaming(seed)
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    roaming.world.run(2.0)
     others = [other for other in NODES if other != node]
     for other in others:
-        it.world.cut(node, other, refuse=True)
-    it.world.kill(node)
-    it.world.start(node)
-    back = it.come(node)
-    it.world.run(20.0)
-    assert back.subscription is None and back.error is None
+        roaming.world.cut(node, other, refuse=True)
+    roaming.world.kill(node)
+    roaming.world.start(node)
+    returning = roaming.start_process(node)
+    roaming.world.run(20.0)
+    assert returning.subscription is None and returning.error is None
     for other in others:
-        it.world.heal(node, other)
-    it.world.run(20.0)
-    it.publish(5)
-    it.check()
-    it.world.close()
+        roaming.world.heal(node, other)
+    roaming.world.run(20.0)
+    roaming.publish(5)
+    roaming.check()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("away", [5.0, 40.0])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_half_of_the_network_that_is_on_no_map_may_have_it(
+def test_search_waits_for_a_partitioned_half_of_the_network(
     seed: int, away: float, restarted: bool
 ) -> None:
-    """The node where the client comes has links, to nodes that know no more than it does."""
-    it = Wide(seed)
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    it.world.cut("a2", "c1", refuse=True)
-    it.world.run(away)
+    """The client's node has links, only to nodes with the same knowledge."""
+    roaming = WideRoaming(seed)
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    roaming.world.cut("a2", "c1", refuse=True)
+    roaming.world.run(away)
     if restarted:
-        it.world.kill("c2")
-        it.world.start("c2")
-        it.world.run(LEARNING_TIME + 2.0)
-    back = it.come("c2")
-    it.world.run(10.0)
-    assert back.subscription is None and back.error is None
-    it.world.heal("a2", "c1")
-    it.world.run(20.0)
-    it.publish(5)
-    it.check()
-    it.world.close()
+        roaming.world.kill("c2")
+        roaming.world.start("c2")
+        roaming.world.run(LEARNING_TIME + 2.0)
+    returning = roaming.start_process("c2")
+    roaming.world.run(10.0)
+    assert returning.subscription is None and returning.error is None
+    roaming.world.heal("a2", "c1")
+    roaming.world.run(20.0)
+    roaming.publish(5)
+    roaming.check()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_nodes_that_were_silent_for_long_are_told_and_not_waited_for(
-    seed: int, restarted: bool
-) -> None:
-    """A node that begins after they fell silent tells nobody: it would do so for ever."""
-    it = Wide(seed)
-    it.world.cut("a2", "c1", refuse=True)
-    it.world.run(5.0)
+def test_long_silent_nodes_are_named_in_a_warning(seed: int, restarted: bool) -> None:
+    """A node that starts after they fell silent gives no warning; it would give it for ever."""
+    roaming = WideRoaming(seed)
+    roaming.world.cut("a2", "c1", refuse=True)
+    roaming.world.run(5.0)
     if restarted:
-        it.world.kill("c2")
-        it.world.start("c2")
-    it.world.run(RETURN_TIME + 40.0)
-    new = Reader(it.world, it.world.client("new", "c2"), INTERESTS[1], durable="d")
-    it.world.run(10.0)
+        roaming.world.kill("c2")
+        roaming.world.start("c2")
+    roaming.world.run(RETURN_TIME + 40.0)
+    new = Reader(roaming.world, roaming.world.client("new", "c2"), INTERESTS[1], durable="d")
+    roaming.world.run(10.0)
     assert new.flowing and new.subscription is not None
     if restarted:
         assert not new.subscription.warnings
     else:
         (warning,) = new.subscription.warnings
         assert "starts as a new subscription" in warning and "4 other origins" in warning
-    it.world.close()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("node", ["d1", "a2"], ids=["asked by another cluster", "asked itself"])
-def test_who_has_lost_sight_of_its_cluster_does_not_speak_for_it(seed: int, node: str) -> None:
-    """It has come back when the others were gone for so long that nobody told of them."""
-    it = Wide(seed, "a1")
-    it.publish(5)
-    it.leave()
-    it.publish(5)
-    it.all_but_a2_go()
-    it.world.run(LEARNING_TIME)
-    back = it.come(node)
-    it.world.run(15.0)
-    assert back.subscription is None and back.error is None
+def test_node_without_its_cluster_does_not_answer_for_it(seed: int, node: str) -> None:
+    """The node restarted when the others were dead for so long that no table named them."""
+    roaming = WideRoaming(seed, "a1")
+    roaming.publish(5)
+    roaming.kill_process()
+    roaming.publish(5)
+    roaming.restart_only_a2()
+    roaming.world.run(LEARNING_TIME)
+    returning = roaming.start_process(node)
+    roaming.world.run(15.0)
+    assert returning.subscription is None and returning.error is None
     for name in ("a1", "a3"):
-        it.world.start(name)
-    it.world.run(15.0)
-    it.publish(5)
-    it.check()
-    it.world.close()
+        roaming.world.start(name)
+    roaming.world.run(15.0)
+    roaming.publish(5)
+    roaming.check()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_is_alone_for_long_is_the_whole_cluster(seed: int) -> None:
-    it = Wide(seed)
-    it.all_but_a2_go()
-    it.world.run(ALONE_LEARNING_TIME)
-    new = Reader(it.world, it.world.client("new", "d1"), INTERESTS[1], durable="d")
-    it.world.run(10.0)
+def test_node_alone_for_long_answers_for_its_cluster(seed: int) -> None:
+    roaming = WideRoaming(seed)
+    roaming.restart_only_a2()
+    roaming.world.run(ALONE_LEARNING_TIME)
+    new = Reader(roaming.world, roaming.world.client("new", "d1"), INTERESTS[1], durable="d")
+    roaming.world.run(10.0)
     assert new.flowing
-    it.world.close()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_where_nobody_can_be_asked_the_client_is_warned(seed: int) -> None:
-    it = Wide(seed)
+def test_isolated_node_warns_a_new_subscription(seed: int) -> None:
+    roaming = WideRoaming(seed)
     for other in NODES[:-1]:
-        it.world.cut("d1", other, refuse=True)
-    it.world.run(2.0)
-    client = it.world.client("lonely", "d1")
-    reader = Reader(it.world, client, INTERESTS[1], durable="d")
-    it.world.run(GIVE_UP_AFTER - 5.0)
+        roaming.world.cut("d1", other, refuse=True)
+    roaming.world.run(2.0)
+    client = roaming.world.client("lonely", "d1")
+    reader = Reader(roaming.world, client, INTERESTS[1], durable="d")
+    roaming.world.run(GIVE_UP_AFTER - 5.0)
     assert reader.subscription is None
-    it.world.run(10.0)
+    roaming.world.run(10.0)
     assert reader.flowing and reader.subscription is not None
     (warning,) = reader.subscription.warnings
     assert "starts as a new subscription" in warning and "no link" in warning
-    it.world.close()
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_has_just_begun_does_not_say_that_it_has_asked_all(seed: int) -> None:
-    it = Wide(seed)
-    it.world.kill("c1")
-    it.world.start("c1")
-    handing = it.world["c1"].recovery.handover
-    assert handing is not None
-    said: list[RoutedMessage] = []
-    handing._search._messenger.send = said.append  # type: ignore[method-assign]
+def test_started_node_answers_incomplete_while_it_learns_the_network(seed: int) -> None:
+    roaming = WideRoaming(seed)
+    roaming.world.kill("c1")
+    roaming.world.start("c1")
+    handover = roaming.world["c1"].recovery.handover
+    assert handover is not None
+    sent: list[RoutedMessage] = []
+    handover._search._messenger.send = sent.append  # type: ignore[method-assign]
     asker, asked = Address(("alps", "a"), "a2"), Address(("sea", "c"), "c1")
-    seek = FindDurables(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
-    it.world.run(1.0)
-    handing._search._receive_question(seek)
-    (answer,) = said
+    question = FindDurables(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
+    roaming.world.run(1.0)
+    handover._search._receive_question(question)
+    (answer,) = sent
     assert isinstance(answer, DurablesFound) and not answer.is_complete
-    it.world.run(LEARNING_TIME)
-    handing._search._receive_question(seek)
-    assert isinstance(said[1], FindDurables) and said[1].target.node == "c2"
-    it.world.close()
+    roaming.world.run(LEARNING_TIME)
+    handover._search._receive_question(question)
+    assert isinstance(sent[1], FindDurables) and sent[1].target.node == "c2"
+    roaming.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_asks_for_a_unit_that_the_node_is_not_in_is_not_answered_for_it(seed: int) -> None:
-    """Two nodes may not agree on where one of them is."""
-    it = Wide(seed)
-    handing = it.world["d1"].recovery.handover
-    assert handing is not None
-    seeking = handing._search
-    address = it.world["c2"].recovery.handover._search._messenger.own_address  # type: ignore[union-attr]
-    asked = seeking._send_question(address, ("alps",), [("rover", "d")], 1_000)
+def test_node_does_not_answer_for_a_foreign_unit(seed: int) -> None:
+    """Nodes may disagree on the unit of one of them."""
+    roaming = WideRoaming(seed)
+    handover = roaming.world["d1"].recovery.handover
+    assert handover is not None
+    search = handover._search
+    address = roaming.world["c2"].recovery.handover._search._messenger.own_address  # type: ignore[union-attr]
+    asked = search._send_question(address, ("alps",), [("rover", "d")], 1_000)
     answers: list[object] = []
     asked.addCallback(answers.append)
-    it.world.run(0.5 + BATCH_DELAY)
+    roaming.world.run(0.5 + BATCH_DELAY)
     (answer,) = answers
     assert (answer.found, answer.is_complete) == ((), False)  # type: ignore[attr-defined]
-    it.world.close()
+    roaming.world.close()

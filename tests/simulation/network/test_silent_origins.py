@@ -1,4 +1,4 @@
-"""An origin's node is gone, and one node has got further with it than another one."""
+"""An origin is dead, and some nodes have more of its events than others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.simulation.network.watching import (
     read,
 )
 
-#: Until an origin counts as silent, other nodes are asked, and their pages are here.
-LONG = 60.0 + 2 * CHECK_INTERVAL + 10.0
+#: Seconds until an origin counts as silent, other nodes are asked, and their pages have arrived.
+SILENCE = 60.0 + 2 * CHECK_INTERVAL + 10.0
 
 
-class Behind:
-    """`c` is cut off when `a` publishes, and `a` dies before that is over; `b` has the events."""
+class LateNode:
+    """`c` is cut off when `a` publishes and dies; `b` has the events."""
 
     def __init__(
         self, seed: int, at_b: Interest = INTERESTS[0], *, cluster: str = "c", of_a: str = "c"
@@ -52,19 +52,19 @@ class Behind:
             self.publisher.publish("asdi.zbw.tz", altitude)
         self.world.run_until(lambda: not self.publisher.client.unacknowledged)
 
-    def meet(self) -> None:
-        """All that are left can reach each other."""
+    def heal(self) -> None:
+        """Restore all links between the running nodes."""
         self.world.heal("b", "c")
         self.world.heal("a", "c")
         self.world.run_until(lambda: self.world.are_linked("b", "c"))
 
     def start_without_disk(self) -> None:
-        """The node of the origin begins again, with a log of its own."""
+        """Start the origin's node again with a new log."""
         self.world.lose_disk("a")
         self.world.start("a")
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """The sequence numbers of all that came to `c`."""
+        """Read for some seconds; return the sequence numbers that received to `c`."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()
@@ -73,7 +73,7 @@ class Behind:
         return [number for _, _, number in map(name_of, self.reader.events)]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """First and last offset of each gap at `c`."""
+        """Return the first and last offset of each gap at `c`."""
         assert all(gap.first.origin == self.origin for gap in self.reader.gaps)
         assert all(gap.reason == "lost" for gap in self.reader.gaps)
         return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]
@@ -81,44 +81,46 @@ class Behind:
 
 @pytest.mark.parametrize("cluster", ["c", "d"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_another_node_has_the_last_events_of_a_lost_disk(seed: int, cluster: str) -> None:
-    it = Behind(seed, cluster=cluster)
-    it.world.lose_disk("a")
-    it.meet()
-    assert it.read(10.0) == [1, 2, 3, 4]
-    assert it.read(LONG) == list(range(1, 9))
-    assert it.reader.gaps == [] and it.reader.error is None
-    it.world.close()
+def test_last_events_of_a_lost_disk_come_from_another_node(seed: int, cluster: str) -> None:
+    scenario = LateNode(seed, cluster=cluster)
+    scenario.world.lose_disk("a")
+    scenario.heal()
+    assert scenario.read(10.0) == [1, 2, 3, 4]
+    assert scenario.read(SILENCE) == list(range(1, 9))
+    assert scenario.reader.gaps == [] and scenario.reader.error is None
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_what_no_node_has_is_a_gap_once_no_node_has_that_log(seed: int) -> None:
-    it = Behind(seed, INTERESTS[1])
-    it.meet()
-    assert it.read(LONG) == [1, 2, 3, 4, 5] and it.gaps() == [], "the disk of a may come back"
-    it.start_without_disk()
-    assert it.read(LONG) == [1, 2, 3, 4, 5, 7, 8]
-    assert it.gaps() == [(6, 6)]
-    it.world.close()
+def test_events_of_a_lost_log_are_a_gap_when_its_node_restarts_without_it(seed: int) -> None:
+    scenario = LateNode(seed, INTERESTS[1])
+    scenario.heal()
+    assert scenario.read(SILENCE) == [1, 2, 3, 4, 5] and scenario.gaps() == [], (
+        "the disk of a may come back"
+    )
+    scenario.start_without_disk()
+    assert scenario.read(SILENCE) == [1, 2, 3, 4, 5, 7, 8]
+    assert scenario.gaps() == [(6, 6)]
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("cluster", ["c", "ship"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_an_origin_that_comes_back_goes_on_behind_that(seed: int, cluster: str) -> None:
-    """Long after the tables have forgotten a cluster of its own."""
-    it = Behind(seed, INTERESTS[1], of_a=cluster)
-    it.meet()
-    assert it.read(5 * LONG) == [1, 2, 3, 4, 5]
-    it.world.start("a")
-    it.publish(700, 100)
-    assert it.read(30.0) == list(range(1, 11))
-    assert it.reader.gaps == [] and it.reader.error is None
-    it.world.close()
+def test_restarted_origin_continues_after_recovery(seed: int, cluster: str) -> None:
+    """The origin restarts after its own cluster has left the tables."""
+    scenario = LateNode(seed, INTERESTS[1], of_a=cluster)
+    scenario.heal()
+    assert scenario.read(5 * SILENCE) == [1, 2, 3, 4, 5]
+    scenario.world.start("a")
+    scenario.publish(700, 100)
+    assert scenario.read(30.0) == list(range(1, 11))
+    assert scenario.reader.gaps == [] and scenario.reader.error is None
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_the_origin_loses_its_disk_and_the_keeper_of_its_copies_is_set_back(seed: int) -> None:
-    """A third node has got events by the live flow. Its reader wants only some of them."""
+def test_origin_loses_its_disk_and_its_replica_is_restored_from_a_copy(seed: int) -> None:
+    """A third node has events of the live flow; its reader matches only some of them."""
     with NetworkWorld(seed, settings=guarded_and_short()) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])
@@ -147,17 +149,18 @@ def test_the_origin_loses_its_disk_and_the_keeper_of_its_copies_is_set_back(seed
         world.start("a")
         world.start("b")
         late = Reader(world, world.client("late", "b"), start=ALL)
-        read(world, late, seconds=2 * LONG)
+        read(world, late, seconds=2 * SILENCE)
         places = {event.place.offset for event in late.events if event.place.origin == origin}
         assert {1, 2, 3, 5} <= places and late.error is None
-        gone = [n for gap in late.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
-        assert sorted({*places, *gone}) == [1, 2, 3, 4, 5] and len(gone) == 5 - len(places)
+        reported = [n for gap in late.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
+        assert sorted({*places, *reported}) == [1, 2, 3, 4, 5] and len(reported) == 5 - len(places)
 
 
-class Unarchived:
-    """`a` publishes 1 to 8; the archive has 1 to 4 when `a` loses its disk and starts again.
+class UnarchivedEvents:
+    """`a` publishes 1 to 8 and loses its disk when 1 to 4 are archived; then it restarts.
 
-    `b` has logged 1 to 8 or the higher ones of these, and `c` has logged 1 to 4 and 7."""
+    `b` has logged 1 to 8, or only the high ones; `c` has logged 1 to 4 and 7.
+    """
 
     def __init__(self, seed: int, at_b: Interest = INTERESTS[0]) -> None:
         self.world = world = NetworkWorld(seed, archived=True)
@@ -183,34 +186,36 @@ class Unarchived:
         world.start("a")
         world.run_until(lambda: world.are_linked("a", "b") and world.are_linked("a", "c"))
 
-    def all_at(self, node: str) -> tuple[list[int], list[tuple[int, int, str]]]:
-        """The offsets of the events, and the gaps, of one who wants all of the past."""
+    def read_all_at(self, node: str) -> tuple[list[int], list[tuple[int, int, str]]]:
+        """Return the offsets of events, and the gaps, of a reader that starts at the beginning."""
         late = Reader(self.world, self.world.client("late", node), start=ALL)
-        read(self.world, late, seconds=LONG)
+        read(self.world, late, seconds=SILENCE)
         assert late.error is None
-        came = [event.place.offset for event in late.events if event.place.origin == self.origin]
-        return came, [(gap.first.offset, gap.last.offset, gap.reason) for gap in late.gaps]
+        received = [
+            event.place.offset for event in late.events if event.place.origin == self.origin
+        ]
+        return received, [(gap.first.offset, gap.last.offset, gap.reason) for gap in late.gaps]
 
 
 @pytest.mark.parametrize("node", ["a", "b", "c"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_who_wants_all_gets_what_other_nodes_have_of_a_lost_log(seed: int, node: str) -> None:
-    it = Unarchived(seed)
-    assert it.all_at(node) == ([*range(1, 9)], [])
-    it.world.close()
+def test_reader_of_all_events_gets_the_events_that_other_nodes_have(seed: int, node: str) -> None:
+    scenario = UnarchivedEvents(seed)
+    assert scenario.read_all_at(node) == ([*range(1, 9)], [])
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("node", ["a", "b", "c"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_who_wants_all_is_told_what_no_node_has_of_a_lost_log(seed: int, node: str) -> None:
-    it = Unarchived(seed, INTERESTS[1])
-    assert it.all_at(node) == ([1, 2, 3, 4, 5, 7, 8], [(6, 6, "lost")])
-    it.world.close()
+def test_reader_of_all_events_gets_a_gap_for_lost_events(seed: int, node: str) -> None:
+    scenario = UnarchivedEvents(seed, INTERESTS[1])
+    assert scenario.read_all_at(node) == ([1, 2, 3, 4, 5, 7, 8], [(6, 6, "lost")])
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_who_wants_all_waits_for_a_log_that_is_out_of_sight(seed: int) -> None:
-    """The reader's node has lost its disk, and does not know the origin."""
+def test_reader_of_all_events_waits_for_an_unreachable_log(seed: int) -> None:
+    """The reader's node lost its disk and does not know the origin."""
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "ship")
         world.add("b", "c", gateways=["a"])
@@ -237,6 +242,6 @@ def test_who_wants_all_waits_for_a_log_that_is_out_of_sight(seed: int) -> None:
         assert late.gaps == [], "the archive and this log are not all that there is"
         world.start("a")
         world.heal("a", "b")
-        read(world, late, seconds=LONG)
+        read(world, late, seconds=SILENCE)
         assert sorted(event.place.offset for event in late.events) == [1, 2, 3, 4, 5]
         assert late.gaps == [] and late.error is None

@@ -1,4 +1,4 @@
-"""The archive stands in for a node that is gone, while nobody else has what it sent last (X6)."""
+"""The archive replaces a dead node whose last events no other node has (X6)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import INTERESTS, Interest, Publisher, Reader, name_of
 
 SEEDS = range(4)
-#: Until a node counts as gone, the archive is asked, and has answered.
-LONG = 60.0 + 2 * CHECK_INTERVAL + 10.0
+#: Seconds until a node counts as dead and the archive has answered.
+SILENCE = 60.0 + 2 * CHECK_INTERVAL + 10.0
 
 
-class Parted:
-    """`b`, where a client reads, does not get events of `a`: the link breaks, then `a` dies."""
+class PartedNodes:
+    """`a` and `b`, where a client reads; their link is cut before `a` dies."""
 
     def __init__(self, seed: int, interest: Interest = INTERESTS[0], *, cluster: str = "c") -> None:
         self.world = world = NetworkWorld(seed, archived=True)
@@ -37,7 +37,7 @@ class Parted:
         self.world.run_until(lambda: not self.publisher.client.unacknowledged)
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """The sequence numbers of all that came."""
+        """Read for some seconds; return the sequence numbers that arrived."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()
@@ -47,110 +47,110 @@ class Parted:
 
 @pytest.mark.parametrize("cluster", ["c", "d"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_reads_on_elsewhere_gets_what_only_the_archive_has(seed: int, cluster: str) -> None:
-    it = Parted(seed, cluster=cluster)
-    it.publish(700)
-    it.world.run(5.0)
-    it.world.kill("a")
-    assert it.read(10.0) == list(range(1, 6))
-    assert it.read(LONG) == list(range(1, 706))
-    assert it.reader.gaps == [] and it.reader.error is None
-    assert it.world.archive is not None
-    assert len(it.world.archive.requests) == 1
+def test_reader_at_another_node_gets_events_from_the_archive(seed: int, cluster: str) -> None:
+    scenario = PartedNodes(seed, cluster=cluster)
+    scenario.publish(700)
+    scenario.world.run(5.0)
+    scenario.world.kill("a")
+    assert scenario.read(10.0) == list(range(1, 6))
+    assert scenario.read(SILENCE) == list(range(1, 706))
+    assert scenario.reader.gaps == [] and scenario.reader.error is None
+    assert scenario.world.archive is not None
+    assert len(scenario.world.archive.requests) == 1
     assert (
-        recovery_snapshot(it.world["b"].recovery, it.world["b"].event_log)["recoveries"]["stood_in"]
+        recovery_snapshot(scenario.world["b"].recovery, scenario.world["b"].event_log)[
+            "recoveries"
+        ]["stood_in"]
         == 700
     )
-    it.world.close()
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_comes_back_goes_on_behind_that(seed: int) -> None:
-    it = Parted(seed)
-    it.publish(20)
-    it.world.run(5.0)
-    it.world.kill("a")
-    it.read(LONG)
-    it.world.start("a")
-    it.world.heal("a", "b")
-    it.world.run_until(lambda: it.world.are_linked("a", "b"))
-    it.publish(20)
-    assert it.read(30.0) == list(range(1, 46))
-    assert it.reader.gaps == []
-    it.world.close()
+def test_restarted_node_continues_after_recovery(seed: int) -> None:
+    scenario = PartedNodes(seed)
+    scenario.publish(20)
+    scenario.world.run(5.0)
+    scenario.world.kill("a")
+    scenario.read(SILENCE)
+    scenario.world.start("a")
+    scenario.world.heal("a", "b")
+    scenario.world.run_until(lambda: scenario.world.are_linked("a", "b"))
+    scenario.publish(20)
+    assert scenario.read(30.0) == list(range(1, 46))
+    assert scenario.reader.gaps == []
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_archive_is_not_searched_for_a_node_that_has_sent_all(seed: int) -> None:
-    it = Parted(seed)
-    it.world.run(5.0)
-    it.world.kill("a")
-    assert it.read(LONG) == list(range(1, 6))
-    assert it.world.archive is not None and it.world.archive.requests == []
-    it.world.close()
+def test_archive_is_not_read_if_nothing_is_missing(seed: int) -> None:
+    scenario = PartedNodes(seed)
+    scenario.world.run(5.0)
+    scenario.world.kill("a")
+    assert scenario.read(SILENCE) == list(range(1, 6))
+    assert scenario.world.archive is not None and scenario.world.archive.requests == []
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_fetched_where_nobody_reads(seed: int) -> None:
-    it = Parted(seed)
-    it.world.kill_client(it.reader.client)
-    it.publish(20)
-    it.world.run(LONG + 60.0)
-    it.world.kill("a")
-    it.world.run(LONG)
-    assert it.world.archive is not None and it.world.archive.requests == []
-    it.world.close()
+def test_archive_is_not_read_without_a_reader(seed: int) -> None:
+    scenario = PartedNodes(seed)
+    scenario.world.kill_client(scenario.reader.client)
+    scenario.publish(20)
+    scenario.world.run(SILENCE + 60.0)
+    scenario.world.kill("a")
+    scenario.world.run(SILENCE)
+    assert scenario.world.archive is not None and scenario.world.archive.requests == []
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_only_what_is_wanted_is_logged(seed: int) -> None:
-    it = Parted(seed, INTERESTS[1])
-    before = it.world["b"].event_log.bounds.last
+def test_only_matching_events_are_logged(seed: int) -> None:
+    scenario = PartedNodes(seed, INTERESTS[1])
+    before = scenario.world["b"].event_log.bounds.last
     for altitude in (100, 700) * 15:
-        it.publisher.publish("asdi.zbw.tz", altitude)
-    it.world.run(5.0)
-    it.world.kill("a")
-    assert it.read(LONG) == [*range(1, 6), *range(7, 36, 2)]
-    assert it.reader.gaps == []
-    assert it.world["b"].event_log.bounds.last - before == 15
-    it.world.close()
+        scenario.publisher.publish("asdi.zbw.tz", altitude)
+    scenario.world.run(5.0)
+    scenario.world.kill("a")
+    assert scenario.read(SILENCE) == [*range(1, 6), *range(7, 36, 2)]
+    assert scenario.reader.gaps == []
+    assert scenario.world["b"].event_log.bounds.last - before == 15
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_archive_that_is_away_is_asked_again(seed: int) -> None:
-    it = Parted(seed)
-    it.publish(20)
-    it.world.run(5.0)
-    it.world.kill("a")
-    archive = it.world.archive
+def test_unavailable_archive_is_asked_again(seed: int) -> None:
+    scenario = PartedNodes(seed)
+    scenario.publish(20)
+    scenario.world.run(5.0)
+    scenario.world.kill("a")
+    archive = scenario.world.archive
     assert archive is not None
     archive.is_broken = True
-    assert it.read(LONG) == list(range(1, 6))
+    assert scenario.read(SILENCE) == list(range(1, 6))
     archive.is_broken = False
-    assert it.read(LONG) == list(range(1, 26))
-    it.world.close()
+    assert scenario.read(SILENCE) == list(range(1, 26))
+    scenario.world.close()
 
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_node_that_was_never_linked_to_others_may_have_archived_something(
-    seed: int, waits: bool
-) -> None:
-    """It came back without its disk, took events, and is gone for good."""
-    it = Parted(seed)
-    world = it.world
+def test_archived_events_of_a_node_that_had_no_links_arrive(seed: int, waits: bool) -> None:
+    """The node restarted without its disk, logged events, and died for good."""
+    scenario = PartedNodes(seed)
+    world = scenario.world
     world.kill("a")
     world.lose_disk("a")
     if not waits:
-        world.kill_client(it.reader.client)
+        world.kill_client(scenario.reader.client)
     world.run(2.0)
     world.start("a")
-    it.publish(20)
+    scenario.publish(20)
     world.run(5.0)
     world.kill("a")
     if not waits:
-        it.reader = Reader(world, world.client("another", "b"))
-        world.run_until(lambda: it.reader.flowing)
-    assert it.read(LONG) == (list(range(1, 26)) if waits else [])
-    assert it.reader.gaps == [] and it.reader.error is None
+        scenario.reader = Reader(world, world.client("another", "b"))
+        world.run_until(lambda: scenario.reader.flowing)
+    assert scenario.read(SILENCE) == (list(range(1, 26)) if waits else [])
+    assert scenario.reader.gaps == [] and scenario.reader.error is None
     world.close()

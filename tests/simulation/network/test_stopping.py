@@ -1,4 +1,4 @@
-"""A node that stops in good order hands over what it has: events, clients, ways (Q17)."""
+"""A stopping node hands over its events, clients and routes (Q17)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4, 8))
-def test_what_it_acknowledged_has_left_it(seed: int) -> None:
+def test_stopped_node_has_sent_all_acknowledged_events(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("leaving", "one")
         world.add("gateway", "one", join=["leaving"])
@@ -38,7 +38,7 @@ def test_what_it_acknowledged_has_left_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_its_clients_go_on_at_the_next_node(seed: int) -> None:
+def test_clients_of_a_stopped_node_move_to_the_next_one(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("leaving", "one")
         world.add("next", "one", join=["leaving"])
@@ -46,27 +46,27 @@ def test_its_clients_go_on_at_the_next_node(seed: int) -> None:
         other = Publisher(world, world.client("other", "next"))
         moving = Publisher(world, world.client("publisher", "leaving", "next"))
         reader = Reader(world, world.client("reader", "leaving", "next"))
-        beside = Reader(world, world.client("beside", "next"))
+        bystander = Reader(world, world.client("beside", "next"))
         world.run(3.0)
         for number in range(60):
             other.publish()
             moving.publish()
             world.run(0.02)
-            read(world, reader, beside, seconds=0.0)
+            read(world, reader, bystander, seconds=0.0)
             if number == 30:
                 world.stop("leaving")
                 world.run(0.5)
                 assert moving.client.connected and reader.client.connected, f"seed {seed}"
-        read(world, reader, beside)
-        assert len(reader.events) == len(beside.events) == 120, f"seed {seed}"
+        read(world, reader, bystander)
+        assert len(reader.events) == len(bystander.events) == 120, f"seed {seed}"
         world.start("leaving")
-        settle(world, [other, moving], [reader, beside])
-        assert len(reader.events) == len(beside.events) == 120, f"seed {seed}"
-        assert reader.gaps == beside.gaps == [], f"seed {seed}"
+        settle(world, [other, moving], [reader, bystander])
+        assert len(reader.events) == len(bystander.events) == 120, f"seed {seed}"
+        assert reader.gaps == bystander.gaps == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_what_passed_through_it_finds_another_way(seed: int) -> None:
+def test_traffic_through_a_stopped_node_takes_another_route(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("source", "one")
         world.add("leaving", "one", join=["source"])

@@ -1,4 +1,4 @@
-"""Two texts under one name: each event is judged by the text that its origin announces (T26)."""
+"""Two DTDs with one name: each event is validated by the DTD of its origin (T26)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = ("reported", "assigned")
 
 @pytest.fixture
 def texts(tmp_path: Path) -> dict[str, Settings]:
-    """Settings of nodes by the default of their text."""
+    """Settings of nodes, by the default value in their DTD."""
     return {kind: folder_with(tmp_path / kind, v1_0=report_text(kind)) for kind in KINDS}
 
 
@@ -34,36 +34,36 @@ def by_default(kind: str) -> Interest:
 
 
 def guarded(settings: Settings) -> Settings:
-    """Events are acknowledged when a neighbour has them."""
+    """Return settings with a replica of all streams."""
     streams = (StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),)
     return attrs.evolve(settings, streams=streams)
 
 
 def readers(world: NetworkWorld, node: str, **how: Any) -> dict[str, Reader]:
-    """One for each text, that matches by its default only."""
+    """Return a reader for each DTD that matches only by its default value."""
     return {
         kind: Reader(world, world.client(f"{kind}-{node}", node), by_default(kind), **how)
         for kind in KINDS
     }
 
 
-def found(of: dict[str, Reader]) -> dict[str, list[int]]:
+def matched(of: dict[str, Reader]) -> dict[str, list[int]]:
     assert [reader.gaps for reader in of.values()] == [[], []]
     return {kind: altitudes(reader) for kind, reader in of.items()}
 
 
 @pytest.mark.parametrize("late", [0.5, 3.0], ids=["soon", "too late"])
-def test_an_event_that_overtakes_its_announcement_waits_for_it(
+def test_event_waits_for_the_announcement_of_its_dtd(
     texts: dict[str, Settings], late: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """a comes with a text of its own, and its first event passes leaders before its table does."""
-    gathered = TypeTables.handle_timeout
+    """The first event of `a` passes leaders before the announcement of its own DTD."""
+    original = TypeTables.handle_timeout
     held = True
 
     def handle_timeout(self: TypeTables, now: float) -> Any:
         if held and self._gather_at is not None:
             self._gather_at = now + 0.05
-        return gathered(self, now)
+        return original(self, now)
 
     with NetworkWorld(0) as world:
         world.add("c", "three", settings=texts["assigned"])
@@ -84,19 +84,21 @@ def test_an_event_that_overtakes_its_announcement_waits_for_it(
         announcements = world["c"].types.network.announcements  # type: ignore[union-attr]
         assert altitudes(other) == [7, 8]
         if late < WAIT_SECONDS:
-            assert found(at_c) == {"reported": [7], "assigned": []}
+            assert matched(at_c) == {"reported": [7], "assigned": []}
             assert announcements.given_up == 0
         else:
-            # Events of nodes that announce nothing are not held back for longer.
-            assert found(at_c) == {"reported": [], "assigned": [7]}
+            # Events of nodes without announcements are not held back for longer.
+            assert matched(at_c) == {"reported": [], "assigned": [7]}
             assert announcements.given_up == 1
 
 
-def test_events_of_an_origin_that_is_gone_are_judged_by_its_text(
+def test_events_of_a_dead_origin_use_its_dtd(
     texts: dict[str, Settings],
 ) -> None:
-    """a came, published and died while c was away. c gets its events from b, which announces for a
-    what a has announced."""
+    """`a` joined, published and died while `c` was away.
+
+    `c` gets the events from `b`, which announces the DTD of `a` for it.
+    """
     with NetworkWorld(0) as world:
         world.add("b", "one")
         world.add("c", "three", gateways=["b"], settings=texts["assigned"])
@@ -107,19 +109,19 @@ def test_events_of_an_origin_that_is_gone_are_judged_by_its_text(
         world.add("a", "one", join=["b"], settings=guarded(texts["reported"]))
         world.cut("a", "c", refuse=True)
         publisher = Publisher(world, world.client("publisher", "a"))
-        everything = Reader(world, world.client("reader", "b"))
+        reader_of_all = Reader(world, world.client("reader", "b"))
         world.run(5.0)
         publisher.publish(altitude=1, name="report")
-        read(world, everything, seconds=3.0)
-        assert len(publisher.receipts) == len(everything.events) == 1
+        read(world, reader_of_all, seconds=3.0)
+        assert len(publisher.receipts) == len(reader_of_all.events) == 1
         world.kill("a")
         world.run(20.0)
         world.heal("b", "c")
         read(world, *at_c.values(), seconds=60.0)
-        assert found(at_c) == {"reported": [1], "assigned": []}
+        assert matched(at_c) == {"reported": [1], "assigned": []}
 
 
-def test_three_units_with_three_texts_tell_them_apart(
+def test_three_units_with_three_dtds_of_one_name(
     texts: dict[str, Settings], tmp_path: Path
 ) -> None:
     third = folder_with(tmp_path / "third", v1_0=report_text("third"))
@@ -136,19 +138,19 @@ def test_three_units_with_three_texts_tell_them_apart(
         for number, publisher in enumerate(publishers, 1):
             publisher.publish(altitude=number, name="report")
         read(world, *at_d.values(), others, seconds=5.0)
-        assert found(at_d) == {"reported": [1], "assigned": [2]}
+        assert matched(at_d) == {"reported": [1], "assigned": [2]}
         assert altitudes(others) == [3]
-        # `status` names the users of each text.
+        # `status` names the users of each DTD.
         (conflict,) = world["d"].types.snapshot()["conflicts"]
         assert sorted(map(len, conflict["texts"].values())) == [1, 1, 1]
         (conflict,) = world["a"].types.snapshot()["conflicts"]
         assert ["x.one/a"] in conflict["texts"].values()
 
 
-def test_a_replay_from_the_archive_judges_by_the_text_of_the_origin(
+def test_replay_from_the_archive_uses_the_dtd_of_the_origin(
     texts: dict[str, Settings],
 ) -> None:
-    """Both nodes archive events at once; then c archives what it keeps of a, which is gone."""
+    """Both nodes archive at once; then `c` archives its replica of `a`, which is dead."""
     with NetworkWorld(0, archived=True) as world:
         assert world.archive is not None
         world.add("c", "one", settings=texts["assigned"])
@@ -171,4 +173,4 @@ def test_a_replay_from_the_archive_judges_by_the_text_of_the_origin(
         world.run(2.0)
         late = readers(world, "d", start=ALL)
         read(world, *late.values(), seconds=20.0)
-        assert found(late) == {"reported": [1, 3], "assigned": [2]}
+        assert matched(late) == {"reported": [1, 3], "assigned": [2]}

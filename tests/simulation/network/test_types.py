@@ -1,4 +1,4 @@
-"""DTDs travel to where their events go (M13, M14, T25)."""
+"""DTDs are fetched by the nodes that events pass (M13, M14, T25)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORT = DtdReference("report", "1.0")
 
 
 def knowing(folder: Path, *versions: str) -> Settings:
-    """A node with a catalogue of its own: flights under the name of reports."""
+    """Return settings with a catalogue of its own: the flight DTD with the name `report`."""
     folder.mkdir(exist_ok=True)
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
     entries = []
@@ -36,7 +36,7 @@ def knowing(folder: Path, *versions: str) -> Settings:
 
 
 def line_of_three(world: NetworkWorld, settings: Settings) -> None:
-    """The first of three nodes in a row of clusters knows more types than the others."""
+    """Add three clusters in a line; only the first node has the settings."""
     world.add("a", "one", settings=settings)
     world.add("b", "two", gateways=["a"])
     world.add("c", "three", gateways=["b"])
@@ -44,28 +44,28 @@ def line_of_three(world: NetworkWorld, settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_type_is_fetched_once_from_the_previous_hop_and_events_keep_their_order(
+def test_dtd_is_fetched_once_from_the_previous_hop_and_order_is_kept(
     seed: int, tmp_path: Path
 ) -> None:
     with NetworkWorld(seed) as world:
         line_of_three(world, knowing(tmp_path / "types", "1.0"))
         publisher = Publisher(world, world.client("publisher", "a"))
-        quick = Publisher(world, world.client("quick", "b"))
+        direct = Publisher(world, world.client("direct", "b"))
         reader = Reader(world, world.client("reader", "c"), ALL)
         world.run(2.0)
         world.delay("a", "b", 0.3)
         for number in range(40):
             publisher.publish(altitude=number, name="report" if number % 2 else "flight")
-            quick.publish(altitude=number)
+            direct.publish(altitude=number)
             world.run(0.01)
-        settle(world, [publisher, quick], [reader])
+        settle(world, [publisher, direct], [reader])
         altitudes = [
             int(event.document.split(b"<altitude>")[1].split(b"<")[0])
             for event in reader.events
             if event.event_id.client_id == "publisher"
         ]
         assert altitudes == list(range(40))
-        # The gateway has it, too: it matches what enters its unit.
+        # The gateway has it, too: it matches events that enter its unit.
         for name in "bc":
             assert world[name].dtds.get(REPORT) is not None
             assert world[name]._neighbour_dtds.asked == 1
@@ -73,7 +73,7 @@ def test_a_type_is_fetched_once_from_the_previous_hop_and_events_keep_their_orde
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_versions_travel_beside_each_other(seed: int, tmp_path: Path) -> None:
+def test_two_versions_of_a_type_are_fetched(seed: int, tmp_path: Path) -> None:
     with NetworkWorld(seed) as world:
         line_of_three(world, knowing(tmp_path / "types", "1.0", "1.1"))
         client = world.client("publisher", "a")

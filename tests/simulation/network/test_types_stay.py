@@ -1,4 +1,4 @@
-"""Event types reach every node of a network, and stay there (M12-M17, M29, T21, T25, X10)."""
+"""Event types reach every node of a network and stay there (M12-M17, M29, T21, T25, X10)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.simulation.watching import Interest
 
 EVERYTHING = Interest(">", "true()", lambda stream, altitude: True)
 OTHER = Interest("other", "true()", lambda stream, altitude: stream == "other")
-#: Matches by a default of the DTD only.
+#: Matches only by a default value of the DTD.
 BY_DEFAULT = Interest(
     ">", "/report/reportleg/altitude/@type = 'reported'", lambda stream, altitude: True
 )
@@ -27,7 +27,7 @@ REPORT = DtdReference("report", "1.0")
 
 
 def report_text(default: str = "reported", version: str = "1.0") -> str:
-    """Flights under the name of reports, whose altitude has a default attribute."""
+    """Return the flight DTD with the name `report` and a default for an attribute of altitude."""
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
     declared = "<!ATTLIST altitude\n          type NMTOKEN "
     assert f"{declared}#IMPLIED" in text
@@ -36,14 +36,14 @@ def report_text(default: str = "reported", version: str = "1.0") -> str:
 
 
 def moved_altitude() -> str:
-    """Version 2.0, in which the altitude has become a place of its own."""
+    """Return version 2.0, in which altitude is below a new element."""
     text = report_text(version="2.0")
     text = text.replace("(speed?, altitude?, coordinate?)", "(speed?, position?, coordinate?)")
     return text.replace("<!ELEMENT lat ", "<!ELEMENT position (altitude)>\n<!ELEMENT lat ")
 
 
 def folder_with(folder: Path, **texts: str) -> Settings:
-    """Settings of a node with a catalogue of its own: texts by version, with `_` for a dot."""
+    """Return settings with a catalogue of these DTDs by version, with `_` for a dot."""
     folder.mkdir(exist_ok=True)
     entries = []
     for name, text in texts.items():
@@ -58,21 +58,21 @@ def folder_with(folder: Path, **texts: str) -> Settings:
 
 
 def line(world: NetworkWorld, settings: Settings, **more: Any) -> None:
-    """Three nodes in a row of clusters, the first with the settings."""
+    """Add three clusters in a line; only the first node has the settings."""
     world.add("a", "one", settings=settings, **more)
     world.add("b", "two", gateways=["a"], **more)
     world.add("c", "three", gateways=["b"], **more)
     world.run(3.0)
 
 
-def deaf(world: NetworkWorld, *names: str) -> None:
-    """These nodes do not answer questions for DTDs."""
+def stop_answering(world: NetworkWorld, *names: str) -> None:
+    """Let these nodes ignore requests for DTDs."""
     for name in names:
         world[name]._neighbour_dtds.receive_message = lambda message: None  # type: ignore[method-assign]
 
 
 def altitudes(reader: Reader) -> list[int]:
-    """What has come, in order."""
+    """Return the altitudes of the events in the order of arrival."""
     return [int(e.document.split(b"<altitude>")[1].split(b"<")[0]) for e in reader.events]
 
 
@@ -81,23 +81,23 @@ def settings(tmp_path: Path) -> Settings:
     return folder_with(tmp_path / "types", v1_0=report_text())
 
 
-def test_a_type_is_everywhere_before_its_first_event_and_after_a_restart(
+def test_type_is_known_everywhere_before_its_first_event_and_after_a_restart(
     settings: Settings,
 ) -> None:
     with NetworkWorld(0) as world:
         line(world, settings)
         assert all(REPORT in world[name].dtds.references() for name in "bc")
-        # (e) A query on it is not called unmatchable.
+        # (e) A query on it gets no warning.
         client = world.client("reader", "c")
         subscription = world.wait(client.subscribe("/report/reportleg[altitude > 3]"))
         assert subscription.warnings == ()
-        # A node that joins when the first one is gone learns it from the others.
+        # A node that joins when the first one is dead gets it from the others.
         world.kill("a")
         world.run(1.0)
         world.add("d", "three", join=["c"])
         world.run(5.0)
         assert REPORT in world["d"].dtds.references()
-        # (b) After a restart it is there before any other node is.
+        # (b) After a restart it is known before other nodes run.
         for name in "bcd":
             world.kill(name)
         world.start("c")
@@ -106,10 +106,10 @@ def test_a_type_is_everywhere_before_its_first_event_and_after_a_restart(
 
 
 @pytest.mark.parametrize("graceful", [False, True])
-def test_after_a_restart_of_the_subscribers_node_alone_defaults_count(
+def test_defaults_apply_after_a_restart_of_the_subscribers_node_alone(
     settings: Settings, graceful: bool
 ) -> None:
-    """(b): the log is read while nobody else is there."""
+    """(b): the log is read while no other node runs."""
     with NetworkWorld(0) as world:
         line(world, settings)
         reader = Reader(world, world.client("reader", "c"), BY_DEFAULT, durable="d")
@@ -125,17 +125,17 @@ def test_after_a_restart_of_the_subscribers_node_alone_defaults_count(
         world.start("c")
         world.run(1.0)
         again = Reader(world, world.client("reader", "c", incarnation=2), BY_DEFAULT, durable="d")
-        # It waits for others that may know how far it has got.
+        # The node waiting for others that may have a newer position.
         read(world, again, seconds=10.0)
         assert altitudes(again) == [0, 1, 2] and again.gaps == []
 
 
-def test_a_neighbour_gives_the_dtd_when_the_origin_is_away(settings: Settings) -> None:
-    """(a): a line a-b-c, and a does not answer for 12 s and longer."""
+def test_neighbour_sends_the_dtd_when_the_origin_is_away(settings: Settings) -> None:
+    """(a): in the line a-b-c, a does not answer for 12 s and longer."""
     with NetworkWorld(0) as world:
         line(world, settings)
         world["c"].dtds.remove(REPORT)
-        deaf(world, "a")
+        stop_answering(world, "a")
         reader = Reader(world, world.client("reader", "c"), BY_DEFAULT)
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(2.0)
@@ -144,16 +144,16 @@ def test_a_neighbour_gives_the_dtd_when_the_origin_is_away(settings: Settings) -
         assert altitudes(reader) == [1] and reader.gaps == []
 
 
-def test_an_event_without_its_dtd_waits_for_it_and_others_do_not(settings: Settings) -> None:
+def test_event_waits_for_its_dtd_and_others_do_not(settings: Settings) -> None:
     with NetworkWorld(0) as world:
         line(world, settings)
         world["c"].dtds.remove(REPORT)
-        told = world["b"]._neighbour_dtds.receive_message
-        deaf(world, "a", "b")
-        waits = Reader(world, world.client("waits", "c"), BY_DEFAULT)
+        receive = world["b"]._neighbour_dtds.receive_message
+        stop_answering(world, "a", "b")
+        waiting = Reader(world, world.client("waiting", "c"), BY_DEFAULT)
         durable = Reader(world, world.client("durable", "c"), BY_DEFAULT, durable="d")
         other = Reader(world, world.client("other", "c"), OTHER)
-        no_attribute = Reader(
+        without_default = Reader(
             world,
             world.client("flights", "c"),
             Interest(">", "/flight/flightleg/altitude > 0", lambda s, _: True),
@@ -164,44 +164,44 @@ def test_an_event_without_its_dtd_waits_for_it_and_others_do_not(settings: Setti
         publisher.publish(altitude=2)
         publisher.publish("other", altitude=3)
         publisher.publish(altitude=4, name="report")
-        read(world, waits, durable, other, no_attribute, seconds=20.0)
+        read(world, waiting, durable, other, without_default, seconds=20.0)
         assert altitudes(other) == [3]
-        assert altitudes(no_attribute) == [2, 3]
-        assert waits.items == durable.items == []
+        assert altitudes(without_default) == [2, 3]
+        assert waiting.items == durable.items == []
         # A restart meanwhile changes nothing.
         world.kill("c")
         world.start("c")
-        deaf(world, "a")
-        world["b"]._neighbour_dtds.receive_message = told  # type: ignore[method-assign]
+        stop_answering(world, "a")
+        world["b"]._neighbour_dtds.receive_message = receive  # type: ignore[method-assign]
         read(world, durable, seconds=60.0)
         assert altitudes(durable) == [1, 4] and durable.gaps == []
         world.check_outcomes()
 
 
-def test_without_a_dtd_there_is_a_gap_when_patience_is_over(settings: Settings) -> None:
+def test_event_without_a_dtd_becomes_a_gap_after_the_patience_time(settings: Settings) -> None:
     with NetworkWorld(0) as world:
         line(world, settings, patience=30.0)
         world["c"].dtds.remove(REPORT)
-        deaf(world, "a", "b")
-        waits = Reader(world, world.client("waits", "c"), EVERYTHING)
+        stop_answering(world, "a", "b")
+        waiting = Reader(world, world.client("waiting", "c"), EVERYTHING)
         by_default = Reader(world, world.client("by-default", "c"), BY_DEFAULT, durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(3.0)
         for altitude, name in ((1, "flight"), (2, "report"), (3, "flight"), (4, "report")):
             publisher.publish(altitude=altitude, name=name)
-        read(world, waits, by_default, seconds=20.0)
-        assert altitudes(waits) == [1] and waits.gaps == []
-        read(world, waits, by_default, seconds=20.0)
-        assert altitudes(waits) == [1, 3]
-        for reader in (waits, by_default):
+        read(world, waiting, by_default, seconds=20.0)
+        assert altitudes(waiting) == [1] and waiting.gaps == []
+        read(world, waiting, by_default, seconds=20.0)
+        assert altitudes(waiting) == [1, 3]
+        for reader in (waiting, by_default):
             assert [(gap.reason, gap.count) for gap in reader.gaps] == [("unknown-type", 1)] * 2
         marks = [receipt.place.mark for receipt in publisher.receipts]
-        assert [gap.first.mark for gap in waits.gaps] == [marks[1], marks[3]]
+        assert [gap.first.mark for gap in waiting.gaps] == [marks[1], marks[3]]
         world.check_outcomes()
 
 
-def test_what_a_relay_refuses_is_a_gap_with_its_code(settings: Settings) -> None:
-    """The middle node takes only shallow events, so it refuses what the first has acknowledged."""
+def test_event_refused_by_a_relay_is_a_gap_with_its_code(settings: Settings) -> None:
+    """The middle node has a lower depth limit, so it refuses an acknowledged event."""
     shallow = Settings()
     shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
     with NetworkWorld(0) as world:
@@ -213,11 +213,11 @@ def test_what_a_relay_refuses_is_a_gap_with_its_code(settings: Settings) -> None
             Reader(world, world.client(f"at-{name}", name), EVERYTHING, durable="d")
             for name in "bc"
         ]
-        away = Reader(world, world.client("away", "c"), EVERYTHING, durable="d")
+        absent_reader = Reader(world, world.client("away", "c"), EVERYTHING, durable="d")
         other = Reader(world, world.client("other", "c"), OTHER)
         publisher = Publisher(world, world.client("publisher", "a"))
         world.run(3.0)
-        world.kill_client(away.client)
+        world.kill_client(absent_reader.client)
         deep = b"<flight><id>F</id><flightleg><coordinate><lat>1</lat><lon>2</lon></coordinate>"
         deep += b"</flightleg></flight>"
         publisher.publish("s", altitude=1)
@@ -225,9 +225,11 @@ def test_what_a_relay_refuses_is_a_gap_with_its_code(settings: Settings) -> None
         refused = world.wait(publisher.client.publish("s", deep, EventType("flight", "1.0")))
         publisher.publish("s", altitude=3)
         read(world, *readers, other, seconds=5.0)
-        away = Reader(world, world.client("away", "c", incarnation=2), EVERYTHING, durable="d")
-        read(world, away, seconds=5.0)
-        for reader in (*readers, away):
+        absent_reader = Reader(
+            world, world.client("away", "c", incarnation=2), EVERYTHING, durable="d"
+        )
+        read(world, absent_reader, seconds=5.0)
+        for reader in (*readers, absent_reader):
             got = [
                 item.place.mark if hasattr(item, "place") else (item.reason, item.first.mark)
                 for item in reader.items
@@ -238,7 +240,7 @@ def test_what_a_relay_refuses_is_a_gap_with_its_code(settings: Settings) -> None
         world.check_outcomes()
 
 
-def test_a_new_version_is_told_to_subscribers_everywhere_when_it_is_registered(
+def test_registered_version_notifies_subscribers_everywhere(
     settings: Settings,
 ) -> None:
     """(d) and M16."""
@@ -267,7 +269,7 @@ def test_a_new_version_is_told_to_subscribers_everywhere_when_it_is_registered(
             assert change.effect == "can-not-match-any-more"
 
 
-def test_an_event_that_names_a_newer_version_is_reason_enough_to_tell_of_it(
+def test_event_that_names_a_newer_version_causes_a_notice(
     tmp_path: Path,
 ) -> None:
     """M29: LatestVersionNum."""
@@ -281,7 +283,7 @@ def test_an_event_that_names_a_newer_version_is_reason_enough_to_tell_of_it(
         world.wait(client.publish("s", payload, EventType("report", "1.0")))
         world.run(2.0)
         assert len(subscription.take_ready()) == 1 and list(subscription.changes) == []
-        # In the midst of a batch.
+        # In the middle of a batch.
         for latest in (None, None, "2.0", None, None):
             client.publish("s", payload, EventType("report", "1.0", latest))
         world.run(2.0)
@@ -291,7 +293,7 @@ def test_an_event_that_names_a_newer_version_is_reason_enough_to_tell_of_it(
         assert (change.new, change.effect) == ("2.0", "can-not-match-any-more")
 
 
-def test_two_texts_under_one_name_judge_the_events_of_their_own_origin(tmp_path: Path) -> None:
+def test_dtds_with_one_name_apply_to_the_events_of_their_origin(tmp_path: Path) -> None:
     one = folder_with(tmp_path / "one", v1_0=report_text("reported"))
     other = folder_with(tmp_path / "other", v1_0=report_text("assigned"))
     with NetworkWorld(0) as world:
@@ -324,7 +326,7 @@ def test_two_texts_under_one_name_judge_the_events_of_their_own_origin(tmp_path:
         (conflict,) = world["b"].types.snapshot()["conflicts"]
         assert conflict["type"] == "report 1.0"
         assert sorted(map(len, conflict["texts"].values())) == [1, 1]
-        # From the log and after a restart, with both origins away.
+        # From the log after a restart, with both origins down.
         for name in "abc":
             world.kill(name)
         world.start("b")

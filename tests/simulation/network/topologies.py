@@ -1,4 +1,4 @@
-"""Networks of whole nodes in some shapes, and what may happen to them."""
+"""Networks of whole nodes in some shapes, and random faults for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Edge = tuple[str, str]
 
 
 def one_cluster(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """All in one cluster, meshed."""
+    """Add one cluster with all nodes, meshed."""
     names = [f"n{number}" for number in range(nodes)]
     world.add(names[0], "c")
     for name in names[1:]:
@@ -19,7 +19,7 @@ def one_cluster(world: NetworkWorld, nodes: int) -> list[Edge]:
 
 
 def line(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """Clusters of one or two nodes, each linked to the one before."""
+    """Add clusters of one or two nodes, each linked to the previous one."""
     edges: list[Edge] = []
     last = ""
     number = cluster = 0
@@ -38,7 +38,7 @@ def line(world: NetworkWorld, nodes: int) -> list[Edge]:
 
 
 def two_gateways(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """Two clusters, linked twice."""
+    """Add two clusters with two links."""
     half = max(nodes // 2, 2)
     left = [f"n{number}" for number in range(half)]
     right = [f"n{number}" for number in range(half, max(nodes, 2 * half))]
@@ -57,41 +57,41 @@ SHAPES = (one_cluster, line, two_gateways)
 
 
 class Trouble:
-    """Cuts links and kills nodes at random, some at a time, and mends all in the end."""
+    """Random cuts of links and kills of nodes, all repaired at the end."""
 
-    def __init__(self, world: NetworkWorld, edges: list[Edge], mortal: list[str]) -> None:
+    def __init__(self, world: NetworkWorld, edges: list[Edge], killable: list[str]) -> None:
         self._world = world
         self._random = Random(world.random.random())
         self._edges = edges
-        self._mortal = mortal
+        self._mortal = killable
         self._refused: set[Edge] = set()
         self.log: list[str] = []
 
     def strike(self) -> None:
-        """One thing that may happen."""
+        """Cause one random fault, or end one."""
         world, random = self._world, self._random
         edge = random.choice(self._edges)
-        what = random.randrange(6)
-        if what == 0:
+        event = random.randrange(6)
+        if event == 0:
             self._note(f"cut {edge}")
             world.cut(*edge)
-        elif what == 1 and not self._refused:
+        elif event == 1 and not self._refused:
             self._note(f"refuse {edge}")
             self._refused.add(edge)
             world.cut(*edge, refuse=True)
-        elif what == 2 and self._refused:
+        elif event == 2 and self._refused:
             edge = self._refused.pop()
             self._note(f"heal {edge}")
             world.heal(*edge)
-        elif what == 3:
+        elif event == 3:
             world.delay(*edge, random.choice((0.0, 0.001, 0.05, 0.5)), random.choice((0.0, 0.2)))
-        elif what == 4 and self._mortal:
+        elif event == 4 and self._mortal:
             name = random.choice(self._mortal)
             self._note(f"kill or start {name}")
             world.kill(name) if name in world.running else world.start(name)
 
     def end(self) -> None:
-        """All nodes run, all links may be there."""
+        """Start all nodes and restore all links."""
         for edge in self._refused:
             self._world.heal(*edge)
         for name in self._mortal:
@@ -100,5 +100,5 @@ class Trouble:
         for edge in self._edges:
             self._world.delay(*edge, 0.001, 0.001)
 
-    def _note(self, what: str) -> None:
-        self.log.append(f"{self._world.clock.seconds():.3f} {what}")
+    def _note(self, event: str) -> None:
+        self.log.append(f"{self._world.clock.seconds():.3f} {event}")

@@ -1,4 +1,4 @@
-"""Users of a simulated network of nodes: who publishes where, who reads what, what must come."""
+"""Clients of a simulated network: publishers, readers, and the events that must arrive."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.log.records import header_from_fields
+from broker.log.logged_event import header_from_fields
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.watching import FLIGHT, INTERESTS, Interest, Publisher, Truth
 
 __all__ = ["FLIGHT", "INTERESTS", "Interest", "Publisher", "Reader", "Truths", "settle", "truths"]
 
-#: What each origin has logged of its own clients.
+#: Events of each origin's own clients, by origin.
 Truths = Mapping[str, list[Truth]]
-#: An event's identity, by which the same one is known wherever it turns up.
+#: Identity of an event: ClientId, incarnation, sequence number.
 Name = tuple[str, int, int]
 
 
 def name_of(truth: Truth | ReceivedEvent) -> Name:
-    """Who published it as which."""
     event_id = truth.header.event_id
     return event_id.client_id, event_id.incarnation, event_id.sequence_number
 
 
 def truths(world: NetworkWorld, seen: Truths | None = None) -> Truths:
-    """All that the nodes that run hold of their own origin; of others what was `seen` before."""
+    """Return the own events of all running nodes; `seen` supplies those of stopped ones."""
     found: dict[str, list[Truth]] = dict(seen or {})
     for name in world.running:
         log = world[name].event_log
@@ -45,7 +44,7 @@ def truths(world: NetworkWorld, seen: Truths | None = None) -> Truths:
 
 
 class Reader:
-    """One subscription as its user reads it, with events of several origins."""
+    """One subscription, with events of several origins, and the items that its user took."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Reader:
         self.subscription: Subscription | None = None
         self.items: list[ReceivedEvent | Gap] = []
         self.began_after: dict[str, Mark] = {}
-        """What comes behind this has to be delivered: the first cut."""
+        """Events after these marks must be delivered: the first cut."""
         self.error: BaseException | None = None
         self.wrong_liveness: list[ReceivedEvent] = []
         self._start = start
@@ -92,27 +91,25 @@ class Reader:
 
     @property
     def flowing(self) -> bool:
-        """Whether its first cut was told."""
+        """True if the subscription has its first cut."""
         return self.subscription is not None
 
     def read(self) -> None:
-        """Take what has arrived, and be done with what was taken before."""
+        """Take what has arrived; earlier items count as processed."""
         if self.subscription is not None:
             while events := self.subscription.take_ready():
                 self.items += events
 
     @property
     def events(self) -> list[ReceivedEvent]:
-        """The events that were taken."""
         return [item for item in self.items if isinstance(item, ReceivedEvent)]
 
     @property
     def gaps(self) -> list[Gap]:
-        """The gaps that were told."""
         return [item for item in self.items if isinstance(item, Gap)]
 
     def wanted(self, logs: Truths) -> dict[Name, tuple[str, Truth]]:
-        """The events that have to come, with the origin at which they came first."""
+        """Return the events that must arrive, each with the origin that logged it first."""
         found: dict[Name, tuple[str, Truth]] = {}
         for origin, log in logs.items():
             for truth in log:
@@ -123,14 +120,14 @@ class Reader:
         return found
 
     def check(self, logs: Truths) -> None:
-        """Everything behind the cut came once, in its publisher's order, or was told as a gap."""
+        """Check that each expected event came once, in its publisher's order, or is in a gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert self.flowing, f"it never flowed ({where})"
         wanted = self.wanted(logs)
         got = [name_of(event) for event in self.events]
-        doubled = sorted({name for name in got if got.count(name) > 1})
-        assert not doubled, f"twice: {doubled} ({where})"
+        duplicates = sorted({name for name in got if got.count(name) > 1})
+        assert not duplicates, f"twice: {duplicates} ({where})"
         matching = {
             name_of(truth)
             for log in logs.values()
@@ -140,7 +137,9 @@ class Reader:
         assert set(got) <= matching, f"unwanted: {sorted(set(got) - matching)} ({where})"
         missing = [wanted[name] for name in wanted.keys() - set(got)]
         lost = [
-            (origin, truth.mark) for origin, truth in missing if not self._told(origin, truth.mark)
+            (origin, truth.mark)
+            for origin, truth in missing
+            if not self._is_reported(origin, truth.mark)
         ]
         assert not lost, f"lost {sorted(lost)} of {len(wanted)} after {self.began_after} ({where})"
         newest: dict[tuple[str, int], int] = {}
@@ -149,7 +148,7 @@ class Reader:
             assert newest.get(key, 0) < number, f"order of {client_id} at {number}: {got} ({where})"
             newest[key] = number
 
-    def _told(self, origin: str, mark: Mark) -> bool:
+    def _is_reported(self, origin: str, mark: Mark) -> bool:
         return any(
             gap.first.origin == origin and gap.first.mark <= mark <= gap.last.mark
             for gap in self.gaps
@@ -163,7 +162,7 @@ def settle(
     seconds: float = 5.0,
     seen: Truths | None = None,
 ) -> Truths:
-    """Wait for all receipts and deliveries, and see that they are right."""
+    """Wait for all receipts and deliveries, and check them."""
     world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
     world.run_until(lambda: all(each.flowing or each.error for each in readers))
     read(world, *readers, seconds=seconds)
@@ -175,7 +174,7 @@ def settle(
 
 
 def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
-    """Let these read what comes for a while."""
+    """Read with these readers for some seconds of virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:
@@ -186,7 +185,7 @@ def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
 
 
 def check_results(publishers: Iterable[Publisher], logs: Truths, seed: int) -> None:
-    """Every receipt's event is in the log of one origin at least."""
+    """Check that each acknowledged event is in the log of an origin."""
     held = {name_of(truth) for log in logs.values() for truth in log}
     for publisher in publishers:
         assert len(publisher.results) == publisher.published, f"seed {seed}"
@@ -197,5 +196,5 @@ def check_results(publishers: Iterable[Publisher], logs: Truths, seed: int) -> N
 
 
 def headers_of(events: Iterable[Any]) -> list[Any]:
-    """The headers of logged events."""
+    """Return the headers of logged events."""
     return [header_from_fields(msgpack.unpackb(event.record)) for event in events]

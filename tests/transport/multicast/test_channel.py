@@ -15,7 +15,7 @@ from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.transport.p2p import P2PLayer
-from broker.transport.shared import SharedMessage
+from broker.transport.shared_message import SharedMessage
 from broker.transport.view import LinkState, View
 from tests.seeds import seeds
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from broker.transport.correction import CorrectionSettings
+from broker.transport.arq import CorrectionSettings
 from broker.transport.driver import StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.p2p import wire
 from broker.transport.socket.framing import encode
 from broker.transport.socket.stream import StreamChannel
 from broker.transport.view import LinkState, View
-from tests.transport.correction.datagram_pair import Pair
+from tests.transport.arq.datagram_pair import Pair
 
 MESSAGE = bytes(1_000_000)  # as long as limits.max_event_bytes allows
 

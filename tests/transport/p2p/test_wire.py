@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.errors import ProtocolError
 from broker.transport.p2p import wire
 from broker.transport.p2p.wire import Resume
-from broker.transport.shared import SharedMessage
+from broker.transport.shared_message import SharedMessage
 
 u64 = st.integers(0, 2**64 - 1)
 

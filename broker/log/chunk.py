@@ -1,0 +1,188 @@
+"""Chunks of neighbouring events, byte by byte: between nodes, and within `stored_chunk` in the log.
+
+The events of a chunk have one origin. A chunk is a count u32, the length of the origin's name u8
+and the name, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms since 1970),
+`offset u64`, `record length u16`, `document length u32`, `level u8`; then all records, then all
+documents. Integers are big-endian. In the log the key is the serial of the first as u64. A page of
+the file would hold three events of one kilobyte and waste the rest; and each value that is put
+costs a call.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, groupby
+from operator import attrgetter
+
+from broker.event.place import Mark
+from broker.log.checksum import Buffer
+from broker.log.logged_event import OVERHEAD, LoggedEvent
+
+#: A chunk holds at most about this much, unless a single event does: what a commit of many events
+#: gains does not grow beyond it, and it is the least that a reader has to map.
+CHUNK_BYTES = 60 * 1024
+
+_KEY = struct.Struct(">Q")
+KEY_BYTES = _KEY.size
+_HEAD = struct.Struct(">IB")
+_EPOCH = struct.Struct(">I")
+_ARRIVAL = struct.Struct(">Q")
+_OFFSET = struct.Struct(">Q")
+_origin = attrgetter("origin")
+_stored = attrgetter("epoch", "arrival", "offset", "level", "record", "document")
+
+
+def encode_key(serial: int) -> bytes:
+    """The key of a serial; keys sort as serials do."""
+    return _KEY.pack(serial)
+
+
+def decode_key(key: Buffer) -> int:
+    """The serial of a key."""
+    (serial,) = _KEY.unpack(key)
+    return int(serial)
+
+
+def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
+    """(start, end) of neighbours that are about `most` bytes together; a single one may be more."""
+    if len(events) == 1:
+        yield 0, 1
+        return
+    start = sent = before = 0
+    sizes = [len(event.record) + len(event.document) + OVERHEAD for event in events]
+    for i, size in enumerate(accumulate(sizes)):
+        if size - sent > most and i > start:
+            yield start, i
+            start, sent = i, before
+        before = size
+    if events:
+        yield start, len(events)
+
+
+def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
+    """Neighbouring events in groups that each make a chunk."""
+    if len(events) == 1:
+        yield events
+        return
+    if len(set(map(_origin, events))) == 1:
+        runs: Iterator[Sequence[LoggedEvent]] = iter((events,))
+    else:
+        runs = (list(run) for _, run in groupby(events, key=_origin))
+    for run in runs:
+        for start, end in portions(CHUNK_BYTES, run):
+            yield run[start:end]
+
+
+def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
+    """The value under which events of one origin with neighbouring serials are stored."""
+    epochs, arrivals, offsets, levels, records, documents = zip(*map(_stored, events), strict=True)
+    columns = _columns(len(events)).pack(
+        *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
+    )
+    named = events[0].origin.encode()
+    head = _HEAD.pack(len(events), len(named))
+    return b"".join((head, named, columns, *records, *documents))
+
+
+def encode_columns(
+    origin: str, count: int, columns: Sequence[bytes], contents: Sequence[Buffer]
+) -> bytes:
+    """The same of columns that are encoded already, and of records and documents."""
+    named = origin.encode()
+    return b"".join((_HEAD.pack(count, len(named)), named, *columns, *contents))
+
+
+class Chunk:
+    """A stored chunk, of which only what is asked for is read."""
+
+    def __init__(self, first: int, value: Buffer, at: int = 0) -> None:
+        """`first` is the serial of the first event; the chunk begins `at` a place in `value`."""
+        count, named = _HEAD.unpack_from(value, at)
+        self.first = first
+        self.last: int = first + count - 1
+        self._count: int = count
+        self._name_at = at + _HEAD.size
+        self.columns_at = self._name_at + named
+        """Where in the value its columns begin."""
+        self.value = value
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the value is as long as it says. Raises `struct.error` if it is shorter than its
+        columns."""
+        count, form = self._count, _columns(self._count)
+        lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
+        return bool(len(self.value) == self.columns_at + form.size + sum(lengths))
+
+    @property
+    def origin(self) -> str:
+        """Whose places its events have."""
+        return bytes(self.value[self._name_at : self.columns_at]).decode()
+
+    def mark(self, serial: int) -> Mark:
+        """(epoch, offset) of the event at `serial`, without reading the rest."""
+        offsets = self.columns_at + self._count * (_EPOCH.size + _ARRIVAL.size)
+        (offset,) = _OFFSET.unpack_from(self.value, offsets + (serial - self.first) * _OFFSET.size)
+        (epoch,) = _EPOCH.unpack_from(
+            self.value, self.columns_at + (serial - self.first) * _EPOCH.size
+        )
+        return int(epoch), int(offset)
+
+    def arrival(self, serial: int) -> int:
+        """When the event at `serial` was logged, ms since 1970."""
+        arrivals = self.columns_at + self._count * _EPOCH.size
+        (arrival,) = _ARRIVAL.unpack_from(
+            self.value, arrivals + (serial - self.first) * _ARRIVAL.size
+        )
+        return int(arrival)
+
+    def after(self, mark: Mark) -> int | None:
+        """The serial of its first event behind `mark`; None if there is none."""
+        if self.mark(self.last) <= mark:
+            return None
+        serials = range(self.first, self.last + 1)
+        return next(serial for serial in serials if self.mark(serial) > mark)
+
+    def bounds(self) -> list[int]:
+        """Where the first record begins, and where each record ends, then each document."""
+        count, form = self._count, _columns(self._count)
+        lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
+        return list(accumulate(lengths, initial=self.columns_at + form.size))
+
+    def events(self, start: int) -> Iterator[LoggedEvent]:
+        """Its events from the serial `start` on, as copies."""
+        count, value, origin = self._count, self.value, self.origin
+        form = _columns(count)
+        fields = form.unpack_from(value, self.columns_at)
+        epochs, arrivals, offsets, record_lengths, lengths, levels = (
+            fields[i * count : (i + 1) * count] for i in range(6)
+        )
+        record_at = self.columns_at + form.size
+        document_at = record_at + sum(record_lengths)
+        for index in range(count):
+            record_end = record_at + record_lengths[index]
+            document_end = document_at + lengths[index]
+            if self.first + index >= start:
+                yield LoggedEvent(
+                    epochs[index],
+                    offsets[index],
+                    arrivals[index],
+                    levels[index],
+                    bytes(value[record_at:record_end]),
+                    bytes(value[document_at:document_end]),
+                    origin,
+                    self.first + index,
+                )
+            record_at, document_at = record_end, document_end
+
+
+def column_length(count: int) -> int:
+    """Bytes of the columns of so many events."""
+    return _columns(count).size
+
+
+@lru_cache(maxsize=1024)
+def _columns(count: int) -> struct.Struct:
+    return struct.Struct(f">{count}I{count}Q{count}Q{count}H{count}I{count}B")

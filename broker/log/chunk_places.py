@@ -1,0 +1,114 @@
+"""Places of chunks, as the table of origins stores them: enough to name what a damaged chunk held.
+
+An entry's key is `p`, the origin, a NUL, and the first place (`epoch u32, offset u64`). Its value
+has a checksum (see `checksum`): `serial u64, count u32, epoch u32, offset u64` with the last place,
+and steps from offset to offset, u32, or u64 where one is larger, unless all are 1. Format 3 stored
+the serial alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import lmdb
+
+from broker.event.place import Mark
+from broker.log.checksum import Buffer, ValueDamaged, add_checksum, is_checked, verify
+from broker.log.logged_event import LoggedEvent
+
+PLACES = b"p"
+_MARK = struct.Struct(">IQ")
+_VALUE = struct.Struct(">QIIQ")
+_SERIAL = struct.Struct(">Q")
+_MOST_STEP = 2**32 - 1
+
+
+@attrs.frozen
+class Places:
+    """One chunk's serials and places. Of format 3 the first of each alone is known."""
+
+    origin: str
+    serial: int
+    count: int
+    """0 where it is unknown."""
+    first: Mark
+    last: Mark
+    steps: tuple[int, ...] = ()
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """All places. An epoch in between is that of the last place."""
+        offsets = [self.first[1]]
+        for step in self.steps or (1,) * (self.count - 1):
+            offsets.append(offsets[-1] + step)
+        return (self.first, *((self.last[0], offset) for offset in offsets[1:]))
+
+
+def encode_places(key: bytes, chunk: Sequence[LoggedEvent]) -> bytes:
+    """The value to store for a chunk."""
+    first, last, count = chunk[0], chunk[-1], len(chunk)
+    value = _VALUE.pack(first.serial, count, last.epoch, last.offset)
+    if last.offset - first.offset != count - 1:
+        offsets = [event.offset for event in chunk]
+        steps = [after - before for before, after in zip(offsets, offsets[1:], strict=False)]
+        form = "I" if max(steps) <= _MOST_STEP else "Q"
+        value += struct.pack(f">{count - 1}{form}", *[max(step, 0) for step in steps])
+    return add_checksum(key, value)
+
+
+def decode_places(key: bytes, stored: Buffer) -> Places:
+    """The entry under `key`. Raises `ValueDamaged`."""
+    try:
+        origin, first = split_key(key)
+        if not is_checked(stored):
+            (serial,) = _SERIAL.unpack(stored)
+            return Places(origin, serial, 0, first, first)
+        value = verify(key, stored)
+        serial, count, epoch, offset = _VALUE.unpack_from(value)
+        steps: tuple[int, ...] = ()
+        if len(value) > _VALUE.size:
+            form = "I" if len(value) == _VALUE.size + 4 * (count - 1) else "Q"
+            steps = struct.unpack_from(f">{count - 1}{form}", value, _VALUE.size)
+        return Places(origin, serial, count, first, (epoch, offset), steps)
+    except (struct.error, ValueError) as error:
+        raise ValueDamaged(str(error)) from None
+
+
+def serial_of(key: bytes, stored: Buffer) -> int:
+    """The first serial of an entry. Raises `ValueDamaged`."""
+    return decode_places(key, stored).serial
+
+
+def places_prefix(origin: str) -> bytes:
+    """The beginning of all keys of an origin."""
+    return PLACES + origin.encode() + b"\0"
+
+
+def places_key(origin: str, mark: Mark) -> bytes:
+    """The key of a chunk that begins with a place."""
+    return b"".join((PLACES, origin.encode(), b"\0", _MARK.pack(*mark)))
+
+
+def split_key(key: bytes) -> tuple[str, Mark]:
+    """Origin and first place. Raises ValueError, struct.error."""
+    end = len(key) - _MARK.size
+    epoch, offset = _MARK.unpack(key[end:])
+    return key[1 : end - 1].decode(), (epoch, offset)
+
+
+def all_places(txn: lmdb.Transaction, table: Any) -> Iterator[tuple[bytes, Places | None]]:
+    """All entries by key; None for one that is damaged."""
+    with txn.cursor(db=table) as cursor:
+        more = cursor.set_range(PLACES)
+        while more:
+            key = bytes(cursor.key())
+            if not key.startswith(PLACES):
+                return
+            try:
+                yield key, decode_places(key, cursor.value())
+            except ValueDamaged:
+                yield key, None
+            more = cursor.next()

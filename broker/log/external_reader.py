@@ -1,0 +1,176 @@
+"""Reading a log that a running node writes, from another process.
+
+Each call is a transaction of its own that copies what it reads: one that stayed open would keep
+pages that retention has freed from being used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+
+from broker.archive.chunk_columns import ChunkColumns
+from broker.errors import LogCorrupt, LogUnavailable
+from broker.event.place import Mark
+from broker.log.damage import DamageFound
+from broker.log.file_size import FileSize
+from broker.log.history import Chain
+from broker.log.replica_table import KeptSpan
+from broker.log.log_verification import Verification
+from broker.log.startup_repair import stored_origin
+from broker.log.page_check import ADVICE, check_metas, check_pages
+from broker.log.page_file import Meta
+from broker.log.logged_event import LoggedEvent
+from broker.log.stored_chunk import StoredChunk
+from broker.log.tables import MAX_TABLES, Tables
+
+#: As large a map as the log's writer has: LMDB's own default would end at 10 MiB.
+_AS_THE_WRITER = 0
+
+
+def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
+    """Up to `max_events` events of a log, from the serial `start` on."""
+    with _opened(folder) as env:
+        tables = Tables(env, create=False)
+        with env.begin(buffers=True) as txn:
+            return tables.chunks.page(txn, start, max_events)
+
+
+@contextmanager
+def pinned(folder: Path) -> Iterator[tuple[Verification, Meta]]:
+    """The file of a log that a node writes, and the meta page of a commit whose pages stay as they
+    are meanwhile. Raises `LogUnavailable`."""
+    with _opened(folder) as env:
+        for _ in range(100):
+            with env.begin() as txn:
+                verification = Verification(folder)
+                try:
+                    for meta in verification.file.metas:
+                        if meta.transaction == txn.id():
+                            yield verification, meta
+                            return
+                finally:
+                    verification.close()
+    raise LogUnavailable(f"{folder} is written too fast to be verified: stop the node first")
+
+
+class LogAlong:
+    """A log that stays open for reading. Raises `LogUnavailable` where it can not be read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            check_length(folder)
+            self._env = _opened(folder)
+            self._size = FileSize(folder)
+            self._tables = Tables(self._env, create=False)
+            with self._env.begin() as txn:
+                self.origin = stored_origin(txn, self._tables, folder)
+        except lmdb.Error as error:
+            raise LogUnavailable(f"{folder} can not be read: {error}") from None
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._env.close()
+
+    def extent(self) -> tuple[Mark, Mark]:
+        """Of the log's own events: behind which mark they are there, and up to which."""
+        with self._reading() as txn:
+            since = self._tables.origins.since(txn).get(self.origin, (0, 0))
+            return since, self._tables.origins.covered(txn).get(self.origin, (0, 0))
+
+    def chain(self) -> Chain:
+        """The log's histories and losses."""
+        with self._reading() as txn:
+            return self._tables.histories.chain(txn)
+
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
+        """Own events behind `after`: at most so many, of about so many bytes.
+
+        They end before damage. Raises `DamageFound` where they would begin with it.
+        """
+        found: list[ChunkColumns] = []
+        with self._reading() as txn:
+            for chunk in self._tables.origins.chunks(txn, self.origin, after):
+                start = chunk.after(after)
+                if start is None:
+                    continue
+                damage = chunk.first_damage(start)
+                most = max_events if damage is None else min(max_events, damage.first - start)
+                if isinstance(chunk, StoredChunk) and most > 0:
+                    found.append(ChunkColumns.from_chunk(chunk, start, most))
+                    max_events -= found[-1].count
+                    max_bytes -= len(found[-1].records) + len(found[-1].documents)
+                if damage is not None and not found:
+                    raise DamageFound(damage)
+                if damage is not None or max_events <= 0 or max_bytes <= 0:
+                    break
+        return found
+
+    def covered(self) -> Mapping[str, Mark]:
+        """By origin the place up to which the log covers it."""
+        with self._reading() as txn:
+            return self._tables.origins.covered(txn)
+
+    def spans(self) -> Mapping[str, KeptSpan]:
+        """What is kept of other origins."""
+        with self._reading() as txn:
+            return self._tables.kept.spans(txn)
+
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """The same as `read`, of what is kept of another origin."""
+        with self._reading() as txn:
+            return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
+
+    def durables(self) -> dict[tuple[str, str], bytes]:
+        """What is stored of durable subscriptions, by client and name."""
+        found: dict[tuple[str, str], bytes] = {}
+        with self._reading() as txn:
+            for key, value in self._tables.durables.items(txn):
+                if value is not None:
+                    client, _, name = key.partition(b"\0")
+                    found[client.decode(), name.decode()] = value
+        return found
+
+    def change(self) -> int:
+        """A number that is another one whenever something was committed."""
+        return int(self._env.info()["last_txnid"])
+
+    def _reading(self) -> lmdb.Transaction:
+        self._size.check()
+        try:
+            try:
+                return self._env.begin(buffers=True)
+            except lmdb.MapResizedError:
+                # Its writer was started again with more room.
+                self._env.set_mapsize(_AS_THE_WRITER)
+                return self._env.begin(buffers=True)
+        except lmdb.Error as error:
+            raise LogUnavailable(f"{self._folder} can not be read: {error}") from None
+
+
+def check_length(folder: Path) -> None:
+    """Raise `LogCorrupt` where pages of a log that a node writes lie behind the file's end."""
+    with pinned(folder) as (verification, meta):
+        file = verification.file
+        if file.size < (meta.last_page + 1) * file.page_size:
+            # Pages at the end may never have been written, for they were free again at once.
+            check_pages(file, meta)
+            if file.problems:
+                raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {ADVICE}")
+
+
+def _opened(folder: Path) -> lmdb.Environment:
+    check_metas(folder)
+    return lmdb.open(
+        str(folder),
+        readonly=True,
+        max_dbs=MAX_TABLES,
+        max_readers=64,
+        map_size=_AS_THE_WRITER,
+    )

@@ -1,0 +1,149 @@
+"""Reads of the log file, each in a transaction of its own.
+
+A read ends before damage. One that would begin with damage raises `DamageFound`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import lmdb
+
+from broker.event.place import Mark
+from broker.log.checksum import ValueDamaged
+from broker.log.chunk_table import NEVER_OLD
+from broker.log.chunk import decode_key
+from broker.log.damage import DamageFound
+from broker.log.deduplication import Publisher
+from broker.log.file_size import FileSize
+from broker.log.logged_event import LoggedEvent
+from broker.log.table_size import table_bytes
+from broker.log.tables import Tables
+
+
+class FileReading:
+    """The reading half of `LogFile`."""
+
+    _env: lmdb.Environment
+    _tables: Tables
+    _guard: threading.RLock
+    _size: FileSize
+
+    def _reading(self) -> lmdb.Transaction:
+        self._size.check()
+        return self._env.begin(buffers=True)
+
+    def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
+        """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
+
+        Begins later than `start` where retention has taken events.
+        """
+        with self._guard, self._reading() as txn:
+            return self._tables.chunks.page(txn, start, max_events, max_bytes)
+
+    def read_of(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """The same of the events of one origin that lie behind `after`."""
+        found: list[LoggedEvent] = []
+        with self._guard, self._reading() as txn:
+            try:
+                for chunk in self._tables.origins.chunks(txn, origin, after):
+                    for event in chunk.events(chunk.after(after) or chunk.first):
+                        found.append(event)
+                        max_bytes -= event.size
+                        if len(found) >= max_events or max_bytes <= 0:
+                            return found
+            except DamageFound:
+                if not found:
+                    raise
+        return found
+
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """The same of those that are kept for their origin."""
+        with self._guard, self._reading() as txn:
+            return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
+
+    def first_after(self, origin: str, mark: Mark) -> int:
+        """The serial of the first event of an origin behind `mark`; one past the last if none."""
+        with self._guard, self._reading() as txn:
+            found = self._tables.origins.after(txn, origin, mark)
+            return self._ends(txn)[1] + 1 if found is None else found
+
+    def first_at(self, arrival: int) -> int:
+        """The serial of the first event logged at or after `arrival` (ms since 1970).
+
+        Arrival times rise with serials, so halving finds it.
+        """
+        chunks = self._tables.chunks
+        with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
+            low, high = self._ends(txn)
+            high += 1
+            while low < high:
+                middle = (low + high) // 2
+                chunk = chunks.holding(txn, cursor, middle)
+                assert chunk is not None
+                if chunk.arrival(middle) >= arrival:
+                    high = middle
+                else:
+                    low = middle + 1
+            return low
+
+    def arrival_of(self, serial: int) -> int:
+        """When the event at `serial`, or the next one, was logged; 0 if there is none."""
+        chunks = self._tables.chunks
+        with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
+            chunk = chunks.holding(txn, cursor, serial)
+            return 0 if chunk is None else chunk.arrival(max(serial, chunk.first)) % NEVER_OLD
+
+    def position_before(self, serial: int) -> dict[str, Mark]:
+        """For each origin the place of its last event before `serial` that is kept."""
+        with self._guard, self._reading() as txn:
+            return self._tables.origins.position_before(txn, serial)
+
+    def mark_of(self, publisher: Publisher) -> bytes | None:
+        """The stored de-duplication window of a publisher. Raises `ValueDamaged`."""
+        with self._guard, self._reading() as txn:
+            return self._tables.marks.get(txn, publisher_key(publisher))
+
+    def newest_incarnation(self, client_id: str) -> bytes | None:
+        """What was stored with `Commit.clients` for a client; None too where it is lost."""
+        with self._guard, self._reading() as txn:
+            return self._tables.clients.peek(txn, client_id.encode())
+
+    def durables(self) -> list[tuple[bytes, bytes]]:
+        """All stored durable subscriptions; of lost ones see `damaged_durables`."""
+        with self._guard, self._reading() as txn:
+            items = self._tables.durables.items(txn)
+            return [(key, value) for key, value in items if value is not None]
+
+    def damaged_durables(self) -> list[bytes]:
+        """The keys of durable subscriptions that are lost to damage."""
+        with self._guard, self._reading() as txn:
+            return [key for key, value in self._tables.durables.items(txn) if value is None]
+
+    def _ends(self, txn: lmdb.Transaction) -> tuple[int, int]:
+        chunks = self._tables.chunks
+        with chunks.cursor(txn) as cursor:
+            oldest, newest = chunks.first_of(txn, cursor), chunks.last_of(txn, cursor)
+            if oldest is None or newest is None:
+                try:
+                    stored = self._tables.meta.get(txn, b"last")
+                except ValueDamaged:
+                    # Serials are of this log alone: a later one does no harm.
+                    return 2**62 + 1, 2**62
+                last = 0 if stored is None else decode_key(stored)
+                return last + 1, last
+            return oldest.first, newest.last
+
+    def _used(self, txn: lmdb.Transaction) -> int:
+        """Bytes of the pages that hold events: what `max_bytes` bounds."""
+        return table_bytes(txn, self._tables.events)
+
+
+def publisher_key(publisher: Publisher) -> bytes:
+    """The key of a publisher's window."""
+    client_id, incarnation = publisher
+    return client_id.encode() + b"\0" + incarnation.to_bytes(8, "big")

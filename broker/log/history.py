@@ -1,0 +1,302 @@
+"""Histories of a log: one for each start, and the losses that other nodes have shown.
+
+A copy of a log that is started again forks the log's history. Each start takes an epoch, and
+records where it branches off. So a mark of another branch is recognised: it lies behind the place
+where the next known history branches off. Two copies may take one epoch; then the ids of their
+histories differ.
+
+One table of checked values (see `values`), integers big-endian:
+
+- `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
+- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `Loss`, then its
+  runs, each (first u64, last u64);
+- `n` origin -> the newest histories of another origin that frames have named, each epoch u32, id
+  u64, branch epoch u32, branch offset u64;
+- `r` -> this log is marked as restored;
+- `x` -> it is disowned: epoch u32, offset u64 before the first event of the process that was;
+- `a` -> epoch u32, offset u64, former name: see `Histories.leave`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+import lmdb
+
+from broker.event.place import Mark, NamedHistory
+from broker.log.checked_table import Values
+
+#: Histories, and losses, that a log remembers; older ones are dropped.
+MOST_HISTORIES = 256
+MOST_LOSSES = 64
+#: Runs of lost places that are told apart.
+MOST_RUNS = 64
+#: Epochs count quarters of a second since the year 2020, until 2054. Copies of a log that are
+#: started within one quarter give the same places.
+EPOCH_MS = 250
+EPOCHS_SINCE_MS = 1_577_836_800_000
+_RECORD = struct.Struct(">QIIQ")
+_LOSS = struct.Struct(">IQIQIQIQ")
+_RUN = struct.Struct(">QQ")
+_EPOCH = struct.Struct(">I")
+_OFFSET = struct.Struct(">Q")
+_MARK = struct.Struct(">IQ")
+_NAMED = struct.Struct(">IQIQ")
+_HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
+_DISOWNED_KEY, _ADOPTING_KEY, _RESTORED_KEY = b"x", b"a", b"r"
+#: Places that a log of which nobody knows how far it had got leaves out.
+_UNKNOWN = 1 << 32
+
+
+@attrs.frozen
+class History:
+    """The events that one process, up to its first failed commit, has logged as their origin."""
+
+    epoch: int
+    id: int
+    parent: int
+    """The epoch of the history that it goes on; 0 for the first."""
+    branch: Mark
+    """The newest own place when it began, in its parent's epoch."""
+
+
+@attrs.frozen
+class Loss:
+    """Own events that this log had on another branch, and that nobody could give back.
+
+    Their number is told as a gap at the end of the log: the places in (after, last] hold nothing.
+    There are none where all was given back; then the record says so.
+    """
+
+    after: Mark
+    last: Mark
+    branch: Mark
+    """Where the other branch began."""
+    upto: Mark
+    """The newest place of the other branch that a node has shown."""
+    runs: tuple[tuple[int, int], ...] = ()
+    """The first and last offsets that are lost of the other branch."""
+
+    def gaps(self, began: Mark) -> Iterator[tuple[Mark, Mark]]:
+        """First and last lost places for a reader that was at a place of the other branch, or
+        before it."""
+        on_branch = began[1] if self.branch < began < self.after else 0
+        for first, last in self.runs:
+            if last > on_branch:
+                epoch = self.upto[0]
+                yield (epoch, max(first, on_branch + 1)), (epoch, last)
+
+    def is_before(self, mark: Mark) -> bool:
+        """Whether a mark lies before the end of the other branch, and of an earlier epoch than the
+        loss was recorded in."""
+        return bool(self.count) and mark < self.upto and mark[0] < self.after[0]
+
+    @property
+    def count(self) -> int:
+        """The number of places."""
+        return self.last[1] - self.after[1]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next event: above those of the other branch."""
+        return max(self.last[1], self.upto[1] + 1) + 1
+
+
+class Chain:
+    """The histories of the present branch, and the losses that are known of others."""
+
+    def __init__(self, histories: Iterable[History] = (), losses: Iterable[Loss] = ()) -> None:
+        self.histories: tuple[History, ...] = tuple(sorted(histories, key=_epoch_of))
+        self.losses: tuple[Loss, ...] = tuple(sorted(losses, key=_after_of))
+        self._epochs = [each.epoch for each in self.histories]
+
+    def fork(self, mark: Mark, newest: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+        """The place where the branch of a mark leaves this one; None if it is on this branch.
+
+        `newest` is the newest own place, `path` the histories that led to the mark, rising, as far
+        as they are known. A mark of an epoch before all known ones is taken as one of this branch,
+        unless it lies behind the place where the first known history began.
+        """
+        at = mark
+        ids = {history.epoch: history.id for history in self.histories}
+        for epoch, id, branch in reversed(path):
+            if epoch == at[0] and ids.get(epoch) != id:
+                # Another process has given this place.
+                at = branch
+        index = bisect_right(self._epochs, at[0])
+        end = self.histories[index].branch if index < len(self.histories) else newest
+        if at > end:
+            return end
+        return None if at == mark else at
+
+    def goes_on(self, mark: Mark) -> Mark:
+        """The place behind which this branch has events for a reader that has come to a mark.
+
+        It is another one than the mark on another branch, and in front of a recorded loss.
+        """
+        index = bisect_right(self._epochs, mark[0])
+        if index < len(self.histories) and mark > self.histories[index].branch:
+            return self.histories[index].epoch, self.histories[index].branch[1]
+        return next((last for after, last in self.empty if after <= mark < last), mark)
+
+    @property
+    def empty(self) -> tuple[tuple[Mark, Mark], ...]:
+        """Intervals of places of this branch that stand for losses, and hold nothing."""
+        return tuple((loss.after, loss.last) for loss in self.losses if loss.count)
+
+    def shown(self, branch: Mark) -> Mark:
+        """The newest place that is known of the branch that began there."""
+        found = [loss.upto for loss in self.losses if loss.branch == branch]
+        return max(found, default=branch)
+
+
+def runs_without(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The runs of numbers from `first` to `last` that were not found; at most `MOST_RUNS`, the last
+    of which then holds what was found between."""
+    runs: list[tuple[int, int]] = []
+    for each in [*sorted(n for n in set(found) if first <= n <= last), last + 1]:
+        if first < each:
+            runs.append((first, each - 1))
+        first = each + 1
+    if len(runs) > MOST_RUNS:
+        runs[MOST_RUNS - 1 :] = [(runs[MOST_RUNS - 1][0], runs[-1][1])]
+    return tuple(runs)
+
+
+class Histories:
+    """The table, as transactions of the log use it."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+
+    def start(
+        self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Begin the history of a new process; its epoch, and the newest offset that is used.
+
+        In a log that is marked as restored a loss of unknown size comes first.
+        """
+        epoch = next_epoch(previous, now_ms)
+        self.begin(txn, previous, epoch, offset)
+        if not self._pop(txn, _RESTORED_KEY):
+            return epoch, offset
+        branch, after = (previous, offset), (epoch, offset)
+        upto = (previous, offset + _UNKNOWN)
+        loss = Loss(after, (epoch, offset + 1), branch, upto, ((offset + 1, upto[1]),))
+        self.add_loss(txn, loss)
+        return epoch, loss.next_offset - 1
+
+    def begin(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
+        """Begin a history behind the newest own place of its parent."""
+        # 63 bits, and not 0.
+        id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
+        record = _RECORD.pack(id, parent, parent, offset)
+        self.values.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
+        self._drop_oldest(txn, _HISTORY_KEY, MOST_HISTORIES)
+
+    def note(self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]) -> None:
+        """Store the newest histories of another origin."""
+        value = b"".join([_NAMED.pack(epoch, id, *branch) for epoch, id, branch in histories])
+        self.values.put(txn, _NAMED_KEY + origin.encode(), value)
+
+    def named(self, txn: lmdb.Transaction) -> dict[str, tuple[NamedHistory, ...]]:
+        """The newest histories of other origins."""
+        return {
+            key[1:].decode(): tuple(
+                [(epoch, id, (at, offset)) for epoch, id, at, offset in _NAMED.iter_unpack(value)]
+            )
+            for key, value in self._rows(txn, _NAMED_KEY)
+        }
+
+    def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:
+        found = self.values.peek(txn, key) is not None
+        if found:
+            self.values.delete(txn, key)
+        return found
+
+    def add_loss(self, txn: lmdb.Transaction, loss: Loss) -> None:
+        """Record a loss."""
+        record = _LOSS.pack(*loss.after, *loss.last, *loss.branch, *loss.upto)
+        record += b"".join([_RUN.pack(*run) for run in loss.runs])
+        self.values.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
+        self._drop_oldest(txn, _LOSS_KEY, MOST_LOSSES)
+
+    def disown(self, txn: lmdb.Transaction, began: Mark) -> None:
+        """Another process goes on as this log: the next start gives it another name. This process
+        began behind a place."""
+        self.values.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
+
+    def mark_restored(self, txn: lmdb.Transaction) -> None:
+        """This log is an older copy, and nobody may know what it lacks."""
+        self.values.put(txn, _RESTORED_KEY, b"1")
+
+    def leave(self, txn: lmdb.Transaction, origin: str) -> bool:
+        """End the histories of a log that is disowned; whether it is. What its last process has
+        logged may have come to nobody else: it is noted for `adopting`."""
+        after = self.values.peek(txn, _DISOWNED_KEY)
+        if after is None:
+            return False
+        self.values.delete(txn, _DISOWNED_KEY)
+        for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
+            self.values.delete(txn, key)
+        self.values.put(txn, _ADOPTING_KEY, after + origin.encode())
+        return True
+
+    def adopting(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
+        """The former name of this log, and behind which place its events are to be logged again."""
+        value = self.values.peek(txn, _ADOPTING_KEY)
+        if value is None:
+            return None
+        epoch, offset = _MARK.unpack_from(value)
+        return value[_MARK.size :].decode(), (epoch, offset)
+
+    def adopted(self, txn: lmdb.Transaction) -> None:
+        """They have been logged again."""
+        self.values.delete(txn, _ADOPTING_KEY)
+
+    def chain(self, txn: lmdb.Transaction) -> Chain:
+        """All that is recorded."""
+        histories = [
+            _history(_EPOCH.unpack(key[1:])[0], value)
+            for key, value in self._rows(txn, _HISTORY_KEY)
+        ]
+        losses = [_loss(value) for _, value in self._rows(txn, _LOSS_KEY)]
+        return Chain(histories, losses)
+
+    def _rows(self, txn: lmdb.Transaction, kind: bytes) -> list[tuple[bytes, bytes]]:
+        items = self.values.items(txn, kind)
+        return [(key, value) for key, value in items if value is not None]
+
+    def _drop_oldest(self, txn: lmdb.Transaction, kind: bytes, most: int) -> None:
+        keys = [key for key, _ in self._rows(txn, kind)]
+        for key in keys[: max(0, len(keys) - most)]:
+            self.values.delete(txn, key)
+
+
+def next_epoch(previous: int, now_ms: int) -> int:
+    """An epoch above the previous one, and above those of copies that were started before now."""
+    return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
+
+
+def _history(epoch: int, value: bytes) -> History:
+    id, parent, branch_epoch, branch_offset = _RECORD.unpack_from(value)
+    return History(epoch, id, parent, (branch_epoch, branch_offset))
+
+
+def _loss(value: bytes) -> Loss:
+    numbers = _LOSS.unpack_from(value)
+    runs = tuple((first, last) for first, last in _RUN.iter_unpack(value[_LOSS.size :]))
+    after, last, branch, upto = zip(numbers[::2], numbers[1::2], strict=True)
+    return Loss(after, last, branch, upto, runs)
+
+
+def _epoch_of(history: History) -> int:
+    return history.epoch
+
+
+def _after_of(loss: Loss) -> Mark:
+    return loss.after

@@ -1,0 +1,128 @@
+"""The part of `EventLog` that deals with its histories (`broker.log.history`)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+import lmdb
+from twisted.internet.defer import Deferred
+
+from broker.errors import BrokerError, Cloned
+from broker.event.place import Mark, NamedHistory
+from broker.log.pending_commit import Gathering
+from broker.log.history import Histories, Loss
+from broker.log.log_reader import LogReading
+from broker.log.worker import Worker
+
+
+class LogHistories(LogReading):
+    """Forks, losses, and the end of a log that another process goes on."""
+
+    _epoch: int
+    _next_offset: int
+    _gathering: Gathering
+    _write: Worker
+    _disowned: Cloned | None = None
+
+    @abstractmethod
+    def check_available(self) -> None:
+        """Raise `LogUnavailable` where no place can be given."""
+
+    @abstractmethod
+    def _begin_soon(self) -> None:
+        """Commit what was gathered within `INTEREST_EXPIRY`."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Commit what was gathered, if no commit is under way."""
+
+    @property
+    def newest_own(self) -> Mark:
+        """The newest own place, durable or not, in the present epoch."""
+        return (self._epoch, self._next_offset - 1)
+
+    @property
+    def history(self) -> NamedHistory:
+        """The history in which events are committed now."""
+        newest = self.chain.histories[-1]
+        return newest.epoch, newest.id, newest.branch
+
+    @property
+    def began(self) -> Mark:
+        """The newest own place when this process began."""
+        return self._file.began
+
+    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+        """The place where the branch of an own place leaves this log; None for one of this log.
+        `path` are the histories that led to the place, as far as they are known.
+
+        A place ahead of this log was given by another process, on a copy that is not newer than
+        what this one began with.
+        """
+        fork = self.chain.fork(mark, self.newest_own, path)
+        if fork is None or path or mark <= self.newest_own:
+            return fork
+        return min(fork, self.began)
+
+    def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
+        """The newest histories of another origin that were noted, by an earlier process too."""
+        return self._file.named.get(origin, ())
+
+    def note_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
+        """Store the newest histories of another origin, with the events that are logged next."""
+        self._file.named = {**self._file.named, origin: histories}
+        self._gathering.commit.histories[origin] = histories
+        self._begin_soon()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Go on in this epoch, if it is a later one, as soon as that is written."""
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self._begin()
+
+    def lose(
+        self,
+        branch: Mark,
+        upto: Mark,
+        runs: tuple[tuple[int, int], ...],
+        done: Callable[[BrokerError | None], None],
+    ) -> None:
+        """Record that own events up to `upto` of another branch, those with offsets in these runs,
+        can be had of nobody.
+
+        The next so many places hold nothing. Offsets go on above those of the other branch, so
+        that they alone tell which of two marks is further.
+        """
+        self.check_available()
+        after, count = self.newest_own, sum(last - first + 1 for first, last in runs)
+        loss = Loss(after, (after[0], after[1] + count), branch, upto, runs)
+        self._next_offset = loss.next_offset
+        self._gathering.commit.losses.append(loss)
+        self._gathering.add(
+            [],
+            (self.origin, (after[0], loss.next_offset - 1)),
+            lambda result: done(result if isinstance(result, BrokerError) else None),
+        )
+        self._begin()
+
+    # ------------------------------------------------------------------ clones
+
+    def disown(self, error: Cloned) -> None:
+        """Give no more places: another process does, on a copy of this log. The next start gives
+        the log another name."""
+        self._disowned = error
+
+        def disown(histories: Histories, txn: lmdb.Transaction) -> None:
+            histories.disown(txn, self._file.began)
+
+        self._write(self._file.change_histories, disown).addErrback(lambda _: None)
+
+    @property
+    def adopting(self) -> tuple[str, Mark] | None:
+        """See `LogFile.adopting`."""
+        return self._file.adopting
+
+    def adopted(self) -> Deferred[None]:
+        """The events of `adopting` have places of this log."""
+        return self._write(self._file.change_histories, Histories.adopted)

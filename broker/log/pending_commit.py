@@ -1,0 +1,67 @@
+"""What waits for the next commit of the log, and who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.log.commit import Commit
+from broker.log.logged_event import LoggedEvent
+
+#: Told the events once they are durable, or why they are not.
+Done: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
+
+
+@attrs.frozen
+class Relayed:
+    """Events that another node has given places, in the order of these.
+
+    They are all that this node wants of `origin` behind `after` and up to `covers`. What the log
+    has of this origin ends there, or later; or there is nothing yet.
+    """
+
+    origin: str
+    after: Mark
+    covers: Mark
+    entries: list[tuple[Mark, bytes, int, bytes]]
+    """(mark, record, rank of the security level, document)."""
+    gone: Mark | None = None
+    """Of what lies behind `after`, what lies up to here can be had of nobody any more."""
+
+
+@attrs.define
+class Gathering:
+    """The events and the state that make one commit."""
+
+    commit: Commit = attrs.field(factory=Commit)
+    told: list[tuple[Done, list[LoggedEvent]]] = attrs.field(factory=list)
+    stored: list[Callable[[], object]] = attrs.field(factory=list)
+    """Told when the durable subscriptions of this commit are."""
+    size: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        commit = self.commit
+        state = commit.durables or commit.clients or commit.losses or commit.histories
+        return not (commit.events or state or commit.covered or commit.keeping)
+
+    def keep_state(self, failed: Gathering) -> None:
+        """Take over what is no event from a commit that failed."""
+        self.commit.durables += failed.commit.durables
+        self.commit.clients += failed.commit.clients
+        self.commit.histories |= failed.commit.histories
+        self.stored += failed.stored
+
+    def add(self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: Done) -> None:
+        """Further events, of one origin, which is covered up to a mark by them."""
+        self.commit.events += events
+        for event in events:
+            self.size += len(event.document)
+        if covers is not None:
+            self.commit.covered[covers[0]] = covers[1]
+        self.told.append((done, events))

@@ -1,0 +1,129 @@
+"""Repairs of the log: damage that readers met, what other sources have of it, and what is given up.
+
+A reader that meets damage begins a repair, or joins the one that is under way. `find` asks other
+sources; what they have is written in place. The rest is given up for `TRY_AGAIN` seconds: readers
+pass over it and report a gap. The next reader after that tries again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.event.place import Mark
+from broker.log.damage import Damage
+from broker.log.logged_event import LoggedEvent
+from broker.log.worker import Worker
+from broker.transport.clock import IClock
+
+#: Seconds until damage that was given up is looked for again.
+TRY_AGAIN = 600.0
+#: Of damage that was met.
+OUTCOMES = ("found", "repaired", "given_up", "failed")
+
+#: Asks other sources for events within the damage. Fails with a `BrokerError` where a source that
+#: may have them could not be asked.
+Find: TypeAlias = Callable[[Damage], "Deferred[Sequence[LoggedEvent]]"]
+
+
+class Repairable(Protocol):
+    """The file of a log, as repairs write it."""
+
+    def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None: ...
+
+
+def find_nowhere(_: Damage) -> Deferred[Sequence[LoggedEvent]]:
+    """No other source."""
+    return succeed([])
+
+
+class Repairs:
+    """All repairs of one log."""
+
+    log = Logger()
+
+    def __init__(self, file: Repairable, write: Worker, clock: IClock) -> None:
+        """`write` is the thread that writes the file."""
+        self._file = file
+        self._write = write
+        self._clock = clock
+        self.find: Find = find_nowhere
+        self._waiting: dict[tuple[str, bytes], list[Deferred[None]]] = {}
+        self._given_up: dict[tuple[str, bytes], list[tuple[Damage, float]]] = {}
+        self.counts: Counter[str] = Counter()
+        """Since the start, by outcome."""
+
+    @property
+    def given_up(self) -> list[Damage]:
+        """Damage that no source could repair."""
+        return [damage for found in self._given_up.values() for damage, _ in found]
+
+    def gave_up(self, damage: Damage) -> bool:
+        """Whether readers are to pass over damage."""
+        now = self._clock.seconds()
+        found = self._given_up.get((damage.table, damage.key), ())
+        return any(each.covers(damage) and now < until for each, until in found)
+
+    def lost_behind(self, table: str, origin: str, mark: Mark) -> Mark | None:
+        """The end of the damage that was given up and begins directly behind a place, or before
+        it; None if there is none."""
+        ends = [
+            span.upto
+            for damage in self.given_up
+            if damage.table == table and self.gave_up(damage)
+            for span in damage.spans
+            if span.origin == origin and span.after[1] <= mark[1] < span.upto[1]
+        ]
+        return max(ends, default=None)
+
+    def begin(self, damage: Damage) -> Deferred[None]:
+        """Repair damage. Fires when that is done or given up; fails where a source that may have
+        the events could not be asked."""
+        waiter: Deferred[None] = Deferred()
+        key = (damage.table, damage.key)
+        if key in self._waiting:
+            self._waiting[key].append(waiter)
+            return waiter
+        self._waiting[key] = [waiter]
+        self.counts["found"] += 1
+        self.log.error("the event log: {damage}; it is asked for elsewhere", damage=damage)
+        repair = Deferred.fromCoroutine(self._repair(damage))
+        repair.addErrback(self._failed, damage).addBoth(self._settle, key)
+        return waiter
+
+    async def _repair(self, damage: Damage) -> None:
+        events = await self.find(damage)
+        left = await self._write(self._file.repair, damage, events)
+        key = (damage.table, damage.key)
+        now = self._clock.seconds()
+        known = [each for each in self._given_up.pop(key, []) if now < each[1]]
+        if left is None:
+            self.counts["repaired"] += 1
+            self.log.info("the event log was repaired: {damage}", damage=damage)
+        else:
+            self.counts["given_up"] += 1
+            self.log.error("nobody has what the event log lost: {left}", left=left)
+            known.append((left, now + TRY_AGAIN))
+        if known:
+            self._given_up[key] = known
+
+    def _failed(self, failure: Failure, damage: Damage) -> Failure:
+        self.counts["failed"] += 1
+        self.log.error(
+            "the event log can not be repaired now: {damage}: {error}",
+            damage=damage,
+            error=failure.value,
+        )
+        return failure
+
+    def _settle(self, result: Failure | None, key: tuple[str, bytes]) -> None:
+        for waiter in self._waiting.pop(key):
+            if isinstance(result, Failure):
+                waiter.errback(result)
+            else:
+                waiter.callback(None)

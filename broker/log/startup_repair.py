@@ -1,0 +1,181 @@
+"""Opening a log: formats, the upgrade from format 3, and what a start mends.
+
+The upgrade is one transaction, so a kill at any moment leaves the old format or the new one. It
+adds checksums and copies to small values. Chunks, their places, and de-duplication marks stay as
+they are and are unchecked; each gets its checksum when it is written next.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import lmdb
+
+from broker.errors import LogCorrupt
+from broker.log.checksum import Buffer, ValueDamaged
+from broker.log.chunk_repair import hold_chunk, hold_places
+from broker.log.tables import FORMAT, Tables, format_name, format_number
+
+#: Added to the newest epoch that is known when the stored epoch is lost: failed commits may have
+#: used up epochs without an event.
+EPOCHS_AHEAD = 1_000
+#: More events are not taken to be lost at the end of a log: the place up to which it goes is wrong.
+MOST_HELD = 1_000_000
+#: Bits that may be damaged in the name of a format.
+MOST_BITS = 2
+
+
+class LogTooNew(LogCorrupt):
+    """The event log was written by a newer version of this program."""
+
+    code = "log-too-new"
+
+
+@attrs.frozen
+class Mended:
+    """Damage that was found when the log was opened."""
+
+    healed: int = 0
+    """Values that were taken from their copies, and places written again."""
+    lost: tuple[str, ...] = ()
+    """Values without an intact copy, as table and key."""
+
+    def __bool__(self) -> bool:
+        return bool(self.healed or self.lost)
+
+
+def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
+    """Note the format of a new log, or upgrade one of format 3; whether the log is new. Raises
+    `LogCorrupt`, `LogTooNew`."""
+    stored = txn.get(b"format", db=tables.meta_table)
+    # The second place tells a damaged or lost number from another one.
+    made = tables.meta.peek(txn, b"made")
+    used = any(txn.stat(each)["entries"] for each in (tables.meta_table, tables.events))
+    if stored is None and made is None and not used:
+        txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
+        tables.meta.put(txn, b"made", b"%d" % FORMAT)
+        return True
+    number = None if stored is None else format_number(bytes(stored))
+    is_known = number in (3, FORMAT)
+    if not is_known and made == b"%d" % FORMAT:
+        if number is None or _is_nearly(stored or b"", format_name(FORMAT)):
+            number = FORMAT
+            txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
+    if number is None:
+        what = b"" if stored is None else bytes(stored)
+        raise LogCorrupt(
+            f"{folder} holds no event log that this version knows: its format is {what[:40]!r}"
+        )
+    if number > FORMAT:
+        raise LogTooNew(
+            f"{folder} holds an event log of format {format_name(number).decode()}, written by a "
+            f"newer version of xmlbroker; this version reads up to {format_name(FORMAT).decode()}: "
+            "install the newer version again"
+        )
+    if number < 3:
+        raise LogCorrupt(f"{folder} holds an event log of format {number}, which is too old")
+    if number == 3 and made != b"%d" % FORMAT:
+        _upgrade(txn, tables)
+    return False
+
+
+def _is_nearly(stored: Buffer, name: bytes) -> bool:
+    """Whether two names differ by a few bits of damage."""
+    differ = [(one ^ other).bit_count() for one, other in zip(bytes(stored), name, strict=False)]
+    return len(stored) == len(name) and sum(differ) <= MOST_BITS
+
+
+def _upgrade(txn: lmdb.Transaction, tables: Tables) -> None:
+    tables.origins.upgrade(txn)
+    for prefix in list(tables.kept.prefixes(txn)):
+        stored = txn.get(prefix, db=tables.kept.table)
+        if stored is not None:
+            tables.kept.values.put(txn, prefix, bytes(stored))
+    for values in (tables.durables, tables.clients):
+        values.upgrade(txn)
+    for key in (b"origin", b"epoch", b"clean", b"last"):
+        stored = txn.get(key, db=tables.meta_table)
+        if stored is not None:
+            tables.meta.put(txn, key, bytes(stored))
+    txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
+    tables.meta.put(txn, b"made", b"%d" % FORMAT)
+
+
+def stored_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
+    """The newest epoch of the log. Where that is lost: one behind all that may have been."""
+    try:
+        return int(tables.meta.get(txn, b"epoch") or b"0")
+    except (ValueDamaged, ValueError):
+        newest = tables.origins.covered(txn).get(origin, (0, 0))[0]
+        with tables.chunks.cursor(txn) as cursor:
+            chunk = tables.chunks.last_of(txn, cursor)
+        if chunk is not None and chunk.origin == origin:
+            newest = max(newest, chunk.mark(chunk.last)[0])
+        return newest + EPOCHS_AHEAD
+
+
+def stored_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
+    """The name of the log. Raises `LogCorrupt` where it is lost."""
+    try:
+        return (tables.meta.get(txn, b"origin") or b"").decode()
+    except (ValueDamaged, ValueError):
+        raise LogCorrupt(
+            f"the name of the event log {folder} is damaged, and so is its copy: restore the "
+            "folder, or move it away; the node then begins a new log, and its replicas and the "
+            "archive serve the old one's events"
+        ) from None
+
+
+def mend(txn: lmdb.Transaction, tables: Tables) -> Mended:
+    """Write damaged values again that have an intact copy, and places from their chunks."""
+    healed, missing = tables.origins.mend(txn)
+    for places in missing:
+        hold_chunk(txn, tables, places)
+    lost: list[str] = []
+    for name, values in tables.values.items():
+        prefixes: list[bytes] = [b""]
+        if name == "origins":
+            prefixes = [b"c", b"s"]
+        elif name == "kept":
+            prefixes = list(tables.kept.prefixes(txn))
+        elif name == "meta":
+            # The format has no checksum.
+            prefixes = [b"origin", b"made"]
+        elif name == "marks":
+            # They may be many, and are verified when they are read.
+            continue
+        before = values.damaged["healed"]
+        for prefix in prefixes:
+            if name == "kept":
+                lost += _heal_span(txn, tables, prefix)
+            else:
+                lost += [f"{name} {key!r}" for key in values.heal(txn, prefix)]
+        healed += values.damaged["healed"] - before
+    return Mended(healed, tuple(lost))
+
+
+def hold_lost_end(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
+    """Of its own events a log has all up to where it covers itself, but for recorded losses. Where
+    the last of them are gone with their pages, stand-ins are written; returns their number."""
+    covered = tables.origins.covered(txn).get(origin, (0, 0))
+    known = [tables.origins.since(txn).get(origin, (0, 0)), tables.origins.last_place(txn, origin)]
+    known += [(0, loss.next_offset - 1) for loss in tables.histories.chain(txn).losses]
+    last = max(known, key=lambda mark: mark[1])
+    lost = covered[1] - last[1]
+    return hold_places(txn, tables, origin, last, covered) if 0 < lost <= MOST_HELD else 0
+
+
+def _heal_span(txn: lmdb.Transaction, tables: Tables, prefix: bytes) -> list[str]:
+    """A replica whose span is lost goes: its owner sends it again."""
+    values = tables.kept.values
+    try:
+        value = values.get(txn, prefix)
+    except ValueDamaged:
+        value = None
+    if value is not None:
+        if not values.is_sound(txn, prefix):
+            values.put(txn, prefix, value)
+        return []
+    tables.kept.drop(txn, prefix)
+    return [f"replica {prefix[:-1]!r}"]

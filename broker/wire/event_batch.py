@@ -1,0 +1,248 @@
+"""The two messages that carry events: a publisher's batch, and a node's delivery.
+
+Both keep the events' bytes together and untouched at the end, behind a header that says where
+each begins: nothing in a body is looked at to route it (M18).
+
+PUBLISH: `0x10 | header length u32 | msgpack [batch, encoding, [length, ...]] | documents`.
+
+DELIVER: `0x28 | header length u32 | records length u32 | msgpack [encoding, liveness, previous,
+subscriptions, places, lengths] | records | documents`, where `previous` is the place of the event
+sent before on this link (or nil), so that what was filtered is told from what was lost (D30; for
+all but the first event the one before it in the batch is meant); `subscriptions` are runs
+`[count, [number, ...]]`; `places` are runs `[origin, epoch, first offset, count]` of neighbouring
+offsets; a record is the event's header, a msgpack array. `encoding` is 0: the body as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Annotated, TypeAlias
+
+import attrs
+import msgpack
+import msgspec
+
+from broker.errors import ProtocolError
+from broker.event.envelope import Header, Liveness
+from broker.event.place import Place
+from broker.log.logged_event import LoggedEvent, header_from_fields
+from broker.transport.shared_message import SharedMessage
+from broker.wire.codec import Count, Epoch, Offset
+from broker.wire.messages import DELIVER, PUBLISH
+
+_PUBLISH = struct.Struct(">BI")
+_DELIVER = struct.Struct(">BII")
+_origin = attrgetter("origin")
+PLAIN = 0
+#: No message carries more events, so that a small message can not announce a huge list.
+MAX_EVENTS = 65_536
+
+_Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+_Run: TypeAlias = tuple[Count, tuple[int, ...]]
+_Places: TypeAlias = tuple[str, Epoch, Offset, Count]
+_Header: TypeAlias = tuple[
+    int,
+    str,
+    tuple[str, Epoch, Offset] | None,
+    tuple[_Run, ...],
+    tuple[_Places, ...],
+    Annotated[tuple[_Length, ...], msgspec.Meta(max_length=MAX_EVENTS)],
+]
+_Lengths: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_EVENTS)]
+_pack = msgspec.msgpack.Encoder().encode
+_publish_header = msgspec.msgpack.Decoder(tuple[Offset, int, _Lengths]).decode
+_deliver_header = msgspec.msgpack.Decoder(_Header).decode
+
+
+@attrs.frozen(slots=True)
+class Batch:
+    """A publisher's batch: `number` rises by one from batch to batch of a session."""
+
+    number: int
+    documents: list[bytes]
+
+
+@attrs.frozen(slots=True)
+class Delivered:
+    """One event as a delivery brings it."""
+
+    place: Place
+    header: Header
+    liveness: Liveness
+    """The effective one: what the frame says, not what the bytes say."""
+    subscriptions: tuple[int, ...]
+    document: bytes
+
+
+@attrs.frozen
+class Delivery:
+    """A decoded DELIVER message."""
+
+    previous: Place | None
+    events: list[Delivered]
+
+
+def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
+    """The bytes of a PUBLISH message."""
+    header = _pack((number, PLAIN, tuple(map(len, documents))))
+    return b"".join((_PUBLISH.pack(PUBLISH, len(header)), header, *documents))
+
+
+def decode_batch(data: bytes) -> Batch:
+    """The batch in a PUBLISH message; `ProtocolError` if the message is not whole and exact."""
+    try:
+        _, length = _PUBLISH.unpack_from(data)
+        start = _PUBLISH.size + length
+        number, encoding, lengths = _publish_header(data[_PUBLISH.size : start])
+        if encoding != PLAIN:
+            raise _unknown_encoding(encoding)
+        if len(lengths) == 1 and start + lengths[0] == len(data):
+            return Batch(number, [data[start:]])
+        # An empty document is no event, and refused as such: those beside it may be.
+        return Batch(number, _cut(data, start, lengths))
+    except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
+        raise ProtocolError("malformed PUBLISH message") from None
+
+
+@attrs.define(eq=False)
+class EncodedEvents:
+    """The part of a delivery that is the same for every link that gets these events."""
+
+    places: list[tuple[str, int, int, int]]
+    lengths: list[int]
+    records: bytes
+    documents: bytes
+    last: tuple[object, bytes] | None = None
+    """What the last delivery that was made of them said beside them, and its bytes."""
+
+
+def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
+    """Join what several links may share; made once per distinct set of events."""
+    if len(events) == 1:
+        (event,) = events
+        places = [(event.origin, event.epoch, event.offset, 1)]
+        return EncodedEvents(places, [len(event.document)], event.record, event.document)
+    documents = [event.document for event in events]
+    return EncodedEvents(
+        _places(events),
+        list(map(len, documents)),
+        b"".join([event.record for event in events]),
+        b"".join(documents),
+    )
+
+
+def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
+    if not events:
+        return []
+    first, last = events[0], events[-1]
+    if (
+        last.offset - first.offset == len(events) - 1
+        and first.epoch == last.epoch
+        and len(set(map(_origin, events))) == 1
+    ):
+        # Offsets of one origin rise from event to event: there is no hole.
+        return [(first.origin, first.epoch, first.offset, len(events))]
+    runs: list[tuple[str, int, int, int]] = []
+    origin, epoch, start, count = "", 0, 0, 0
+    for event in events:
+        if event.offset == start + count and event.epoch == epoch and event.origin == origin:
+            count += 1
+            continue
+        if count:
+            runs.append((origin, epoch, start, count))
+        origin, epoch, start, count = event.origin, event.epoch, event.offset, 1
+    runs.append((origin, epoch, start, count))
+    return runs
+
+
+def encode_delivery(
+    events: EncodedEvents,
+    subscriptions: Sequence[tuple[int, Sequence[int]]],
+    liveness: Liveness,
+    previous: tuple[str, int, int] | None,
+) -> bytes:
+    """The bytes of a DELIVER message; `subscriptions` are runs (count of events, numbers).
+
+    Links that get the same events under the same numbers get the same message.
+    """
+    beside = (subscriptions, liveness, previous)
+    if events.last is not None and events.last[0] == beside:
+        message = events.last[1]
+        if not isinstance(message, SharedMessage):
+            message = SharedMessage(message)
+            events.last = beside, message
+        return message
+    header = _pack(
+        (PLAIN, liveness._value_, previous, subscriptions, events.places, events.lengths)
+    )
+    head = _DELIVER.pack(DELIVER, len(header), len(events.records))
+    message = b"".join((head, header, events.records, events.documents))
+    events.last = beside, message
+    return message
+
+
+def decode_delivery(data: bytes) -> Delivery:
+    """The events in a DELIVER message; `ProtocolError` if the message is not whole and exact."""
+    try:
+        _, header_length, records_length = _DELIVER.unpack_from(data)
+        records_start = _DELIVER.size + header_length
+        start = records_start + records_length
+        encoding, liveness, previous, runs, places, lengths = _deliver_header(
+            data[_DELIVER.size : records_start]
+        )
+        if encoding != PLAIN:
+            raise _unknown_encoding(encoding)
+        documents = _cut(data, start, lengths)
+        unpacker = msgpack.Unpacker(use_list=False)
+        unpacker.feed(data[records_start:start])
+        headers = [header_from_fields(fields) for fields in unpacker]
+        return Delivery(
+            None if previous is None else Place(*previous),
+            _assemble(documents, headers, Liveness(liveness), runs, places),
+        )
+    except (
+        *(ValueError, TypeError, LookupError, RecursionError),
+        *(struct.error, msgspec.MsgspecError, msgpack.UnpackException),
+    ):
+        raise ProtocolError("malformed DELIVER message") from None
+
+
+def _assemble(
+    documents: list[bytes],
+    headers: list[Header],
+    liveness: Liveness,
+    runs: tuple[_Run, ...],
+    places: tuple[_Places, ...],
+) -> list[Delivered]:
+    count = len(documents)
+    if not sum(run[0] for run in runs) == sum(run[3] for run in places) == len(headers) == count:
+        raise ValueError("the counts differ")
+    numbers = itertools.chain.from_iterable(itertools.repeat(n, c) for c, n in runs)
+    where = (
+        Place(origin, epoch, offset)
+        for origin, epoch, first, length in places
+        for offset in range(first, first + length)
+    )
+    return [
+        Delivered(place, header, liveness, numbered, document)
+        for place, header, numbered, document in zip(
+            where, headers, numbers, documents, strict=True
+        )
+    ]
+
+
+def _cut(data: bytes, start: int, lengths: Sequence[int]) -> list[bytes]:
+    documents = []
+    for length in lengths:
+        documents.append(data[start : start + length])
+        start += length
+    if start != len(data):
+        raise ValueError("the lengths do not add up")
+    return documents
+
+
+def _unknown_encoding(encoding: int) -> ProtocolError:
+    return ProtocolError(f"body encoding {encoding!r} was not agreed on")

@@ -1,0 +1,80 @@
+"""Damage that nobody could repair: which readers pass over it, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+
+from broker.errors import NotConnected
+from broker.event.place import Mark
+from broker.log.damage import Damage, Kind, Span
+from broker.log.logged_event import LoggedEvent
+from broker.log.repair import TRY_AGAIN, Repairs
+
+DAMAGE = Damage("events", b"k", 3, 5, Kind.HEAD, (Span("far", (1, 10), (1, 13)),))
+COPIES = attrs.evolve(DAMAGE, table="kept", spans=(Span("gone", (1, 10), (1, 15)),))
+
+
+class File:
+    """A log in which nothing can be repaired, as long as nothing is found."""
+
+    def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
+        return None if events else damage
+
+
+def write(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    return succeed(call(*args))
+
+
+def repairs(clock: Clock, *damages: Damage) -> Repairs:
+    """Those of a log that has given up these."""
+    made = Repairs(File(), write, clock)
+    for damage in damages:
+        assert made.begin(damage).called
+    return made
+
+
+@pytest.mark.parametrize(
+    ("table", "origin", "mark", "end"),
+    [
+        ("events", "far", (1, 9), None),
+        ("events", "far", (1, 10), (1, 13)),
+        ("events", "far", (1, 12), (1, 13)),
+        ("events", "far", (1, 13), None),
+        ("events", "gone", (1, 10), None),
+        ("kept", "gone", (1, 10), (1, 15)),
+        ("kept", "far", (1, 10), None),
+    ],
+)
+def test_a_reader_that_would_begin_with_damage_goes_on_behind_it(
+    table: str, origin: str, mark: Mark, end: Mark | None
+) -> None:
+    made = repairs(Clock(), DAMAGE, COPIES)
+    assert made.lost_behind(table, origin, mark) == end
+
+
+def test_what_was_given_up_is_looked_for_again_after_a_time() -> None:
+    clock = Clock()
+    made = repairs(clock, DAMAGE)
+    clock.advance(TRY_AGAIN - 1)
+    assert made.gave_up(DAMAGE) and made.lost_behind("events", "far", (1, 10)) == (1, 13)
+    clock.advance(1)
+    assert not made.gave_up(DAMAGE) and made.lost_behind("events", "far", (1, 10)) is None
+    made.find = lambda _: succeed([LoggedEvent(1, 11, 0, 0, b"", b"", "far", 3)])
+    assert made.begin(DAMAGE).called
+    assert made.given_up == []
+    assert made.counts == {"found": 2, "given_up": 1, "repaired": 1}
+
+
+def test_a_source_that_can_not_be_asked_gives_nothing_up() -> None:
+    made = Repairs(File(), write, Clock())
+    made.find = lambda _: fail(NotConnected("away"))
+    failed: list[object] = []
+    made.begin(DAMAGE).addErrback(failed.append)
+    assert len(failed) == 1 and not made.gave_up(DAMAGE)
+    assert made.counts == {"found": 1, "failed": 1}

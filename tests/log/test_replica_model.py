@@ -1,0 +1,68 @@
+"""What a log says that it keeps of others, it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.log.commit import Commit, Keeping, Retention
+from broker.log.replica_table import KeptSpan
+from broker.log.log_file import LogFile
+from broker.log.logged_event import LoggedEvent
+
+
+def copies(origin: str, first: int, count: int, size: int = 1000) -> list[LoggedEvent]:
+    return [
+        LoggedEvent(1, n, n, 0, b"\x90", b"x" * size, origin, 0)
+        for n in range(first, first + count)
+    ]
+
+
+def keep(log: LogFile, origin: str, after: tuple[int, int], events: list[LoggedEvent]) -> None:
+    log.commit(Commit(keeping=[Keeping(origin, after, events[-1].mark, events)]), 1, 0)
+
+
+def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
+    """A ReplicaRequest arrives during a commit of copies. ReplicaState reports the end before it, and
+    the owner continues there."""
+    log = LogFile(tmp_path, Retention(), sync=False)
+    keep(log, "far", (0, 0), copies("far", 1, 10))
+    keep(log, "far", (1, 10), copies("far", 11, 10))
+    keep(log, "far", (1, 10), copies("far", 11, 15))
+    assert log.kept == {"far": KeptSpan((0, 0), (1, 25))}
+    assert [e.offset for e in log.read_kept("far", (0, 0), 99, 1 << 30)] == list(range(1, 26))
+    keep(log, "far", (1, 10), copies("far", 11, 5))
+    assert log.kept == {"far": KeptSpan((0, 0), (1, 25))}
+    assert [e.offset for e in log.read_kept("far", (0, 0), 99, 1 << 30)] == list(range(1, 26))
+    log.close()
+
+
+def test_what_was_kept_just_now_is_there_beside_much_of_another(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False, max_events_bytes=64 << 20)
+    after = (0, 0)
+    for first in range(1, 1000, 20):
+        events = copies("one", first, 20)
+        keep(log, "one", after, events)
+        after = events[-1].mark
+    events = [
+        LoggedEvent(1, n, 5000 + n, 0, b"\x90", b"x" * 1000, "other", 0) for n in range(1, 21)
+    ]
+    keep(log, "other", (0, 0), events)
+    # ReplicaAck(other, (1, 20)) is sent now.
+    assert [e.offset for e in log.read_kept("other", (0, 0), 99, 1 << 30)] == list(range(1, 21))
+    assert log.kept["other"] == KeptSpan((0, 0), (1, 20))
+
+
+def test_copies_as_old_as_events_may_be_go_and_with_the_last_one_the_span(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention(max_age_ms=1000), sync=False)
+    keep(log, "one", (0, 0), copies("one", 1, 5))
+    keep(log, "other", (0, 0), copies("other", 2001, 5))
+    keep(log, "other", (1, 2005), copies("other", 3001, 5))
+    log.forget_old(3010)
+    assert log.kept == {"other": KeptSpan((1, 2005), (1, 3005))}
+    assert log.read_kept("one", (0, 0), 99, 1 << 30) == []
+    keep(log, "one", (1, 5), copies("one", 6, 5))
+    assert log.kept["one"] == KeptSpan((1, 5), (1, 10))
+    log.close()
+    again = LogFile(tmp_path, Retention(), sync=False)
+    assert again.kept["other"] == KeptSpan((1, 2005), (1, 3005))
+    again.close()

@@ -1,0 +1,64 @@
+"""Who is told to hear a member, and who is not: multicast may pass in one direction only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.transport.arq.datagram_members import Member, Members
+
+
+class Deaf:
+    """What `deaf` hears of the group while this holds: nothing. Not what is sent to it alone."""
+
+    def __init__(self, members: Members, *deaf: Member) -> None:
+        self.holds = True
+        self._to_group = False
+        addresses = [members.address(each.name) for each in deaf]
+        carry = members.network._send_one
+
+        def carry_to(datagram: bytes, source: object, target: object) -> None:
+            if not (self.holds and self._to_group and target in addresses):
+                carry(datagram, source, target)  # type: ignore[arg-type]
+
+        members.network._send_one = carry_to  # type: ignore[method-assign]
+        for member in members.all:
+            member.group._to_group = self._marked(member.group._to_group)
+
+    def _marked(self, to_group):  # type: ignore[no-untyped-def]
+        def send(datagrams: Sequence[bytes]) -> None:
+            self._to_group = True
+            to_group(datagrams)
+            self._to_group = False
+
+        return send
+
+
+def test_who_hears_nothing_of_the_group_is_not_told_to_hear() -> None:
+    members = Members(0, "abc", wait=False)
+    a, b, c = members.all
+    Deaf(members, b)
+    # What was on its way it has heard.
+    members.run(lambda: False, 2 * members.settings.liveness)
+    assert ("b", "appeared") in a.told
+    assert (a.hearers, b.hearers, c.hearers) == ({"c"}, set(), {"a"})
+
+
+def test_who_hears_no_more_is_told_so_and_who_hears_again_too() -> None:
+    members = Members(0, "ab")
+    a, b = members.all
+    members.run(lambda: a.hearers == {"b"} and b.hearers == {"a"}, 1.0)
+    deaf = Deaf(members, b)
+    liveness = members.settings.liveness
+    # It says once more that it hears, before it misses anything.
+    took = members.run(lambda: a.hearers == set(), 3 * liveness)
+    assert took <= 2 * liveness
+    assert a.told == [("b", "appeared")], "it is there: what it sends is heard"
+    deaf.holds = False
+    assert members.run(lambda: a.hearers == {"b"}, liveness) <= members.settings.announce + 0.1
+
+
+def test_who_hears_goes_on_hearing() -> None:
+    members = Members(0, "abc")
+    for _ in range(30):
+        members.run(lambda: False, 1.0)
+        assert [each.hearers for each in members.all] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]

@@ -1,0 +1,161 @@
+"""The messages that carry events."""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import ProtocolError
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
+from broker.event.place import Place
+from broker.log.logged_event import LoggedEvent, encode_header
+from broker.transport.shared_message import SharedMessage
+from broker.wire.event_batch import (
+    decode_batch,
+    decode_delivery,
+    encode_batch,
+    encode_delivery,
+    encode_events,
+)
+
+MARKS = st.tuples(st.integers(1, 3), st.integers(1, 40))
+DOCUMENTS = st.lists(st.binary(min_size=1, max_size=50), max_size=20)
+
+
+def logged(epoch: int, offset: int) -> LoggedEvent:
+    header = Header(
+        EventId("feed", 1000 + offset, offset, 3),
+        "a.b",
+        "flight",
+        "1.0",
+        SecurityLevel.HIGH,
+        Liveness.LIVE,
+    )
+    return LoggedEvent(
+        epoch, offset, 0, 2, encode_header(header), b"<event n='%d'/>" % offset, "n", offset
+    )
+
+
+@given(st.integers(0, 2**62), DOCUMENTS)
+def test_a_batch_survives_the_wire(number: int, documents: list[bytes]) -> None:
+    batch = decode_batch(encode_batch(number, documents))
+    assert (batch.number, batch.documents) == (number, documents)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40)), unique=True, max_size=20).map(
+        sorted
+    ),
+    st.sampled_from(Liveness),
+    st.none() | st.just(("n", 1, 7)),
+    st.data(),
+)
+def test_a_delivery_survives_the_wire(
+    marks: list[tuple[int, int]],
+    liveness: Liveness,
+    previous: tuple[str, int, int] | None,
+    data: st.DataObject,
+) -> None:
+    events = [logged(epoch, offset) for epoch, offset in marks]
+    numbers = [data.draw(st.sampled_from([(1,), (1, 2), (3,)])) for _ in events]
+    delivery = decode_delivery(
+        encode_delivery(encode_events(events), [(1, each) for each in numbers], liveness, previous)
+    )
+    assert delivery.previous == (None if previous is None else Place(*previous))
+    assert [e.place for e in delivery.events] == [Place("n", *mark) for mark in marks]
+    assert [e.document for e in delivery.events] == [e.document for e in events]
+    assert [e.subscriptions for e in delivery.events] == numbers
+    assert [e.header.event_id.sequence_number for e in delivery.events] == [m[1] for m in marks]
+    assert {e.liveness for e in delivery.events} <= {liveness}
+
+
+def test_neighbouring_places_travel_as_one_run() -> None:
+    events = [logged(1, offset) for offset in range(1, 1001)]
+    assert encode_events(events).places == [("n", 1, 1, 1000)]
+    del events[500]
+    assert encode_events(events).places == [("n", 1, 1, 500), ("n", 1, 502, 499)]
+
+
+def test_links_that_get_the_same_get_one_message() -> None:
+    events = encode_events([logged(1, 1), logged(1, 2)])
+
+    def delivery(number: int, previous: tuple[str, int, int] | None) -> bytes:
+        return encode_delivery(events, [(2, [number])], Liveness.LIVE, previous)
+
+    first, second, third = (delivery(1, ("n", 1, 7)) for _ in range(3))
+    assert first == second and second is third
+    assert isinstance(third, SharedMessage)
+    assert decode_delivery(delivery(2, ("n", 1, 7))).events[0].subscriptions == (2,)
+    assert decode_delivery(delivery(2, None)).previous is None
+
+
+@given(st.binary(max_size=100))
+def test_random_bytes_behind_the_kind_are_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_batch(b"\x10" + data)
+    with pytest.raises(ProtocolError):
+        decode_delivery(b"\x28" + data)
+
+
+@given(st.data())
+def test_a_delivery_with_a_changed_byte_raises_nothing_else(data: st.DataObject) -> None:
+    events = [logged(1, offset) for offset in (1, 2, 5)]
+    encoded = bytearray(encode_delivery(encode_events(events), [(3, (1,))], Liveness.LIVE, None))
+    encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        assert len(decode_delivery(bytes(encoded)).events) == 3
+    except ProtocolError as error:
+        assert error.text
+
+
+SHORT_RUNS = [
+    ([[1, [1]]], [["n", 1, 1]]),
+    ([[1, [1]]], [[]]),
+    ([[]], [["n", 1, 1, 1]]),
+    ([[1]], [["n", 1, 1, 1]]),
+    ([[1, [1]]], [["n", 1, "1", 1]]),
+    ([[1, 1]], [["n", 1, 1, 1]]),
+    ([{}], [["n", 1, 1, 1]]),
+    ([[1, [[]]]], [["n", 1, 1, 1]]),
+    ([[1, ["1"]]], [["n", 1, 1, 1]]),
+    ([[1, [1]]], [["n", "1", 1, 1]]),
+    ([[1, [1]]], [[5, 1, 1, 1]]),
+]
+
+
+@pytest.mark.parametrize(("subscriptions", "places"), SHORT_RUNS)
+def test_runs_of_another_form_are_a_protocol_error(subscriptions: object, places: object) -> None:
+    record = logged(1, 1).record
+    header = msgpack.packb((0, "live", None, subscriptions, places, [4]))
+    head = struct.pack(">BII", 0x28, len(header), len(record))
+    with pytest.raises(ProtocolError):
+        decode_delivery(head + header + record + b"<e/>")
+
+
+@pytest.mark.parametrize("cut", [1, 3, 10, -1])
+def test_half_a_batch_is_refused(cut: int) -> None:
+    encoded = encode_batch(1, [b"<a/>", b"<b/>"])
+    with pytest.raises(ProtocolError):
+        decode_batch(encoded[:cut])
+
+
+def test_a_batch_with_bytes_behind_its_end_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_batch(encode_batch(1, [b"<a/>"]) + b"x")
+
+
+def test_an_empty_document_spoils_no_batch() -> None:
+    batch = decode_batch(encode_batch(1, [b"<a/>", b"", b"<b/>"]))
+    assert batch.documents == [b"<a/>", b"", b"<b/>"]
+
+
+def test_no_node_delivers_an_empty_document() -> None:
+    events = encode_events([attrs.evolve(logged(1, 1), document=b"")])
+    with pytest.raises(ProtocolError):
+        decode_delivery(encode_delivery(events, [(1, (1,))], Liveness.LIVE, None))
