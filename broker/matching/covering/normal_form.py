@@ -9,7 +9,7 @@ from functools import lru_cache
 import attrs
 
 from broker.matching.covering.atom_implication import ORDER, is_true_of
-from broker.matching.covering.canonical_text import canonical_text, depends_on_position
+from broker.matching.covering.canonical_text import canonical_text
 from broker.matching.covering.formula import (
     FALSE,
     SELF,
@@ -25,28 +25,12 @@ from broker.matching.covering.formula import (
 )
 from broker.matching.paths.emptiness import UNKNOWN, outermost_node_sets, truth_if_empty
 from broker.matching.paths.pattern import LabelKind
+from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.number import parse_number
 from broker.matching.query.query import Query
-from broker.matching.query.tree import (
-    Axis,
-    Binary,
-    Chain,
-    Expression,
-    Filter,
-    FunctionCall,
-    KindTest,
-    Literal,
-    NameTest,
-    Negation,
-    Number,
-    Path,
-    PathStart,
-    Step,
-    ValueType,
-    Variable,
-)
-from broker.matching.query.value_type import value_type
+from broker.matching.query.tree import Axis, Expression, FunctionCall, PathStart, Step, ValueType
+from broker.matching.query.value_type import is_positional, value_type
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _ROOT_ELEMENT = PathStep(False, LabelKind.ELEMENT, None, None)
@@ -68,7 +52,7 @@ class _Normaliser:
         if value_type(expression) is ValueType.NODE_SET:
             return self._normalise_node_set(expression, (), outermost)
         match expression:
-            case Chain(operator=sign, operands=operands):
+            case tree.Chain(operator=sign, operands=operands):
                 return combine(sign, [self.normalise(o, outermost=outermost) for o in operands])
             case FunctionCall(name="boolean", arguments=(argument,)):
                 return self.normalise(argument, outermost=outermost)
@@ -81,10 +65,10 @@ class _Normaliser:
         if constant is not UNKNOWN:
             return Constant(constant)
         match expression:
-            case Binary(operator=sign, left=left, right=right) if sign in _FLIPPED:
+            case tree.Binary(operator=sign, left=left, right=right) if sign in _FLIPPED:
                 return self._normalise_comparison(expression, sign, left, right, outermost)
             case FunctionCall(name=("starts-with" | "contains") as name, arguments=(text, part)):
-                if isinstance(part, Literal):
+                if isinstance(part, tree.Literal):
                     return self._normalise_value(expression, text, name, part.value, outermost)
         return self._make_opaque(expression, outermost)
 
@@ -149,7 +133,7 @@ class _Normaliser:
 
     def _make_text(self, expression: Expression, outermost: bool) -> str:
         # A relative path has another meaning in a predicate; a variable has not.
-        free = outermost or isinstance(expression, Variable)
+        free = outermost or isinstance(expression, tree.Variable)
         return f"{'' if free else 'in '}{canonical_text(expression, self._namespaces)}"
 
     def _find_implied(self, expression: Expression, outermost: bool) -> tuple[Formula, ...]:
@@ -164,16 +148,16 @@ class _Normaliser:
         self, node_set: Expression, also: tuple[Formula, ...], outermost: bool
     ) -> Formula:
         match node_set:
-            case Chain(operands=operands):
+            case tree.Chain(operands=operands):
                 return combine(
                     "or", [self._normalise_node_set(each, also, outermost) for each in operands]
                 )
-            case Filter(primary=primary, predicates=predicates) if not any(
-                map(depends_on_position, predicates)
+            case tree.Filter(primary=primary, predicates=predicates) if not any(
+                map(is_positional, predicates)
             ):
                 inner = tuple(self.normalise(each) for each in predicates)
                 return self._normalise_node_set(primary, (*inner, *also), outermost)
-            case Path(start=PathStart() as start, steps=steps):
+            case tree.Path(start=PathStart() as start, steps=steps):
                 found = self._normalise_steps(start, steps, also, outermost)
                 if found is not None:
                     return found
@@ -189,8 +173,8 @@ class _Normaliser:
         here: list[Formula] = []
         descendant = False
         for step in steps:
-            if step.axis is Axis.SELF and step.test == KindTest("node"):
-                if descendant or any(map(depends_on_position, step.predicates)):
+            if step.axis is Axis.SELF and step.test == tree.ANY_NODE:
+                if descendant or any(map(is_positional, step.predicates)):
                     return None
                 predicates = [self.normalise(each) for each in step.predicates]
                 if branches:
@@ -200,11 +184,11 @@ class _Normaliser:
                 elif predicates:
                     return None
             elif step.axis is Axis.DESCENDANT_OR_SELF:
-                if step.test != KindTest("node") or step.predicates:
+                if step.test != tree.ANY_NODE or step.predicates:
                     return None
                 descendant = True
             elif step.axis in (Axis.CHILD, Axis.ATTRIBUTE, Axis.DESCENDANT):
-                ordered = any(map(depends_on_position, step.predicates))
+                ordered = any(map(is_positional, step.predicates))
                 if ordered and step.axis is Axis.DESCENDANT:
                     return None
                 branches.append(self._normalise_step(step, descendant, ordered))
@@ -234,12 +218,12 @@ class _Normaliser:
             positional_text="".join(f"[{text}]" for text in texts) if ordered else "",
         )
         return _with_predicates(
-            branch, [self.normalise(p) for p in step.predicates if not depends_on_position(p)]
+            branch, [self.normalise(p) for p in step.predicates if not is_positional(p)]
         )
 
     def _label_of(self, step: Step) -> tuple[LabelKind | None, str | None, str | None]:
         test, attribute = step.test, step.axis is Axis.ATTRIBUTE
-        if isinstance(test, NameTest):
+        if isinstance(test, tree.NameTest):
             kind = LabelKind.ATTRIBUTE if attribute else LabelKind.ELEMENT
             if test.prefix is not None:
                 return kind, self._namespaces[test.prefix], test.local
@@ -259,11 +243,11 @@ def _with_predicates(branch: PathStep, more: list[Formula]) -> PathStep:
 
 def _constant_of(expression: Expression) -> str | float | None:
     match expression:
-        case Number(value=number):
+        case tree.Number(value=number):
             return number
-        case Literal(value=text):
+        case tree.Literal(value=text):
             return text
-        case Negation(operand=Number(value=number), signs=signs):
+        case tree.Negation(operand=tree.Number(value=number), signs=signs):
             return -number if signs % 2 else number
     return None
 
@@ -271,18 +255,18 @@ def _constant_of(expression: Expression) -> str | float | None:
 def _is_single_node(node_set: Expression) -> bool:
     """True if it has at most one node: the context, its attribute, or the root element's."""
     match node_set:
-        case Path(start=PathStart() as start, steps=steps):
+        case tree.Path(start=PathStart() as start, steps=steps):
             for place, step in enumerate(steps):
                 only = (
                     step.axis is Axis.SELF
                     or (
                         step.axis is Axis.ATTRIBUTE
-                        and isinstance(step.test, NameTest)
+                        and isinstance(step.test, tree.NameTest)
                         and step.test.local is not None
                     )
                     or (
                         step.axis is Axis.CHILD
-                        and isinstance(step.test, NameTest)
+                        and isinstance(step.test, tree.NameTest)
                         and place == 0
                         and start is not PathStart.CONTEXT
                     )

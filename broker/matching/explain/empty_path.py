@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from broker.matching.explain.probe import Probe, filter_nodes, nth_node
-from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter, is_any_descendant
-from broker.matching.partial.node_set import is_positional
+from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
 from broker.matching.query import tree
 from broker.matching.query.tree import PathStart
+from broker.matching.query.value_type import is_positional
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class EmptyPathAnalysis:
         if not isinstance(start, PathStart) and not self._probe.count_nodes(start):
             return self.find_reason(start)
         for place, step in enumerate(steps):
-            if is_any_descendant(step) and place + 1 < len(steps):
+            if tree.is_any_descendant(step) and place + 1 < len(steps):
                 continue
             if not self._probe.count_nodes(_with_predicates(path, place, ())):
                 return EmptyReason(self._describe_missing_step(path, place))
@@ -89,7 +89,7 @@ class EmptyPathAnalysis:
         text = (
             f"{owner} has no {self._write_beginning(_with_predicates(path, place, ()), place + 1)}"
         )
-        while place and is_any_descendant(path.steps[place - 1]):
+        while place and tree.is_any_descendant(path.steps[place - 1]):
             place -= 1
         return f"{text}, though it has {self._write_beginning(path, place)}" if place else text
 

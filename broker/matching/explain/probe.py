@@ -18,7 +18,7 @@ from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
 from broker.matching.query.tree import PathStart
-from broker.matching.query.variables import VARIABLE_TYPES
+from broker.matching.query.value_type import VARIABLE_TYPES
 from broker.matching.query.worst_case import DocumentSize, worst_case_cost
 
 #: Maximum evaluations of one explanation, and seconds after which none starts. libxml2 can not be

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from broker.matching.query import tree
-from broker.matching.query.function_signature import CORE_FUNCTIONS
 from broker.matching.query.tree import PathStart
+from broker.matching.query.value_type import CORE_FUNCTIONS
 
 #: Functions that depend on the predicate's own node-set or on the document of its node.
 _BOUND = frozenset({"position", "last", "id", "lang"})
@@ -14,46 +14,14 @@ _BOUND = frozenset({"position", "last", "id", "lang"})
 
 def rebase(expression: tree.Expression, node: tree.Expression) -> tree.Expression | None:
     """Return the expression evaluated at `node`, a node-set of one; None if that is impossible."""
-    match expression:
-        case tree.Path(start=start):
-            if start is PathStart.CONTEXT:
-                return attrs.evolve(expression, start=node)
-            if isinstance(start, PathStart):
-                return expression
-            moved = rebase(start, node)
-            return None if moved is None else attrs.evolve(expression, start=moved)
-        case tree.Filter(primary=primary):
-            moved = rebase(primary, node)
-            return None if moved is None else attrs.evolve(expression, primary=moved)
-        case tree.Negation(operand=operand):
-            moved = rebase(operand, node)
-            return None if moved is None else attrs.evolve(expression, operand=moved)
-        case tree.Binary(left=left, right=right):
-            one, other = rebase(left, node), rebase(right, node)
-            if one is None or other is None:
-                return None
-            return attrs.evolve(expression, left=one, right=other)
-        case tree.Chain(operands=operands):
-            every = _rebase_all(operands, node)
-            return None if every is None else attrs.evolve(expression, operands=every)
-        case tree.FunctionCall(name=name, arguments=arguments):
-            if name in _BOUND:
-                return None
-            if not arguments and CORE_FUNCTIONS[name].reads_context:
-                return attrs.evolve(expression, arguments=(node,))
-            every = _rebase_all(arguments, node)
-            return None if every is None else attrs.evolve(expression, arguments=every)
-        case tree.Number() | tree.Literal() | tree.Variable():
-            return expression
 
+    def move(each: tree.Expression) -> tree.Expression:
+        match each:
+            case tree.Path(start=PathStart.CONTEXT):
+                return attrs.evolve(each, start=node)
+            case tree.FunctionCall(name=name, arguments=()) if CORE_FUNCTIONS[name].reads_context:
+                return attrs.evolve(each, arguments=(node,))
+        return tree.map_subexpressions(each, move)
 
-def _rebase_all(
-    expressions: tuple[tree.Expression, ...], node: tree.Expression
-) -> tuple[tree.Expression, ...] | None:
-    found = []
-    for expression in expressions:
-        moved = rebase(expression, node)
-        if moved is None:
-            return None
-        found.append(moved)
-    return tuple(found)
+    calls = (each for each in tree.walk(expression) if isinstance(each, tree.FunctionCall))
+    return None if any(call.name in _BOUND for call in calls) else move(expression)

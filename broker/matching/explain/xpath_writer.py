@@ -26,7 +26,6 @@ _BINDING: Final = {
     **dict.fromkeys(("*", "div", "mod"), _PRODUCT),
     "|": _UNION,
 }
-_ANY_NODE: Final = KindTest("node")
 
 
 class XPathWriter:
@@ -101,12 +100,12 @@ class XPathWriter:
         place = 0
         while place < len(steps):
             step = steps[place]
-            if is_any_descendant(step) and place + 1 < len(steps) and (slash or place):
+            if tree.is_any_descendant(step) and place + 1 < len(steps) and (slash or place):
                 written.append("//")
                 place += 1
                 step = steps[place]
                 # `///` would be a different path, so the second one is written out.
-                if is_any_descendant(step):
+                if tree.is_any_descendant(step):
                     written.append(self._write_step(step))
                     place += 1
                     continue
@@ -117,17 +116,13 @@ class XPathWriter:
         return "".join(written)
 
     def _write_step(self, step: tree.Step) -> str:
-        if step.test == _ANY_NODE and not step.predicates:
+        if step.test == tree.ANY_NODE and not step.predicates:
             if step.axis is Axis.SELF:
                 return "."
             if step.axis is Axis.PARENT:
                 return ".."
         axis = {Axis.CHILD: "", Axis.ATTRIBUTE: "@"}.get(step.axis, f"{step.axis.value}::")
         return f"{axis}{_write_test(step.test)}{self.write_predicates(step.predicates)}"
-
-
-def is_any_descendant(step: tree.Step) -> bool:
-    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
 
 
 def _write_test(test: tree.NodeTest) -> str:

@@ -31,14 +31,10 @@ class Operator(enum.Enum):
     GREATER_EQUAL = ">="
 
 
-def _starts_with(value: bytes, literal: bytes) -> bool:
-    return value.startswith(literal)
-
-
 _TESTS: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: operator.eq,
     Operator.NOT_EQUAL: operator.ne,
-    Operator.STARTS_WITH: _starts_with,
+    Operator.STARTS_WITH: bytes.startswith,
     Operator.CONTAINS: operator.contains,
     Operator.NUMBER_EQUAL: operator.eq,
     Operator.NUMBER_NOT_EQUAL: operator.ne,

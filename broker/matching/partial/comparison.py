@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.matching.partial import function_library
 from broker.matching.partial.formula import (
     FALSE,
     TRUE,
@@ -29,12 +29,12 @@ from broker.matching.shape.tree import Node
 MAX_PAIRS = 1_024
 
 _OPERATORS: dict[str, Callable[..., bool]] = {
-    "=": function_library.equal,
-    "!=": function_library.unequal,
-    "<": function_library.less,
-    "<=": function_library.less_equal,
-    ">": function_library.greater,
-    ">=": function_library.greater_equal,
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 

@@ -6,10 +6,11 @@ slots remain. libxml2 defines the semantics (DESIGN 5).
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 from typing import TypeAlias
 
-from broker.matching.partial import function_library
+from broker.matching.partial import function_library as library
 from broker.matching.partial.comparison import compare_operands
 from broker.matching.partial.evaluation_cache import CachedEvaluation
 from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
@@ -135,16 +136,10 @@ class _Evaluator(ValueEvaluator):
                 return any_of(self.work.spend_on_join([condition for _, condition in members]))
             case ValueType.NUMBER:
                 return _any_true(
-                    apply_function(
-                        function_library.is_nonzero, self.evaluate_number(expression, context)
-                    )
+                    apply_function(library.is_nonzero, self.evaluate_number(expression, context))
                 )
             case _:
-                return _any_true(
-                    apply_function(
-                        function_library.is_nonempty, self.evaluate_text(expression, context)
-                    )
-                )
+                return _any_true(apply_function(bool, self.evaluate_text(expression, context)))
 
     def _compute_conjunction(
         self, operands: tuple[tree.Expression, ...], context: Context
@@ -172,11 +167,7 @@ class _Evaluator(ValueEvaluator):
                 parameter = self._template.parameter_at.get(call.position)
                 if parameter is not None:
                     return _any_atom_holds(parameter, subject)
-                function = (
-                    function_library.starts_with
-                    if call.name == "starts-with"
-                    else function_library.contains
-                )
+                function = bytes.startswith if call.name == "starts-with" else operator.contains
                 return _any_true(
                     apply_function(
                         function, subject, self.evaluate_text(call.arguments[1], context)
@@ -232,9 +223,7 @@ class _Evaluator(ValueEvaluator):
         try:
             position = self._context_position(context)
             return _any_true(
-                apply_function(
-                    function_library.equal, position, self.evaluate_number(place, context)
-                )
+                apply_function(operator.eq, position, self.evaluate_number(place, context))
             )
         except Undecidable as reason:
             self._cached.record_reason(reason)

@@ -16,7 +16,7 @@ from broker.matching.partial.formula import TRUE, TruthValue
 from broker.matching.partial.source import Constant
 from broker.matching.partial.template import template_without_parameters
 from broker.matching.query.query import Query
-from broker.matching.query.variables import VARIABLE_TYPES
+from broker.matching.query.value_type import VARIABLE_TYPES
 
 
 class NotEvaluated(Exception):

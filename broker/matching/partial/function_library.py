@@ -152,22 +152,6 @@ def ceiling(value: float) -> float:
     return float(math.ceil(value)) if math.isfinite(value) else value
 
 
-def negate(value: float) -> float:
-    return -value
-
-
-def add(left: float, right: float) -> float:
-    return left + right
-
-
-def subtract(left: float, right: float) -> float:
-    return left - right
-
-
-def multiply(left: float, right: float) -> float:
-    return left * right
-
-
 def divide(left: float, right: float) -> float:
     """`left div right` by IEEE 754."""
     if right != 0:
@@ -187,44 +171,6 @@ def modulo(left: float, right: float) -> float:
 def is_nonzero(value: float) -> bool:
     """`boolean(number)`: neither zero nor NaN."""
     return value != 0 and value == value
-
-
-def is_nonempty(text: bytes) -> bool:
-    return bool(text)
-
-
-def starts_with(text: bytes, start: bytes) -> bool:
-    return text.startswith(start)
-
-
-def contains(text: bytes, part: bytes) -> bool:
-    return part in text
-
-
-def equal(left: bytes | float, right: bytes | float) -> bool:
-    """`left = right` for two values of one type."""
-    return left == right
-
-
-def unequal(left: bytes | float, right: bytes | float) -> bool:
-    """`left != right` for two values of one type."""
-    return left != right
-
-
-def less(left: float, right: float) -> bool:
-    return left < right
-
-
-def less_equal(left: float, right: float) -> bool:
-    return left <= right
-
-
-def greater(left: float, right: float) -> bool:
-    return left > right
-
-
-def greater_equal(left: float, right: float) -> bool:
-    return left >= right
 
 
 _CONTEXT = etree.Element("none")

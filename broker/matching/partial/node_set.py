@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.matching.partial import function_library
+from broker.matching.partial import function_library as library
 from broker.matching.partial.axis import passes_node_test, walk_axis
 from broker.matching.partial.formula import (
     FALSE,
@@ -25,14 +25,12 @@ from broker.matching.partial.source import Constant, Source, computed, source_of
 from broker.matching.partial.undecidable import Undecidable
 from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
-from broker.matching.query.tree import Axis, KindTest, NameTest, Step, ValueType
-from broker.matching.query.value_type import value_type
+from broker.matching.query.tree import Axis, NameTest, Step
+from broker.matching.query.value_type import is_positional
 from broker.matching.shape.tree import Node, NodeKind
 
 #: Members in document order; no condition is FALSE.
 NodeSet: TypeAlias = list[tuple[Node, Formula]]
-
-_ANY_NODE = KindTest("node")
 
 
 # Not frozen, for speed: one is created for each node and predicate.
@@ -95,7 +93,7 @@ class PathWalker:
         place = 0
         while place < len(steps) and members:
             step = steps[place]
-            if _is_any_descendant(step) and place + 1 < len(steps):
+            if tree.is_any_descendant(step) and place + 1 < len(steps):
                 following = steps[place + 1]
                 if following.axis is Axis.CHILD and not any(
                     map(is_positional, following.predicates)
@@ -240,20 +238,6 @@ def _order(member: tuple[Node, Formula]) -> int:
     return member[0].order
 
 
-def is_positional(predicate: tree.Expression) -> bool:
-    return value_type(predicate) is ValueType.NUMBER or _reads_position(predicate)
-
-
-def _reads_position(expression: tree.Expression) -> bool:
-    if isinstance(expression, tree.FunctionCall) and expression.name in ("position", "last"):
-        return True
-    return any(map(_reads_position, tree.subexpressions_of(expression)))
-
-
-def _is_any_descendant(step: Step) -> bool:
-    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
-
-
 def string_value(node: Node, work: WorkBudget) -> Source:
     if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
         return source_of(node.value)
@@ -262,7 +246,7 @@ def string_value(node: Node, work: WorkBudget) -> Source:
     texts = _merge_constants(texts)
     if len(texts) == 1:
         return texts[0]
-    return computed(function_library.concat, *texts)
+    return computed(library.concat, *texts)
 
 
 def _collect_texts(node: Node, texts: list[Source], work: WorkBudget) -> None:
@@ -279,7 +263,7 @@ def _merge_constants(texts: list[Source]) -> list[Source]:
     for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
         # In one call: pairwise joining would be quadratic.
         parts = list(run)
-        joined += [computed(function_library.concat, *parts)] if are_constant else parts
+        joined += [computed(library.concat, *parts)] if are_constant else parts
     return joined
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import attrs
 
 from broker.matching.index.parameter import Operator
-from broker.matching.partial import function_library
+from broker.matching.partial import function_library as library
 from broker.matching.partial.axis import walk_axis
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.node_set import string_value
@@ -118,7 +118,7 @@ class _PlainPathCompiler:
         found = []
         descends = False
         for place, step in enumerate(steps):
-            if _is_any_descendant(step) and place + 1 < len(steps) and not descends:
+            if tree.is_any_descendant(step) and place + 1 < len(steps) and not descends:
                 descends = True
                 continue
             read = self._compile_step(step, descends)
@@ -164,14 +164,6 @@ class _PlainPathCompiler:
         if operator in _FIRST_NODE_OPERATORS and steps[0].comparisons:
             return None
         return PlainComparison(parameter, operator, numeric, steps[0])
-
-
-def _is_any_descendant(step: tree.Step) -> bool:
-    return (
-        step.axis is Axis.DESCENDANT_OR_SELF
-        and step.test == tree.KindTest("node")
-        and not step.predicates
-    )
 
 
 class _TooManyRows(Exception):
@@ -251,7 +243,7 @@ class _RowFinder:
 
     def _node_value(self, node: Node, numeric: bool) -> Source:
         text = string_value(node, self._work)
-        return computed(function_library.number, text) if numeric else text
+        return computed(library.number, text) if numeric else text
 
 
 def _remove_duplicates(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]]:

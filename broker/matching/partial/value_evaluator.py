@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Callable, Mapping
 
-from broker.matching.partial import function_library
+from broker.matching.partial import function_library as library
 from broker.matching.partial.axis import root_of
 from broker.matching.partial.evaluation_cache import CachedEvaluation, EvaluationCache
 from broker.matching.partial.evaluation_input import EvaluationInput
@@ -36,27 +37,26 @@ from broker.matching.partial.undecidable import Undecidable
 from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import PathStart, ValueType
-from broker.matching.query.value_type import value_type
-from broker.matching.query.variables import VARIABLE_TYPES
+from broker.matching.query.value_type import VARIABLE_TYPES, value_type
 from broker.matching.shape.tree import Node
 
 _TEXT_FUNCTIONS: Mapping[str, Callable[..., bytes]] = {
-    "concat": function_library.concat,
-    "substring-before": function_library.substring_before,
-    "substring-after": function_library.substring_after,
-    "translate": function_library.translate,
+    "concat": library.concat,
+    "substring-before": library.substring_before,
+    "substring-after": library.substring_after,
+    "translate": library.translate,
 }
 _NUMBER_FUNCTIONS = {
-    "floor": function_library.floor,
-    "ceiling": function_library.ceiling,
-    "round": function_library.round_half_up,
+    "floor": library.floor,
+    "ceiling": library.ceiling,
+    "round": library.round_half_up,
 }
 _ARITHMETIC = {
-    "+": function_library.add,
-    "-": function_library.subtract,
-    "*": function_library.multiply,
-    "div": function_library.divide,
-    "mod": function_library.modulo,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "div": library.divide,
+    "mod": library.modulo,
 }
 
 _EMPTY_TEXT = Constant(b"")
@@ -87,14 +87,10 @@ class ValueEvaluator(abc.ABC):
                 return unguarded_constant(value)
             case tree.Negation(operand=operand, signs=signs):
                 value_cases = self.evaluate_number(operand, context)
-                return (
-                    apply_function(function_library.negate, value_cases)
-                    if signs % 2
-                    else value_cases
-                )
-            case tree.Binary(operator=operator, left=left, right=right) if operator in _ARITHMETIC:
+                return apply_function(operator.neg, value_cases) if signs % 2 else value_cases
+            case tree.Binary(operator=sign, left=left, right=right) if sign in _ARITHMETIC:
                 return apply_function(
-                    _ARITHMETIC[operator],
+                    _ARITHMETIC[sign],
                     self.evaluate_number(left, context),
                     self.evaluate_number(right, context),
                 )
@@ -106,7 +102,7 @@ class ValueEvaluator(abc.ABC):
                 )
         if value_type(expression) is ValueType.BOOLEAN:
             return self._boolean_cases(expression, context, 1.0, 0.0)
-        return apply_function(function_library.number, self.evaluate_text(expression, context))
+        return apply_function(library.number, self.evaluate_text(expression, context))
 
     def _compute_number_call(self, call: tree.FunctionCall, context: Context) -> GuardedValue:
         match call.name:
@@ -120,7 +116,7 @@ class ValueEvaluator(abc.ABC):
                 return unguarded_constant(float(len(self._unconditional_nodes(call, context))))
             case "sum":
                 nodes = self._unconditional_nodes(call, context)
-                return apply_function(function_library.sum_numbers, *map(self.number_value, nodes))
+                return apply_function(library.sum_numbers, *map(self.number_value, nodes))
             case "number":
                 return (
                     self.evaluate_number(call.arguments[0], context)
@@ -129,7 +125,7 @@ class ValueEvaluator(abc.ABC):
                 )
             case "string-length":
                 return apply_function(
-                    function_library.string_length, self._argument_or_context_text(call, context)
+                    library.string_length, self._argument_or_context_text(call, context)
                 )
         return apply_function(
             _NUMBER_FUNCTIONS[call.name], self.evaluate_number(call.arguments[0], context)
@@ -160,7 +156,7 @@ class ValueEvaluator(abc.ABC):
     def number_value(self, node: Node) -> GuardedValue:
         known = self._cache.number_values.get(node)
         if known is None:
-            known = apply_function(function_library.number, self.string_value(node))
+            known = apply_function(library.number, self.string_value(node))
             self._cache.charge(0)
             self._cache.number_values[node] = known
         return known
@@ -192,7 +188,7 @@ class ValueEvaluator(abc.ABC):
                 ]
             case ValueType.NUMBER:
                 return apply_function(
-                    function_library.format_number, self.evaluate_number(expression, context)
+                    library.format_number, self.evaluate_number(expression, context)
                 )
             case _:
                 return self._boolean_cases(expression, context, b"true", b"false")
@@ -203,7 +199,7 @@ class ValueEvaluator(abc.ABC):
                 return self._argument_or_context_text(call, context)
             case "normalize-space":
                 return apply_function(
-                    function_library.normalize_space, self._argument_or_context_text(call, context)
+                    library.normalize_space, self._argument_or_context_text(call, context)
                 )
             case "local-name" | "namespace-uri" | "name":
                 return self._compute_name_call(call, context)
@@ -212,17 +208,17 @@ class ValueEvaluator(abc.ABC):
                 numbers = [self.evaluate_number(place, context) for place in places]
                 if len(numbers) == 1:
                     return apply_function(
-                        function_library.substring_from,
+                        library.substring_from,
                         self.evaluate_text(text, context),
                         numbers[0],
                     )
                 match numbers:
                     case [[(_, Constant(value=start))], [(_, Constant(value=count))]]:
-                        taking = function_library.fixed_substring(start, count)
+                        taking = library.fixed_substring(start, count)
                         if taking is not None:
                             return apply_function(taking, self.evaluate_text(text, context))
                 return apply_function(
-                    function_library.substring, self.evaluate_text(text, context), *numbers
+                    library.substring, self.evaluate_text(text, context), *numbers
                 )
         texts = [self.evaluate_text(argument, context) for argument in call.arguments]
         return apply_function(_TEXT_FUNCTIONS[call.name], *texts)

@@ -14,17 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 from typing import Literal as Constant
 
+from broker.matching.query import tree
 from broker.matching.query.number import parse_number
-from broker.matching.query.tree import (
-    Binary,
-    Chain,
-    Expression,
-    FunctionCall,
-    Literal,
-    Negation,
-    Number,
-    ValueType,
-)
 from broker.matching.query.value_type import value_type
 
 
@@ -56,54 +47,47 @@ _EMPTY_IF_FIRST_IS = frozenset(
 _NAME_FUNCTIONS = frozenset({"local-name", "name", "namespace-uri"})
 
 
-def outermost_node_sets(expression: Expression) -> Iterator[Expression]:
+def outermost_node_sets(expression: tree.Expression) -> Iterator[tree.Expression]:
     """Yield the outermost node-sets in an expression, those in predicates excluded."""
-    if value_type(expression) is ValueType.NODE_SET:
+    if value_type(expression) is tree.ValueType.NODE_SET:
         yield expression
         return
-    match expression:
-        case Binary(left=left, right=right):
-            yield from outermost_node_sets(left)
-            yield from outermost_node_sets(right)
-        case Chain(operands=operands) | FunctionCall(arguments=operands):
-            for operand in operands:
-                yield from outermost_node_sets(operand)
-        case Negation(operand=operand):
-            yield from outermost_node_sets(operand)
+    for each in tree.subexpressions_of(expression):
+        yield from outermost_node_sets(each)
 
 
 def truth_if_empty(
-    expression: Expression, empty: Expression | None = None
+    expression: tree.Expression, empty: tree.Expression | None = None
 ) -> bool | Constant[_Indefinite.UNKNOWN]:
     """Return the boolean value if the emptiness of `empty` (a node in the tree) decides it."""
     return _boolean(_value_if_empty(expression, empty))
 
 
-def value_if_empty(expression: Expression, empty: Expression) -> Value:
+def value_if_empty(expression: tree.Expression, empty: tree.Expression) -> Value:
     """Return the known value if `empty` (a node in the tree) is an empty node-set."""
     return _value_if_empty(expression, empty)
 
 
-def _value_if_empty(expression: Expression, empty: Expression | None) -> Value:
-    if value_type(expression) is ValueType.NODE_SET:
+def _value_if_empty(expression: tree.Expression, empty: tree.Expression | None) -> Value:
+    if value_type(expression) is tree.ValueType.NODE_SET:
         return EMPTY if expression is empty else UNKNOWN
     match expression:
-        case Number(value=number):
+        case tree.Number(value=number):
             return number
-        case Literal(value=text):
+        case tree.Literal(value=text):
             return text
-        case Negation(operand=operand, signs=signs):
+        case tree.Negation(operand=operand, signs=signs):
             return _apply_signs(_number(_value_if_empty(operand, empty)), signs)
-        case Chain(operator=joint, operands=operands):
+        case tree.Chain(operator=joint, operands=operands):
             return _join_booleans(
                 joint, [_boolean(_value_if_empty(each, empty)) for each in operands]
             )
-        case Binary(operator=sign, left=left, right=right):
+        case tree.Binary(operator=sign, left=left, right=right):
             one, other = _value_if_empty(left, empty), _value_if_empty(right, empty)
             if sign in _ORDER or sign in ("=", "!="):
                 return _compare(sign, one, value_type(left), other, value_type(right))
             return _calculate(sign, _number(one), _number(other))
-        case FunctionCall(name=name, arguments=arguments):
+        case tree.FunctionCall(name=name, arguments=arguments):
             return _call_function(name, [_value_if_empty(each, empty) for each in arguments])
     return UNKNOWN
 
@@ -128,16 +112,16 @@ def _calculate(sign: str, one: Value, other: Value) -> Value:
 
 
 def _compare(
-    sign: str, one: Value, one_type: ValueType, other: Value, other_type: ValueType
+    sign: str, one: Value, one_type: tree.ValueType, other: Value, other_type: tree.ValueType
 ) -> Value:
     types = (one_type, other_type)
-    if ValueType.BOOLEAN in types:
+    if tree.ValueType.BOOLEAN in types:
         # A comparison with a boolean converts node-sets, and equality all other values too.
         one, other = (_boolean(v) if v is EMPTY or sign not in _ORDER else v for v in (one, other))
     elif EMPTY in (one, other):
         return False
     if isinstance(one, _Indefinite) or isinstance(other, _Indefinite):
-        numeric = sign in _ORDER or ValueType.NUMBER in types
+        numeric = sign in _ORDER or tree.ValueType.NUMBER in types
         nan = any(isinstance(v, float | str) and math.isnan(_float(v)) for v in (one, other))
         return False if numeric and nan and sign != "!=" else UNKNOWN
     if sign in _ORDER:

@@ -16,17 +16,9 @@ from broker.matching.paths.requirement import (
     require_either,
 )
 from broker.matching.paths.requirement import UNKNOWN as NOTHING_SURE
+from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
-from broker.matching.query.tree import (
-    Chain,
-    Expression,
-    Filter,
-    FunctionCall,
-    Path,
-    PathStart,
-    ValueType,
-)
 from broker.matching.query.value_type import value_type
 
 #: Outside predicates the context is the payload's element, with any name.
@@ -41,7 +33,9 @@ def derive_requirements(query: Query) -> Requirements:
     return derive_from_expression(query.expression, dict(query.namespaces))
 
 
-def derive_from_expression(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
+def derive_from_expression(
+    expression: tree.Expression, namespaces: Mapping[str, str]
+) -> Requirements:
     return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 
@@ -49,14 +43,14 @@ class _Derivation:
     def __init__(self, namespaces: Mapping[str, str]) -> None:
         self._namespaces = namespaces
 
-    def derive(self, expression: Expression, context: AbstractNode) -> Requirements:
-        if value_type(expression) is ValueType.NODE_SET:
+    def derive(self, expression: tree.Expression, context: AbstractNode) -> Requirements:
+        if value_type(expression) is tree.ValueType.NODE_SET:
             return self._require_non_empty(expression, context)
         match expression:
-            case Chain(operator=joint, operands=operands):
+            case tree.Chain(operator=joint, operands=operands):
                 join = require_both if joint == "and" else require_either
                 return reduce(join, (self.derive(each, context) for each in operands))
-            case FunctionCall(name="boolean", arguments=(argument,)):
+            case tree.FunctionCall(name="boolean", arguments=(argument,)):
                 return self.derive(argument, context)
         constant = truth_if_empty(expression)
         if constant is not UNKNOWN:
@@ -67,20 +61,20 @@ class _Derivation:
                 result = require_both(result, self._require_non_empty(node_set, context))
         return result
 
-    def _require_non_empty(self, node_set: Expression, context: AbstractNode) -> Requirements:
+    def _require_non_empty(self, node_set: tree.Expression, context: AbstractNode) -> Requirements:
         ends = self._end_nodes(node_set, context)
         return reduce(require_either, (end.existence_requirements() for end in ends), NEVER)
 
-    def _end_nodes(self, node_set: Expression, context: AbstractNode) -> list[AbstractNode]:
+    def _end_nodes(self, node_set: tree.Expression, context: AbstractNode) -> list[AbstractNode]:
         match node_set:
-            case Chain(operands=operands):
+            case tree.Chain(operands=operands):
                 return [end for each in operands for end in self._end_nodes(each, context)]
-            case Filter(primary=primary, predicates=predicates):
+            case tree.Filter(primary=primary, predicates=predicates):
                 return [
                     self._apply_predicates(end, predicates, context)
                     for end in self._end_nodes(primary, context)
                 ]
-            case Path(start=start, steps=steps):
+            case tree.Path(start=start, steps=steps):
                 ends = self._start_nodes(start, context)
                 for step in steps:
                     ends = [
@@ -93,19 +87,19 @@ class _Derivation:
         return [AbstractNode(context.document, exact=False, is_unknown=True)]
 
     def _start_nodes(
-        self, start: PathStart | Expression, context: AbstractNode
+        self, start: tree.PathStart | tree.Expression, context: AbstractNode
     ) -> list[AbstractNode]:
         match start:
-            case PathStart.CONTEXT:
+            case tree.PathStart.CONTEXT:
                 return [context.as_context()]
-            case PathStart.DOCUMENT:
+            case tree.PathStart.DOCUMENT:
                 return [AbstractNode(DocumentRole.PAYLOAD)]
-            case PathStart.ENVELOPE:
+            case tree.PathStart.ENVELOPE:
                 return [AbstractNode(DocumentRole.ENVELOPE)]
         return self._end_nodes(start, context)
 
     def _apply_predicates(
-        self, end: AbstractNode, predicates: tuple[Expression, ...], context: AbstractNode
+        self, end: AbstractNode, predicates: tuple[tree.Expression, ...], context: AbstractNode
     ) -> AbstractNode:
         if end.is_unknown:
             return end
@@ -113,7 +107,7 @@ class _Derivation:
             len(predicates) == 1 and end.required == ALWAYS and _is_decided_by_labels(predicates[0])
         )
         for predicate in predicates:
-            if value_type(predicate) is ValueType.NUMBER:
+            if value_type(predicate) is tree.ValueType.NUMBER:
                 needs = NOTHING_SURE
             else:
                 needs = self.derive(predicate, end.as_context())
@@ -121,13 +115,13 @@ class _Derivation:
         return end
 
 
-def _is_decided_by_labels(predicate: Expression) -> bool:
+def _is_decided_by_labels(predicate: tree.Expression) -> bool:
     """Return True if the predicate only tests nodes below the context for existence."""
     match predicate:
-        case Path(start=start):
-            return start is PathStart.CONTEXT
-        case Chain(operator="or" | "|", operands=operands):
+        case tree.Path(start=start):
+            return start is tree.PathStart.CONTEXT
+        case tree.Chain(operator="or" | "|", operands=operands):
             return all(map(_is_decided_by_labels, operands))
-        case FunctionCall(name="boolean", arguments=(argument,)):
+        case tree.FunctionCall(name="boolean", arguments=(argument,)):
             return _is_decided_by_labels(argument)
     return False

@@ -22,7 +22,7 @@ class ParseInfo:
 
     - `prefixes`: each prefix and the offset of its first use.
     - `document_replacements`: slashes at the start of paths through the payload's document.
-    - `envelope_replacements`: leading `/Mspaces:Event` steps (`rewrite.py`).
+    - `envelope_replacements`: leading `/Mspaces:Event` steps (`query.py`).
     - `call_replacements`: pieces of calls that become extension functions
       (`extension_function.py`).
     - `searched_characters`: total length of the literals that libxml2 searches for.

@@ -2,7 +2,7 @@
 
 libxml2 compares a substring anew at every offset. It scans the alphabet of `translate` for every
 character, and copies the result so far for every argument of `concat`. Nothing can interrupt it.
-Calls with an argument that is not short are rewritten (`rewrite.py`) to functions of the same names
+Calls with an argument that is not short are rewritten (`query.py`) to functions of the same names
 in the envelope's namespace, whose prefix can not be rebound. Their work is linear in their texts,
 and limited by `MAX_WORK` in all.
 """
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from broker.errors import QueryTooExpensive
 from broker.event.envelope import NAMESPACE
+from broker.matching.query import tree
 from broker.matching.query.cursor import ParseInfo, Replacement
 from broker.matching.query.lexer import Token
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
@@ -25,7 +26,6 @@ from broker.matching.query.tree import (
     Path,
     PathStart,
     ValueType,
-    subexpressions_of,
 )
 from broker.matching.query.value_type import value_type
 
@@ -86,12 +86,12 @@ def _is_short_search(substring: Expression, info: ParseInfo) -> bool:
 
 def _reads_outside_context(text: Expression) -> bool:
     """Return True if the text may lie outside the predicate's node, and be the same for many."""
-    if isinstance(text, Path):
-        if text.start in (PathStart.DOCUMENT, PathStart.ENVELOPE):
-            return True
-        if any(step.axis not in _INWARD_AXES for step in text.steps):
-            return True
-    return any(map(_reads_outside_context, subexpressions_of(text)))
+    return any(
+        part.start in (PathStart.DOCUMENT, PathStart.ENVELOPE)
+        or any(step.axis not in _INWARD_AXES for step in part.steps)
+        for part in tree.walk(text)
+        if isinstance(part, Path)
+    )
 
 
 def _count_copies(expression: Expression) -> int:

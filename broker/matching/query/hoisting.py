@@ -11,21 +11,10 @@ from collections.abc import Iterator
 import attrs
 
 from broker.matching.query import tree
+from broker.matching.query.value_type import CORE_FUNCTIONS
 
 #: Results that depend on the context node, or are node-sets.
 _CONTEXT_DEPENDENT = frozenset({"position", "last", "lang", "id"})
-#: Results that depend on the context node if the call has no argument.
-_CONTEXT_DEPENDENT_WITHOUT_ARGUMENT = frozenset(
-    {
-        "string",
-        "number",
-        "string-length",
-        "normalize-space",
-        "name",
-        "local-name",
-        "namespace-uri",
-    }
-)
 
 
 @attrs.frozen
@@ -51,7 +40,7 @@ def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuer
 
 def _find_calls(expression: tree.Expression, *, in_predicate: bool) -> Iterator[tree.FunctionCall]:
     if in_predicate and isinstance(expression, tree.FunctionCall):
-        if _has_path(expression) and _is_invariant(expression):
+        if _is_invariant(expression):
             yield expression
             return
     for part in tree.subexpressions_of(expression):
@@ -60,25 +49,23 @@ def _find_calls(expression: tree.Expression, *, in_predicate: bool) -> Iterator[
         yield from _find_calls(predicate, in_predicate=True)
 
 
-def _is_invariant(expression: tree.Expression) -> bool:
-    match expression:
-        case tree.Variable():
-            return False
-        case tree.FunctionCall(name=name, arguments=arguments):
-            if name in _CONTEXT_DEPENDENT or (
-                name in _CONTEXT_DEPENDENT_WITHOUT_ARGUMENT and not arguments
-            ):
+def _is_invariant(call: tree.FunctionCall) -> bool:
+    """Return True if the call reads a document, but no context node and no variable."""
+    has_path = False
+    for part in tree.walk(call):
+        match part:
+            case tree.Variable():
                 return False
-        case tree.Path(start=tree.PathStart() as start):
-            # Predicates of the path have context nodes of their own.
-            return start is tree.PathStart.DOCUMENT
-    return all(map(_is_invariant, tree.subexpressions_of(expression)))
-
-
-def _has_path(expression: tree.Expression) -> bool:
-    return isinstance(expression, tree.Path) or any(
-        map(_has_path, tree.subexpressions_of(expression))
-    )
+            case tree.FunctionCall(name=name, arguments=arguments):
+                reads_context = CORE_FUNCTIONS[name].reads_context and not arguments
+                if name in _CONTEXT_DEPENDENT or reads_context:
+                    return False
+            case tree.Path(start=start):
+                # Predicates of the path have context nodes of their own.
+                if start in (tree.PathStart.CONTEXT, tree.PathStart.ENVELOPE):
+                    return False
+                has_path = True
+    return has_path
 
 
 def _call_end(text: str, start: int) -> int:

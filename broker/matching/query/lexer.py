@@ -71,17 +71,34 @@ class Token:
 
 #: libxml2 has the last word on name characters beyond ASCII. The sets list forbidden characters,
 #: because `re` compiles a range to U+10FFFF a hundred times slower.
-_NAME_CHARACTER = r"[^\x00-,/:-@\[-^`{-\x7f]"
-NAME = rf"[^\x00-@\[-^`{{-\x7f]{_NAME_CHARACTER}*"
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")
-_LITERAL = re.compile(r"\"([^\"]*)\"|'([^']*)'")
-_VARIABLE = re.compile(rf"\$({NAME}(?::{NAME})?)")
-_NAME_TEST = re.compile(rf"{NAME}(?::(?:\*|{NAME}))?|\*")
-_SPACED_NAME_TEST = re.compile(rf"({NAME})[ \t\r\n]+(:(?:\*|{NAME}))")
-_AXIS = re.compile(rf"({NAME})[ \t\r\n]*::")
-_CALL = re.compile(r"[ \t\r\n]*\(")
-_OPERATOR = re.compile(r"and|or|div|mod|!=|<=|>=|[*+=<>|-]")
+NAME = r"[^\x00-@\[-^`{-\x7f][^\x00-,/:-@\[-^`{-\x7f]*"
+_BLANK = r"[ \t\r\n]"
+#: An operand, leading blanks included. A group's index gives its kind; at None its text gives it.
+#: Group 1 is a name, 2 the bracket behind it, and 3 the colons behind it.
+_OPERAND = re.compile(
+    rf"{_BLANK}*(?:"
+    rf"({NAME}(?::(?:\*|{NAME}))?|\*)(?={_BLANK}*(?:(\()|(::?))|)"
+    r"|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?)"
+    r"|(\"[^\"]*\"|'[^']*')"
+    rf"|\$({NAME}(?::{NAME})?)"
+    r"|(//|\.\.|[()\[\],@/.])"
+    r"|(!=|<=|>=|[+=<>|-])"
+    r")"
+)
+_OPERAND_KINDS: tuple[TokenKind | None, ...] = (
+    None,
+    TokenKind.NAME_TEST,
+    TokenKind.FUNCTION,
+    TokenKind.NAME_TEST,
+    TokenKind.NUMBER,
+    TokenKind.LITERAL,
+    TokenKind.VARIABLE,
+    None,
+    TokenKind.OPERATOR,
+)
+_OPERATOR = re.compile(rf"{_BLANK}*(?:(//|[()\[\],@/])|(and|or|div|mod|!=|<=|>=|[*+=<>|-]))")
+_OPERATOR_KINDS: tuple[TokenKind | None, ...] = (None, None, TokenKind.OPERATOR)
+_SPACED_LOCAL_NAME = re.compile(rf"{_BLANK}+(:(?:\*|{NAME}))")
 _PUNCTUATION = {
     "(": TokenKind.LEFT_PAREN,
     ")": TokenKind.RIGHT_PAREN,
@@ -94,7 +111,6 @@ _PUNCTUATION = {
     ".": TokenKind.DOT,
     "..": TokenKind.DOUBLE_DOT,
 }
-_PUNCTUATION_MARK = re.compile(r"//|\.\.|[()\[\],@/.]")
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
 _AXES = frozenset(axis.value for axis in Axis)
 #: Behind a token of these kinds stands an operator or nothing; behind any other token an operand.
@@ -112,60 +128,42 @@ _ENDS_OPERAND = frozenset(
 )
 
 
-#: Fast patterns for most operands and operators, leading blanks included. A group's index gives its
-#: kind; at None the matched text gives it. `_read_operand` and `_read_operator` handle the rest.
-_WHOLE_NAME = rf"{NAME}(?::{NAME})?(?!{_NAME_CHARACTER})"
-_COMMON_OPERAND = re.compile(
-    r"[ \t\r\n]*(?:"
-    rf"({_WHOLE_NAME}(?![ \t\r\n]*[:(])|\*)"
-    rf"|({_WHOLE_NAME})(?=[ \t\r\n]*\()"
-    r"|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?)"
-    r"|(\"[^\"]*\"|'[^']*')"
-    r"|(//|\.\.|[()\[\],@/.])"
-    r"|(!=|<=|>=|[+=<>|-])"
-    r")"
-)
-_OPERAND_KINDS: tuple[TokenKind | None, ...] = (
-    None,
-    TokenKind.NAME_TEST,
-    TokenKind.FUNCTION,
-    TokenKind.NUMBER,
-    TokenKind.LITERAL,
-    None,
-    TokenKind.OPERATOR,
-)
-_COMMON_OPERATOR = re.compile(r"[ \t\r\n]*(?:(//|[()\[\],@/])|(and|or|div|mod|!=|<=|>=|[*+=<>|-]))")
-_OPERATOR_KINDS: tuple[TokenKind | None, ...] = (None, None, TokenKind.OPERATOR)
-
-
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of the text, with END last; raise `BadQuery` for invalid text."""
     found: list[Token] = []
     offset = 0
     operand_expected = True
     while True:
-        if operand_expected:
-            match, kinds = _COMMON_OPERAND.match(text, offset), _OPERAND_KINDS
-        else:
-            match, kinds = _COMMON_OPERATOR.match(text, offset), _OPERATOR_KINDS
-        if match is not None and (group := match.lastindex) is not None:
-            start, offset = match.span(group)
-            written = match[group]
-            kind = kinds[group] or _PUNCTUATION[written]
-            if kind is TokenKind.LITERAL:
-                written = written[1:-1]
-            elif kind is TokenKind.FUNCTION and written in _NODE_TYPES:
-                kind = TokenKind.NODE_TYPE
-            found.append(Token(kind, written, start, offset))
-        else:
-            offset = _skip_blanks(text, offset)
-            if offset == len(text):
+        match, kinds = None, _OPERATOR_KINDS
+        if not operand_expected:
+            match = _OPERATOR.match(text, offset)
+        if match is None:
+            match, kinds = _OPERAND.match(text, offset), _OPERAND_KINDS
+            if match is None:
                 break
-            bare = not found or found[-1].kind not in (TokenKind.AT, TokenKind.AXIS)
-            token = (_read_operand if operand_expected else _read_operator)(text, offset, bare)
-            found.append(token)
-            kind, offset = token.kind, token.end
+        group = match.lastindex or 0
+        start, offset = match.span(group)
+        written = match[group]
+        kind = kinds[group] or _PUNCTUATION[written]
+        if kind is TokenKind.LITERAL:
+            written = written[1:-1]
+        elif kind is TokenKind.VARIABLE:
+            start -= 1
+        elif kinds is _OPERAND_KINDS and group in (2, 3):
+            written = match[1]
+            start, offset = match.span(1)
+            if group == 3:
+                token = _read_colons(match, found)
+                kind, written, offset = token.kind, token.text, token.end
+            elif written[-1] == "*":
+                kind = TokenKind.NAME_TEST
+            elif written in _NODE_TYPES:
+                kind = TokenKind.NODE_TYPE
+        found.append(Token(kind, written, start, offset))
         operand_expected = kind not in _ENDS_OPERAND
+    rest = text[offset:].lstrip(" \t\r\n")
+    if rest:
+        raise _unreadable(rest[0], len(text) - len(rest))
     found.append(Token(TokenKind.END, "", len(text), len(text)))
     return found
 
@@ -174,56 +172,27 @@ def bad_query_at(message: str, position: int) -> BadQuery:
     return BadQuery(message, line=1, column=position + 1)
 
 
-def _skip_blanks(text: str, offset: int) -> int:
-    match = _BLANKS.match(text, offset)
-    return offset if match is None else match.end()
+def _read_colons(match: re.Match[str], before: list[Token]) -> Token:
+    """Return the token of a name with colons behind it: an axis, or a prefix."""
+    name, (start, end) = match[1], match.span(1)
+    if match[3] == "::" and name != "*" and ":" not in name:
+        if name not in _AXES:
+            raise bad_query_at(f"there is no axis {name[:40]!r} in XPath 1.0", start)
+        return Token(TokenKind.AXIS, name, start, match.end(3))
+    if name != "*" and ":" not in name:
+        if not before or before[-1].kind not in (TokenKind.AT, TokenKind.AXIS):
+            local = _SPACED_LOCAL_NAME.match(match.string, end)
+            if local is not None:
+                name, end = name + local[1], local.end()
+                # A bracket behind it makes it a function, whose name has a prefix.
+                if name[-1] != "*" and match.string[end:].lstrip(" \t\r\n")[:1] == "(":
+                    return Token(TokenKind.FUNCTION, name, start, end)
+    return Token(TokenKind.NAME_TEST, name, start, end)
 
 
-def _read_operator(text: str, offset: int, bare: bool) -> Token:
-    match = _OPERATOR.match(text, offset)
-    if match is not None:
-        return Token(TokenKind.OPERATOR, match.group(), offset, match.end())
-    # Slashes continue a path; the parser judges brackets, commas and misplaced tokens.
-    return _read_operand(text, offset, bare)
-
-
-def _read_operand(text: str, offset: int, bare: bool) -> Token:
-    character = text[offset]
+def _unreadable(character: str, position: int) -> BadQuery:
     if character in "\"'":
-        match = _LITERAL.match(text, offset)
-        if match is None:
-            raise bad_query_at(f"the string has no closing {character}", offset)
-        return Token(TokenKind.LITERAL, match.group()[1:-1], offset, match.end())
+        return bad_query_at(f"the string has no closing {character}", position)
     if character == "$":
-        match = _VARIABLE.match(text, offset)
-        if match is None:
-            raise bad_query_at("a variable's name must follow '$' without a blank", offset)
-        return Token(TokenKind.VARIABLE, match.group(1), offset, match.end())
-    if match := _PUNCTUATION_MARK.match(text, offset):
-        number = _NUMBER.match(text, offset) if match.group() == "." else None
-        if number is None:
-            return Token(_PUNCTUATION[match.group()], match.group(), offset, match.end())
-        return Token(TokenKind.NUMBER, number.group(), offset, number.end())
-    if match := _NUMBER.match(text, offset):
-        return Token(TokenKind.NUMBER, match.group(), offset, match.end())
-    if match := _OPERATOR.match(text, offset):
-        # `and` and `div` are names here, and `*` is a name test.
-        if match.group() != "*" and not match.group().isalpha():
-            return Token(TokenKind.OPERATOR, match.group(), offset, match.end())
-    return _read_name(text, offset, bare)
-
-
-def _read_name(text: str, offset: int, bare: bool) -> Token:
-    if match := _AXIS.match(text, offset):
-        if match.group(1) not in _AXES:
-            raise bad_query_at(f"there is no axis {match.group(1)[:40]!r} in XPath 1.0", offset)
-        return Token(TokenKind.AXIS, match.group(1), offset, match.end())
-    spaced = _SPACED_NAME_TEST.match(text, offset) if bare else None
-    match = spaced or _NAME_TEST.match(text, offset)
-    if match is None:
-        raise bad_query_at(f"{text[offset]!r} can not stand here", offset)
-    name = "".join(match.groups()) or match.group()
-    if name.endswith("*") or _CALL.match(text, match.end()) is None:
-        return Token(TokenKind.NAME_TEST, name, offset, match.end())
-    kind = TokenKind.NODE_TYPE if name in _NODE_TYPES else TokenKind.FUNCTION
-    return Token(kind, name, offset, match.end())
+        return bad_query_at("a variable's name must follow '$' without a blank", position)
+    return bad_query_at(f"{character!r} can not stand here", position)

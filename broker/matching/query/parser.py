@@ -6,27 +6,14 @@ Brackets use recursive descent, precedence uses two stacks. So a bracket costs f
 
 from __future__ import annotations
 
+from broker.matching.query import tree
 from broker.matching.query.cursor import Cursor, ParseInfo
 from broker.matching.query.extension_function import record_call_rewrite
-from broker.matching.query.function_signature import CORE_FUNCTIONS
 from broker.matching.query.lexer import Token, TokenKind, bad_query_at
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.number import parse_number
 from broker.matching.query.path_parser import STEP_START_KINDS, PathParser
-from broker.matching.query.tree import (
-    Binary,
-    Chain,
-    Expression,
-    Filter,
-    FunctionCall,
-    Literal,
-    Negation,
-    Number,
-    ValueType,
-    Variable,
-)
-from broker.matching.query.value_type import value_type
-from broker.matching.query.variables import VARIABLE_TYPES
+from broker.matching.query.value_type import CORE_FUNCTIONS, VARIABLE_TYPES, value_type
 
 _PRECEDENCE = {
     "or": 1,
@@ -52,7 +39,7 @@ _PRIMARY_KINDS = (
 )
 
 
-def parse_expression(text: str, limits: QueryLimits) -> tuple[Expression, ParseInfo]:
+def parse_expression(text: str, limits: QueryLimits) -> tuple[tree.Expression, ParseInfo]:
     """Parse a whole query; return its tree and the collected facts, or raise `BadQuery`."""
     parser = _Parser(Cursor(text, limits))
     expression = parser.parse_expression()
@@ -72,7 +59,7 @@ class _Parser:
                 f"expected an operator or the end of the query, found {token}", token.position
             )
 
-    def parse_expression(self) -> Expression:
+    def parse_expression(self) -> tree.Expression:
         operands = [self._parse_unary()]
         operators: list[Token] = []
         while (token := self.cursor.token).kind is TokenKind.OPERATOR and token.text in _PRECEDENCE:
@@ -85,25 +72,25 @@ class _Parser:
             self._apply_operator(operands, operators.pop())
         return operands[0]
 
-    def _apply_operator(self, operands: list[Expression], operator: Token) -> None:
+    def _apply_operator(self, operands: list[tree.Expression], operator: Token) -> None:
         right, left = operands.pop(), operands.pop()
         if operator.text in ("and", "or"):
             operands.append(_join_chain(operator, left, right))
         else:
-            if isinstance(left, Binary) or isinstance(right, Binary):
+            if isinstance(left, tree.Binary) or isinstance(right, tree.Binary):
                 self.cursor.count_operator(operator.position)
-            operands.append(Binary(operator.position, operator.text, left, right))
+            operands.append(tree.Binary(operator.position, operator.text, left, right))
 
-    def _parse_unary(self) -> Expression:
+    def _parse_unary(self) -> tree.Expression:
         first = self.cursor.token
         signs = 0
         while self._is_at_operator("-"):
             self.cursor.advance()
             signs += 1
         operand = self._parse_union()
-        return Negation(first.position, operand, signs) if signs else operand
+        return tree.Negation(first.position, operand, signs) if signs else operand
 
-    def _parse_union(self) -> Expression:
+    def _parse_union(self) -> tree.Expression:
         left = self._parse_path()
         while self._is_at_operator("|"):
             operator = self.cursor.advance()
@@ -118,7 +105,7 @@ class _Parser:
         token = self.cursor.token
         return token.kind is TokenKind.OPERATOR and token.text == text
 
-    def _parse_path(self) -> Expression:
+    def _parse_path(self) -> tree.Expression:
         token = self.cursor.token
         if token.kind in (TokenKind.SLASH, TokenKind.DOUBLE_SLASH):
             return self._paths.parse_absolute()
@@ -130,18 +117,18 @@ class _Parser:
         predicates = self._paths.parse_predicates()
         if predicates:
             _require_node_set(filtered, "the expression before a predicate", token.position)
-            filtered = Filter(token.position, filtered, predicates)
+            filtered = tree.Filter(token.position, filtered, predicates)
         if self.cursor.token.kind in (TokenKind.SLASH, TokenKind.DOUBLE_SLASH):
             _require_node_set(filtered, "the expression before '/'", token.position)
             return self._paths.parse_continuation(filtered, token.position)
         return filtered
 
-    def _parse_primary(self, token: Token) -> Expression:
+    def _parse_primary(self, token: Token) -> tree.Expression:
         self.cursor.advance()
         if token.kind is TokenKind.NUMBER:
-            return Number(token.position, parse_number(token.text))
+            return tree.Number(token.position, parse_number(token.text))
         if token.kind is TokenKind.LITERAL:
-            return Literal(token.position, token.text)
+            return tree.Literal(token.position, token.text)
         if token.kind is TokenKind.VARIABLE:
             return self._parse_variable(token)
         if token.kind is TokenKind.FUNCTION:
@@ -152,16 +139,16 @@ class _Parser:
         self.cursor.expect(TokenKind.RIGHT_PAREN, "to close the bracket")
         return expression
 
-    def _parse_variable(self, token: Token) -> Expression:
+    def _parse_variable(self, token: Token) -> tree.Expression:
         if token.text not in VARIABLE_TYPES:
             known = ", ".join(f"${name}" for name in VARIABLE_TYPES)
             raise bad_query_at(
                 f"there is no variable ${token.text[:40]}; there are {known}", token.position
             )
         self.cursor.info.variables.add(token.text)
-        return Variable(token.position, token.text)
+        return tree.Variable(token.position, token.text)
 
-    def _parse_call(self, token: Token) -> Expression:
+    def _parse_call(self, token: Token) -> tree.Expression:
         function = CORE_FUNCTIONS.get(token.text)
         if function is None:
             raise bad_query_at(
@@ -183,14 +170,14 @@ class _Parser:
                 )
             if function.reads_context and (not arguments or token.text in ("id", "lang")):
                 self.cursor.info.reads_outer_context = True
-        call = FunctionCall(token.position, token.text, tuple(arguments))
+        call = tree.FunctionCall(token.position, token.text, tuple(arguments))
         in_predicate = self.cursor.predicate_depth > 0
         record_call_rewrite(call, token, punctuation, self.cursor.info, in_predicate=in_predicate)
         return call
 
-    def _parse_arguments(self, token: Token) -> tuple[list[Expression], list[Token]]:
+    def _parse_arguments(self, token: Token) -> tuple[list[tree.Expression], list[Token]]:
         """Return the arguments, and the tokens of the brackets and commas around them."""
-        arguments: list[Expression] = []
+        arguments: list[tree.Expression] = []
         opening = self.cursor.expect(TokenKind.LEFT_PAREN, "after the function's name")
         punctuation = [opening]
         self.cursor.open_bracket(opening.position)
@@ -206,13 +193,13 @@ class _Parser:
         return arguments, [*punctuation, closing]
 
 
-def _join_chain(operator: Token, left: Expression, right: Expression) -> Chain:
-    if isinstance(left, Chain) and left.operator == operator.text:
-        return Chain(left.position, operator.text, (*left.operands, right))
-    return Chain(operator.position, operator.text, (left, right))
+def _join_chain(operator: Token, left: tree.Expression, right: tree.Expression) -> tree.Chain:
+    if isinstance(left, tree.Chain) and left.operator == operator.text:
+        return tree.Chain(left.position, operator.text, (*left.operands, right))
+    return tree.Chain(operator.position, operator.text, (left, right))
 
 
-def _require_node_set(expression: Expression, what: str, position: int) -> None:
+def _require_node_set(expression: tree.Expression, what: str, position: int) -> None:
     kind = value_type(expression)
-    if kind is not ValueType.NODE_SET:
+    if kind is not tree.ValueType.NODE_SET:
         raise bad_query_at(f"{what} must be a node-set, this is a {kind.value}", position)

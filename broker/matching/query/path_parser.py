@@ -8,25 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.matching.query import tree
 from broker.matching.query.cursor import Cursor, Replacement
 from broker.matching.query.lexer import Token, TokenKind, bad_query_at
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.tree import (
-    Axis,
-    Expression,
-    KindTest,
-    NameTest,
-    NodeTest,
-    Path,
-    PathStart,
-    Step,
-)
 
-#: Variables for the envelope's and the payload's element in the rewritten text (`rewrite.py`).
+#: Variables for the envelope's and the payload's element in the rewritten text (`query.py`).
 ENVELOPE_VARIABLE = "_envelope"
 PAYLOAD_VARIABLE = "_payload"
 
-_ENVELOPE_TEST = NameTest(ENVELOPE_PREFIX, "Event")
+_ENVELOPE_TEST = tree.NameTest(ENVELOPE_PREFIX, "Event")
 #: Kinds of a step's first token. A function there is rejected with a message of its own.
 STEP_START_KINDS = (
     TokenKind.NAME_TEST,
@@ -37,19 +28,18 @@ STEP_START_KINDS = (
     TokenKind.DOT,
     TokenKind.DOUBLE_DOT,
 )
-_ANY_NODE = KindTest("node")
 
 
 class PathParser:
-    def __init__(self, cursor: Cursor, expression: Callable[[], Expression]) -> None:
+    def __init__(self, cursor: Cursor, expression: Callable[[], tree.Expression]) -> None:
         self._cursor = cursor
         self._parse_expression = expression
 
-    def parse_absolute(self) -> Path:
+    def parse_absolute(self) -> tree.Path:
         cursor = self._cursor
         first = last = cursor.token
         slashes = ""
-        steps: list[Step] = []
+        steps: list[tree.Step] = []
         while (slash := cursor.accept(TokenKind.SLASH)) is not None:
             last = slash
             if cursor.token.kind in STEP_START_KINDS:
@@ -63,31 +53,31 @@ class PathParser:
             cursor.info.envelope_replacements.append(
                 Replacement(first.position, steps[0].end, f" ${ENVELOPE_VARIABLE} ")
             )
-            return Path(first.position, PathStart.ENVELOPE, tuple(steps))
+            return tree.Path(first.position, tree.PathStart.ENVELOPE, tuple(steps))
         cursor.info.document_replacements.append(
             Replacement(first.position, last.end, f" ${PAYLOAD_VARIABLE}/..{slashes}")
         )
-        return Path(first.position, PathStart.DOCUMENT, tuple(steps))
+        return tree.Path(first.position, tree.PathStart.DOCUMENT, tuple(steps))
 
-    def parse_relative(self) -> Path:
+    def parse_relative(self) -> tree.Path:
         cursor = self._cursor
         position = cursor.token.position
         if not cursor.predicate_depth:
             cursor.info.reads_outer_context = True
-        return Path(position, PathStart.CONTEXT, tuple(self._parse_steps([])))
+        return tree.Path(position, tree.PathStart.CONTEXT, tuple(self._parse_steps([])))
 
-    def parse_continuation(self, start: Expression, position: int) -> Path:
+    def parse_continuation(self, start: tree.Expression, position: int) -> tree.Path:
         """Parse the steps behind a filter expression, from the slash under the cursor."""
         cursor = self._cursor
         if cursor.accept(TokenKind.SLASH):
             steps = self._parse_steps([])
         else:
             _, steps = self._parse_double_slash()
-        return Path(position, start, tuple(steps))
+        return tree.Path(position, start, tuple(steps))
 
-    def parse_predicates(self) -> tuple[Expression, ...]:
+    def parse_predicates(self) -> tuple[tree.Expression, ...]:
         cursor = self._cursor
-        found: list[Expression] = []
+        found: list[tree.Expression] = []
         while cursor.token.kind is TokenKind.LEFT_BRACKET:
             cursor.open_bracket(cursor.advance().position)
             cursor.predicate_depth += 1
@@ -97,7 +87,7 @@ class PathParser:
             cursor.expect(TokenKind.RIGHT_BRACKET, "after the predicate")
         return tuple(found)
 
-    def _parse_double_slash(self) -> tuple[Token, list[Step]]:
+    def _parse_double_slash(self) -> tuple[Token, list[tree.Step]]:
         last = self._cursor.advance()
         steps = [self._descendant_step(last)]
         if (again := self._cursor.accept(TokenKind.SLASH, TokenKind.DOUBLE_SLASH)) is not None:
@@ -106,7 +96,7 @@ class PathParser:
                 steps.append(self._descendant_step(again))
         return last, self._parse_steps(steps)
 
-    def _parse_steps(self, steps: list[Step]) -> list[Step]:
+    def _parse_steps(self, steps: list[tree.Step]) -> list[tree.Step]:
         cursor = self._cursor
         steps.append(self._parse_step())
         while (slash := cursor.accept(TokenKind.SLASH, TokenKind.DOUBLE_SLASH)) is not None:
@@ -115,26 +105,26 @@ class PathParser:
             steps.append(self._parse_step())
         return steps
 
-    def _descendant_step(self, slashes: Token) -> Step:
+    def _descendant_step(self, slashes: Token) -> tree.Step:
         self._cursor.count_step(slashes.position)
-        return Step(slashes.position, slashes.end, Axis.DESCENDANT_OR_SELF, _ANY_NODE)
+        return tree.Step(slashes.position, slashes.end, tree.Axis.DESCENDANT_OR_SELF, tree.ANY_NODE)
 
-    def _parse_step(self) -> Step:
+    def _parse_step(self) -> tree.Step:
         cursor = self._cursor
         first = cursor.token
         cursor.count_step(first.position)
         if cursor.accept(TokenKind.DOT):
-            return Step(first.position, first.end, Axis.SELF, _ANY_NODE)
+            return tree.Step(first.position, first.end, tree.Axis.SELF, tree.ANY_NODE)
         if cursor.accept(TokenKind.DOUBLE_DOT):
-            return Step(first.position, first.end, Axis.PARENT, _ANY_NODE)
+            return tree.Step(first.position, first.end, tree.Axis.PARENT, tree.ANY_NODE)
         if (axis_token := cursor.accept(TokenKind.AXIS)) is not None:
-            axis = Axis(axis_token.text)
+            axis = tree.Axis(axis_token.text)
         else:
-            axis = Axis.ATTRIBUTE if cursor.accept(TokenKind.AT) else Axis.CHILD
+            axis = tree.Axis.ATTRIBUTE if cursor.accept(TokenKind.AT) else tree.Axis.CHILD
         test, end = self._parse_node_test()
-        return Step(first.position, end, axis, test, self.parse_predicates())
+        return tree.Step(first.position, end, axis, test, self.parse_predicates())
 
-    def _parse_node_test(self) -> tuple[NodeTest, int]:
+    def _parse_node_test(self) -> tuple[tree.NodeTest, int]:
         cursor = self._cursor
         token = cursor.token
         if token.kind is TokenKind.NAME_TEST:
@@ -142,7 +132,9 @@ class PathParser:
             prefix, colon, local = token.text.rpartition(":")
             if colon:
                 cursor.info.prefixes.setdefault(prefix, token.position)
-            return NameTest(prefix if colon else None, None if local == "*" else local), token.end
+            return tree.NameTest(
+                prefix if colon else None, None if local == "*" else local
+            ), token.end
         if token.kind is TokenKind.NODE_TYPE:
             cursor.advance()
             cursor.expect(TokenKind.LEFT_PAREN, "after the node type")
@@ -151,7 +143,7 @@ class PathParser:
                 literal = cursor.accept(TokenKind.LITERAL)
                 target = None if literal is None else literal.text
             closing = cursor.expect(TokenKind.RIGHT_PAREN, f"after '{token.text}('")
-            return KindTest(token.text, target), closing.end
+            return tree.KindTest(token.text, target), closing.end
         if token.kind is TokenKind.FUNCTION:
             raise bad_query_at(
                 f"a function ({token.text[:40]}) can not be a step of a path; "
@@ -161,5 +153,5 @@ class PathParser:
         raise bad_query_at(f"expected a step of a path, found {token}", token.position)
 
 
-def _starts_with_envelope(steps: list[Step]) -> bool:
-    return bool(steps) and steps[0].axis is Axis.CHILD and steps[0].test == _ENVELOPE_TEST
+def _starts_with_envelope(steps: list[tree.Step]) -> bool:
+    return bool(steps) and steps[0].axis is tree.Axis.CHILD and steps[0].test == _ENVELOPE_TEST

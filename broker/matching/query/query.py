@@ -16,7 +16,6 @@ from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXES
 from broker.matching.query.parser import parse_expression
-from broker.matching.query.rewrite import rewrite_for_lxml
 from broker.matching.query.tree import Expression, Step
 
 _PREFIX = re.compile(NAME)
@@ -29,7 +28,7 @@ class Query:
     """An XPath 1.0 expression; an event matches if its boolean value is true (F12).
 
     Queries are equal if their text and the prefixes used in it are equal. `namespaces` holds these
-    prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`rewrite.py`).
+    prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`_rewrite_for_lxml`).
     `uses_payload` and `uses_envelope` count no envelope variables. Create queries with
     `parse_query` only.
     """
@@ -68,7 +67,7 @@ def parse_query(
     bindings = _check_bindings(namespaces or {})
     expression, info = parse_expression(text, limits)
     used = _select_used_bindings(info, bindings)
-    compilable = rewrite_for_lxml(text, info)
+    compilable = _rewrite_for_lxml(text, info)
     _check_with_libxml2(compilable, text)
     return Query(
         text=text,
@@ -101,6 +100,25 @@ def _select_used_bindings(info: ParseInfo, bindings: dict[str, str]) -> dict[str
                 f"the prefix {prefix[:40]!r} is not bound: bind it in the subscription", position
             )
     return {p: bindings[p] for p in info.prefixes if p not in PREDEFINED_PREFIXES}
+
+
+def _rewrite_for_lxml(text: str, info: ParseInfo) -> str:
+    """Return the text for lxml, which evaluates it on the payload; see `ParseInfo`.
+
+    With a path into the envelope, every absolute path starts at a variable. libxml2 resolves `/` in
+    a predicate by the context node, which may be in the envelope.
+    """
+    replacements = list(info.call_replacements)
+    if info.envelope_replacements:
+        replacements += (*info.envelope_replacements, *info.document_replacements)
+    if not replacements:
+        return text
+    parts = []
+    done = 0
+    for replacement in sorted(replacements, key=lambda r: r.start):
+        parts += [text[done : replacement.start], replacement.text]
+        done = replacement.end
+    return "".join([*parts, text[done:]])
 
 
 def _check_with_libxml2(compilable: str, text: str) -> None:

@@ -7,6 +7,7 @@ Every node has a `position`: the offset of its first character, from 0. A chain 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import attrs
@@ -68,6 +69,7 @@ class KindTest:
 
 
 NodeTest: TypeAlias = NameTest | KindTest
+ANY_NODE = KindTest("node")
 
 
 @attrs.frozen(slots=True)
@@ -189,3 +191,49 @@ def predicates_of(expression: Expression) -> tuple[Expression, ...]:
             return tuple(predicate for step in steps for predicate in step.predicates)
         case _:
             return ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all its subexpressions, except those in predicates."""
+    yield expression
+    for each in subexpressions_of(expression):
+        yield from walk(each)
+
+
+def map_subexpressions(
+    expression: Expression,
+    function: Callable[[Expression], Expression],
+    *,
+    in_predicates: bool = False,
+) -> Expression:
+    """Return the expression with `function` applied to its direct subexpressions.
+
+    With `in_predicates`, also to its predicates.
+    """
+    match expression:
+        case Binary(left=left, right=right):
+            return attrs.evolve(expression, left=function(left), right=function(right))
+        case Chain(operands=operands):
+            return attrs.evolve(expression, operands=tuple(map(function, operands)))
+        case FunctionCall(arguments=arguments):
+            return attrs.evolve(expression, arguments=tuple(map(function, arguments)))
+        case Negation(operand=operand):
+            return attrs.evolve(expression, operand=function(operand))
+        case Filter(primary=primary, predicates=predicates):
+            if in_predicates:
+                predicates = tuple(map(function, predicates))
+            return attrs.evolve(expression, primary=function(primary), predicates=predicates)
+        case Path(start=start, steps=steps):
+            if in_predicates:
+                steps = tuple(
+                    attrs.evolve(step, predicates=tuple(map(function, step.predicates)))
+                    for step in steps
+                )
+            begin = start if isinstance(start, PathStart) else function(start)
+            return attrs.evolve(expression, start=begin, steps=steps)
+    return expression
+
+
+def is_any_descendant(step: Step) -> bool:
+    """Return True for `//` in front of a step."""
+    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == ANY_NODE and not step.predicates

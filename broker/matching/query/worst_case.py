@@ -22,25 +22,8 @@ from typing import NamedTuple
 import attrs
 
 from broker.matching.limits import LIBXML2_MAX_DEPTH, SHALLOW
+from broker.matching.query import tree
 from broker.matching.query.extension_function import MAX_LIBXML2_SEARCHED
-from broker.matching.query.tree import (
-    Axis,
-    Binary,
-    Chain,
-    Expression,
-    Filter,
-    FunctionCall,
-    KindTest,
-    Literal,
-    NameTest,
-    Negation,
-    Number,
-    Path,
-    PathStart,
-    Step,
-    ValueType,
-    Variable,
-)
 from broker.matching.query.value_type import value_type
 
 #: Comparing two nodes: libxml2 reads both, and they are scattered in memory.
@@ -56,15 +39,16 @@ BYTES_PER_NODE = 32
 #: Attributes per element (`DocumentLimits`).
 _MAX_ATTRIBUTES = 256
 
-_SIBLING_AXES = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
-_SIDEWAYS_AXES = _SIBLING_AXES | {Axis.FOLLOWING, Axis.PRECEDING}
-_DESCENDANT_AXES = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
-_ANCESTOR_AXES = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF})
-_REVERSE_AXES = _ANCESTOR_AXES | {Axis.PRECEDING, Axis.PRECEDING_SIBLING}
-_DUPLICATE_FREE_AXES = frozenset({Axis.CHILD, Axis.ATTRIBUTE, Axis.NAMESPACE, Axis.SELF})
+_SIBLING_AXES = frozenset({tree.Axis.FOLLOWING_SIBLING, tree.Axis.PRECEDING_SIBLING})
+_SIDEWAYS_AXES = _SIBLING_AXES | {tree.Axis.FOLLOWING, tree.Axis.PRECEDING}
+_DESCENDANT_AXES = frozenset({tree.Axis.DESCENDANT, tree.Axis.DESCENDANT_OR_SELF})
+_ANCESTOR_AXES = frozenset({tree.Axis.ANCESTOR, tree.Axis.ANCESTOR_OR_SELF})
+_REVERSE_AXES = _ANCESTOR_AXES | {tree.Axis.PRECEDING, tree.Axis.PRECEDING_SIBLING}
+_DUPLICATE_FREE_AXES = frozenset(
+    {tree.Axis.CHILD, tree.Axis.ATTRIBUTE, tree.Axis.NAMESPACE, tree.Axis.SELF}
+)
 _SEARCH_FUNCTIONS = frozenset({"contains", "substring-before", "substring-after", "translate"})
-_ANY_NODE = KindTest("node")
-_ANY_ELEMENT = NameTest(None, None)
+_ANY_ELEMENT = tree.NameTest(None, None)
 
 
 class WorstCost(NamedTuple):
@@ -111,7 +95,11 @@ class _Sets:
 
 
 def worst_case_cost(
-    expression: Expression, size: DocumentSize, *, rewritten: bool = True, literal_length: int = 0
+    expression: tree.Expression,
+    size: DocumentSize,
+    *,
+    rewritten: bool = True,
+    literal_length: int = 0,
 ) -> float:
     """Upper bound for one evaluation of the expression.
 
@@ -127,7 +115,7 @@ class WorstCaseCosts:
     All are cached: few size classes cover all documents, few length classes all literals.
     """
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, expression: tree.Expression) -> None:
         self._expression = expression
         self._cache: dict[tuple[int, int], WorstCost] = {}
 
@@ -159,40 +147,44 @@ class _WorstCaseModel:
         self._rewritten = rewritten
         self._min_literal_length = literal_length
 
-    def cost(self, expression: Expression, count: _Count) -> float:
+    def cost(self, expression: tree.Expression, count: _Count) -> float:
         return self._cost_and_nodes(expression, count)[0]
 
-    def _cost_and_nodes(self, expression: Expression, count: _Count) -> tuple[float, _Sets | None]:
+    def _cost_and_nodes(
+        self, expression: tree.Expression, count: _Count
+    ) -> tuple[float, _Sets | None]:
         match expression:
-            case Number() | Literal() | Variable():
+            case tree.Number() | tree.Literal() | tree.Variable():
                 return count.total, None
-            case Path():
+            case tree.Path():
                 return self._path_cost(expression, count)
-            case Filter(primary=primary, predicates=predicates):
+            case tree.Filter(primary=primary, predicates=predicates):
                 cost, nodes = self._node_set_cost(primary, count)
                 cost += self._sort_cost(nodes)
                 return cost + self._predicates_cost(
                     predicates, _Count(nodes.total, count.total)
                 ), nodes
-            case Negation(operand=operand):
+            case tree.Negation(operand=operand):
                 return self._value_cost(operand, count) + count.total, None
-            case Chain(operator="|", operands=operands):
+            case tree.Chain(operator="|", operands=operands):
                 return self._union_cost(operands, count)
-            case Chain(operands=operands):
+            case tree.Chain(operands=operands):
                 return count.total + sum(self.cost(operand, count) for operand in operands), None
-            case Binary():
+            case tree.Binary():
                 return self._binary_cost(expression, count), None
-            case FunctionCall():
+            case tree.FunctionCall():
                 return self._call_cost(expression, count)
 
-    def _node_set_cost(self, expression: Expression, count: _Count) -> tuple[float, _Sets]:
+    def _node_set_cost(self, expression: tree.Expression, count: _Count) -> tuple[float, _Sets]:
         cost, nodes = self._cost_and_nodes(expression, count)
         assert nodes is not None, "the parser checks for node-sets"
         return cost, nodes
 
     # -- node-sets
 
-    def _union_cost(self, operands: tuple[Expression, ...], count: _Count) -> tuple[float, _Sets]:
+    def _union_cost(
+        self, operands: tuple[tree.Expression, ...], count: _Count
+    ) -> tuple[float, _Sets]:
         cost, united = self._node_set_cost(operands[0], count)
         for operand in operands[1:]:
             more, nodes = self._node_set_cost(operand, count)
@@ -210,9 +202,9 @@ class _WorstCaseModel:
             return nodes.total
         return nodes.total * (self._depth if nodes.in_order else _PAIR_COST * self._nodes)
 
-    def _path_cost(self, path: Path, count: _Count) -> tuple[float, _Sets]:
-        if isinstance(path.start, PathStart):
-            fixed = path.start is not PathStart.CONTEXT
+    def _path_cost(self, path: tree.Path, count: _Count) -> tuple[float, _Sets]:
+        if isinstance(path.start, tree.PathStart):
+            fixed = path.start is not tree.PathStart.CONTEXT
             same = count.total if fixed else count.per_node
             cost, nodes = count.total, _Sets(1.0, count.total, same)
         else:
@@ -220,7 +212,7 @@ class _WorstCaseModel:
             fixed = False
         steps = path.steps
         for place, step in enumerate(steps):
-            if fixed and not place and step.axis is Axis.CHILD:
+            if fixed and not place and step.axis is tree.Axis.CHILD:
                 # A document has one root element.
                 more = self._predicates_cost(step.predicates, _Count(count.total, count.total))
             elif _is_merged_with_next(steps, place):
@@ -232,7 +224,7 @@ class _WorstCaseModel:
             cost += more
         return cost, nodes
 
-    def _step_cost(self, step: Step, origins: _Sets, times: float) -> tuple[float, _Sets]:
+    def _step_cost(self, step: tree.Step, origins: _Sets, times: float) -> tuple[float, _Sets]:
         axis = step.axis
         visited, each, same = self._step_extent(step, origins, times)
         total = visited
@@ -242,23 +234,25 @@ class _WorstCaseModel:
         merges = several and axis not in _DUPLICATE_FREE_AXES
         in_order = origins.in_order and axis not in _REVERSE_AXES
         if several:
-            in_order = in_order and axis in (Axis.SELF, Axis.ATTRIBUTE)
+            in_order = in_order and axis in (tree.Axis.SELF, tree.Axis.ATTRIBUTE)
         cost = visited + (_PAIR_COST * visited * each / 2 if merges else 0.0)
         # A predicate sees a node each time it is found, before duplicates are removed.
         count = _Count(visited, visited if merges else same)
-        if any(isinstance(predicate, Number) for predicate in step.predicates):
+        if any(isinstance(predicate, tree.Number) for predicate in step.predicates):
             # One position per start node.
             each, total = min(each, origins.each), min(total, origins.total)
         more = self._predicates_cost(step.predicates, count)
         return cost + more, _Sets(each, total, same, in_order, _finds_leaves(step))
 
-    def _step_extent(self, step: Step, origins: _Sets, times: float) -> tuple[float, float, float]:
+    def _step_extent(
+        self, step: tree.Step, origins: _Sets, times: float
+    ) -> tuple[float, float, float]:
         """Return nodes visited in all, found for one context, and sets per node: maxima."""
         limit, total, same = self._nodes, origins.total, origins.per_node
         axis = step.axis
-        if axis is Axis.SELF:
+        if axis is tree.Axis.SELF:
             return total, origins.each, same
-        if axis is Axis.PARENT:
+        if axis is tree.Axis.PARENT:
             return total, origins.each, times
         if axis in _ANCESTOR_AXES:
             return total * self._depth, min(limit, origins.each * self._depth), times
@@ -271,26 +265,26 @@ class _WorstCaseModel:
         if axis in _DESCENDANT_AXES:
             visited = min(total * limit, same * limit * self._depth)
             return visited, limit, min(times, same * self._depth)
-        if axis is Axis.ATTRIBUTE:
+        if axis is tree.Axis.ATTRIBUTE:
             visited = min(same * limit, total * _MAX_ATTRIBUTES)
-            if isinstance(step.test, NameTest) and step.test.local is not None:
+            if isinstance(step.test, tree.NameTest) and step.test.local is not None:
                 return visited, origins.each, same
             return visited, min(limit, origins.each * _MAX_ATTRIBUTES), same
-        if axis is Axis.NAMESPACE:
+        if axis is tree.Axis.NAMESPACE:
             return total * limit, limit, same
         return min(same * limit, total * limit), limit, same
 
-    def _predicates_cost(self, predicates: tuple[Expression, ...], count: _Count) -> float:
+    def _predicates_cost(self, predicates: tuple[tree.Expression, ...], count: _Count) -> float:
         return sum(self._truth_cost(predicate, count) + count.total for predicate in predicates)
 
-    def _truth_cost(self, predicate: Expression, count: _Count) -> float:
-        if value_type(predicate) is ValueType.STRING:
+    def _truth_cost(self, predicate: tree.Expression, count: _Count) -> float:
+        if value_type(predicate) is tree.ValueType.STRING:
             return self._value_cost(predicate, count)
         return self.cost(predicate, count)
 
     # -- values
 
-    def _value_cost(self, expression: Expression, count: _Count) -> float:
+    def _value_cost(self, expression: tree.Expression, count: _Count) -> float:
         """Cost of evaluating an expression and converting it to a string or number."""
         cost, nodes = self._cost_and_nodes(expression, count)
         if nodes is None:
@@ -306,7 +300,7 @@ class _WorstCaseModel:
             whole, levels = whole + self._nodes, self._depth
         return number * _VALUE_COST + min(number, nodes.per_node * levels) * whole
 
-    def _binary_cost(self, node: Binary, count: _Count) -> float:
+    def _binary_cost(self, node: tree.Binary, count: _Count) -> float:
         cost = count.total
         sets: list[_Sets] = []
         for side in (node.left, node.right):
@@ -320,7 +314,7 @@ class _WorstCaseModel:
             cost += _PAIR_COST * min(left.total * right.each, left.each * right.total)
         return cost
 
-    def _call_cost(self, call: FunctionCall, count: _Count) -> tuple[float, _Sets | None]:
+    def _call_cost(self, call: tree.FunctionCall, count: _Count) -> tuple[float, _Sets | None]:
         cost = count.total * _VALUE_COST
         if call.name == "count":
             return cost + self.cost(call.arguments[0], count), None
@@ -344,15 +338,15 @@ class _WorstCaseModel:
             cost += self._search_cost(call, count)
         return cost, None
 
-    def _max_ids(self, expression: Expression) -> float:
-        return len(expression.value) if isinstance(expression, Literal) else self._nodes
+    def _max_ids(self, expression: tree.Expression) -> float:
+        return len(expression.value) if isinstance(expression, tree.Literal) else self._nodes
 
-    def _search_cost(self, call: FunctionCall, count: _Count) -> float:
+    def _search_cost(self, call: tree.FunctionCall, count: _Count) -> float:
         substring = call.arguments[1]
         length = 0.0 if self._rewritten else self._bytes
-        if value_type(substring) in (ValueType.NUMBER, ValueType.BOOLEAN):
+        if value_type(substring) in (tree.ValueType.NUMBER, tree.ValueType.BOOLEAN):
             length = _VALUE_COST
-        elif isinstance(substring, Literal) and not (
+        elif isinstance(substring, tree.Literal) and not (
             self._rewritten and len(substring.value) > MAX_LIBXML2_SEARCHED
         ):
             length = max(len(substring.value), self._min_literal_length)
@@ -367,32 +361,29 @@ class _WorstCaseModel:
 
 #: Axis of the merged step after `descendant-or-self::node()`, by the step's own axis.
 _MERGED_AXES = {
-    Axis.CHILD: Axis.DESCENDANT,
-    Axis.DESCENDANT: Axis.DESCENDANT,
-    Axis.SELF: Axis.DESCENDANT_OR_SELF,
-    Axis.DESCENDANT_OR_SELF: Axis.DESCENDANT_OR_SELF,
+    tree.Axis.CHILD: tree.Axis.DESCENDANT,
+    tree.Axis.DESCENDANT: tree.Axis.DESCENDANT,
+    tree.Axis.SELF: tree.Axis.DESCENDANT_OR_SELF,
+    tree.Axis.DESCENDANT_OR_SELF: tree.Axis.DESCENDANT_OR_SELF,
 }
 
 
-def _finds_leaves(step: Step) -> bool:
-    return step.axis is Axis.ATTRIBUTE or step.test == KindTest("text")
+def _finds_leaves(step: tree.Step) -> bool:
+    return step.axis is tree.Axis.ATTRIBUTE or step.test == tree.KindTest("text")
 
 
-def _sibling_position(step: Step) -> float | None:
+def _sibling_position(step: tree.Step) -> float | None:
     """Position of the only sibling that the step finds, if it is known statically."""
     if step.axis not in _SIBLING_AXES or len(step.predicates) != 1:
         return None
     place, test = step.predicates[0], step.test
-    is_any = test == _ANY_NODE or test == _ANY_ELEMENT
-    return place.value if is_any and isinstance(place, Number) and place.value >= 1 else None
+    is_any = test == tree.ANY_NODE or test == _ANY_ELEMENT
+    return place.value if is_any and isinstance(place, tree.Number) and place.value >= 1 else None
 
 
-def _is_merged_with_next(steps: tuple[Step, ...], place: int) -> bool:
+def _is_merged_with_next(steps: tuple[tree.Step, ...], place: int) -> bool:
     """Return True if libxml2 merges this step, a `//`, with the next."""
-    step = steps[place]
-    if step.axis is not Axis.DESCENDANT_OR_SELF or step.test != _ANY_NODE or step.predicates:
-        return False
-    if place + 1 == len(steps):
+    if not tree.is_any_descendant(steps[place]) or place + 1 == len(steps):
         return False
     following = steps[place + 1]
     return following.axis in _MERGED_AXES and not following.predicates

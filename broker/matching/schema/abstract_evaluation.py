@@ -10,21 +10,8 @@ import math
 import operator
 from collections.abc import Callable
 
+from broker.matching.query import tree
 from broker.matching.query.query import Query
-from broker.matching.query.tree import (
-    Axis,
-    Binary,
-    Chain,
-    Expression,
-    Filter,
-    FunctionCall,
-    Literal,
-    Negation,
-    Number,
-    Path,
-    ValueType,
-    Variable,
-)
 from broker.matching.query.value_type import value_type
 from broker.matching.schema.abstract_value import (
     UNKNOWN_NUMBER,
@@ -90,44 +77,44 @@ class AbstractEvaluation:
         if self.work < 0:
             raise WorkLimitExceeded
 
-    def _evaluate(self, expression: Expression, context: SchemaNode) -> Value:
+    def _evaluate(self, expression: tree.Expression, context: SchemaNode) -> Value:
         self._spend(0)
         match expression:
-            case Path():
+            case tree.Path():
                 return self._paths.evaluate_path(expression, context)
-            case Filter(primary=primary, predicates=predicates):
+            case tree.Filter(primary=primary, predicates=predicates):
                 node_set = self._evaluate(primary, context)
                 assert isinstance(node_set, NodeSet)
                 return self._paths.apply_predicates(node_set, predicates)
-            case Number(value=value):
+            case tree.Number(value=value):
                 return _NAN if math.isnan(value) else Numbers(value, value, False)
-            case Literal(value=text):
+            case tree.Literal(value=text):
                 return Strings(frozenset({text}))
-            case Variable(name=name):
+            case tree.Variable(name=name):
                 return possible_values(name, self._reference)
-            case FunctionCall():
+            case tree.FunctionCall():
                 return self._call(expression, context)
-            case Negation(operand=operand, signs=signs):
+            case tree.Negation(operand=operand, signs=signs):
                 number = to_numbers(self._evaluate_operand(operand, context))
                 if signs % 2 == 0:
                     return number
                 return Numbers(-number.high, -number.low, number.nan, number.cause)
-            case Binary():
+            case tree.Binary():
                 return self._binary(expression, context)
-            case Chain():
+            case tree.Chain():
                 return self._chain(expression, context)
 
-    def _evaluate_operand(self, expression: Expression, context: SchemaNode) -> Value:
+    def _evaluate_operand(self, expression: tree.Expression, context: SchemaNode) -> Value:
         """Evaluate an operand whose text or number matters."""
         value = self._evaluate(expression, context)
         if isinstance(value, NodeSet):
             self._labels.add_text(value.members, self._spend)
         return value
 
-    def _binary(self, binary: Binary, context: SchemaNode) -> Value:
+    def _binary(self, binary: tree.Binary, context: SchemaNode) -> Value:
         if binary.operator in _COMPARISONS:
             sides = (binary.left, binary.right)
-            of_text = ValueType.BOOLEAN not in map(value_type, sides)
+            of_text = tree.ValueType.BOOLEAN not in map(value_type, sides)
             evaluate = self._evaluate_operand if of_text else self._evaluate
             left, right = (evaluate(side, context) for side in sides)
             return compare(binary.operator, left, right, binary.position)
@@ -139,7 +126,7 @@ class AbstractEvaluation:
         result = calculate(one, other)
         return _NAN if math.isnan(result) else Numbers(result, result, False)
 
-    def _chain(self, chain: Chain, context: SchemaNode) -> Value:
+    def _chain(self, chain: tree.Chain, context: SchemaNode) -> Value:
         values = [self._evaluate(operand, context) for operand in chain.operands]
         if chain.operator == "|":
             node_set = NodeSet(frozenset())
@@ -164,17 +151,19 @@ class AbstractEvaluation:
             cause,
         )
 
-    def _call(self, function: FunctionCall, context: SchemaNode) -> Value:
+    def _call(self, function: tree.FunctionCall, context: SchemaNode) -> Value:
         name = function.name
         if name in ("position", "last"):
             return _POSITIONS
         evaluate = self._evaluate if name in _NOT_OF_TEXT else self._evaluate_operand
         arguments = [evaluate(argument, context) for argument in function.arguments]
         if name == "id":
-            found = follow_axis(Axis.DESCENDANT, [context.root], self._spend)
+            found = follow_axis(tree.Axis.DESCENDANT, [context.root], self._spend)
             return NodeSet(select_elements(found))
         if name == "lang":
-            self._labels.add_languages(follow_axis(Axis.ANCESTOR_OR_SELF, [context], self._spend))
+            self._labels.add_languages(
+                follow_axis(tree.Axis.ANCESTOR_OR_SELF, [context], self._spend)
+            )
         if not arguments and name in _OF_CONTEXT:
             here = frozenset({context})
             if name not in _NOT_OF_TEXT:

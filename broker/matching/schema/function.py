@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from broker.matching.query.function_signature import CORE_FUNCTIONS
 from broker.matching.query.tree import ValueType
+from broker.matching.query.value_type import CORE_FUNCTIONS
 from broker.matching.schema.abstract_value import (
     COUNT,
     TRUE,

@@ -6,7 +6,16 @@ from collections.abc import Callable, Collection
 
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
-from broker.matching.query.tree import Axis, Expression, KindTest, Path, PathStart, Step, ValueType
+from broker.matching.query.tree import (
+    Axis,
+    Expression,
+    KindTest,
+    Path,
+    PathStart,
+    Step,
+    ValueType,
+    is_any_descendant,
+)
 from broker.matching.query.value_type import value_type
 from broker.matching.schema.abstract_value import (
     NodeSet,
@@ -22,8 +31,6 @@ from broker.matching.schema.document_graph import DocumentGraph
 from broker.matching.schema.read_labels import ReadLabels
 from broker.matching.schema.schema import PayloadScope
 from broker.matching.schema.schema_node import SchemaNode
-
-_ANY_NODE = KindTest("node")
 
 
 class PathEvaluation:
@@ -54,7 +61,7 @@ class PathEvaluation:
         while at < len(steps):
             step, axis = steps[at], steps[at].axis
             following = steps[at + 1] if at + 1 < len(steps) else None
-            if _is_any_descendant(step) and following is not None and following.axis is Axis.CHILD:
+            if is_any_descendant(step) and following is not None and following.axis is Axis.CHILD:
                 # Treat `//a` as one step, which avoids the set of all nodes between.
                 step, axis = following, Axis.DESCENDANT
                 at += 1
@@ -154,10 +161,6 @@ class PathEvaluation:
                 return NodeSet(frozenset(), cause=cause)
             node_set = NodeSet(frozenset(kept), frozenset(sure))
         return node_set
-
-
-def _is_any_descendant(step: Step) -> bool:
-    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
 
 
 def _at_position(number: Numbers, predicate: Expression, nodes: int) -> Truth:
