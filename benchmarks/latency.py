@@ -206,6 +206,10 @@ def _report(runs: list[Run], notes: list[str]) -> Report:
         ],
         figures={
             "rate": RATE,
+            "published": quiet.published,
+            "delivered": len(quiet.ages),
+            "milliseconds": quiet.milliseconds,
+            "node_cpu_seconds": quiet.cpu,
             "runs": [
                 {
                     "system": each.system,

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from examples.free_ports import free_port
 
 _START: Final = "from twisted.scripts.twistd import run; run()"
 _STARTUP: Final = 30.0
+_NOTHING: Final[Mapping[str, str]] = {}
 _GLANCE: Final = 0.002
 
 
@@ -29,8 +31,16 @@ class NodeProcess:
     """
 
     def __init__(
-        self, children: Children, folder: Path, configuration: str = "", name: str = "bench"
+        self,
+        children: Children,
+        folder: Path,
+        configuration: str = "",
+        name: str = "bench",
+        *,
+        command: Sequence[str] = ("-c", _START),
+        environment: Mapping[str, str] = _NOTHING,
     ) -> None:
+        """`command` are Python's arguments that run twistd with those that follow."""
         self.folder = folder
         self.port = free_port()
         self.endpoint = f"tcp:127.0.0.1:{self.port}"
@@ -46,11 +56,11 @@ class NodeProcess:
             began = time.monotonic()
             self._process = children.start(
                 [
-                    *(sys.executable, "-c", _START),
+                    *(sys.executable, *command),
                     *("-n", "--pidfile=", "xmlbroker", "--config", str(settings)),
                 ],
                 folder=folder,
-                environment={"PYTHONPATH": str(ROOT)},
+                environment={"PYTHONPATH": str(ROOT), **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

@@ -147,25 +147,22 @@ class Session:
         self._turns.work()
 
     def _step(self) -> bool:
-        """Take the next message, or the next documents; whether there is more to take."""
+        """Process the next message, or match the next documents. True if more is left to do."""
+        received, publisher = self._received, self._publisher
         try:
-            self._take_next()
+            is_batch = bool(received) and received[0][:1] == _BATCH
+            if is_batch:
+                self._queue_batches()
+            if publisher.waiting and not publisher.held:
+                seconds = min(self._turns.left, SECONDS_A_TURN)
+                self._services.input.take(publisher, MOST_DOCUMENTS, seconds)
+            elif received and not is_batch:
+                self._control(messages.decode(received.popleft()))
+                if not self.over:
+                    self.driver.consumed(1)
         except ProtocolError as error:
             self.end(error)
-        return bool(self._received) or self._publisher.ready
-
-    def _take_next(self) -> None:
-        received, publisher = self._received, self._publisher
-        is_batch = bool(received) and received[0][:1] == _BATCH
-        if is_batch:
-            self._queue_batches()
-        if publisher.ready:
-            seconds = min(self._turns.left, SECONDS_A_TURN)
-            self._services.input.take(publisher, MOST_DOCUMENTS, seconds)
-        elif received and not is_batch:
-            self._control(messages.decode(received.popleft()))
-            if not self.over:
-                self.driver.consumed(1)
+        return bool(received) or publisher.ready
 
     def _queue_batches(self) -> None:
         """Queue the next batches, up to as many documents as are matched at once.

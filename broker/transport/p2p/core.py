@@ -118,7 +118,9 @@ class P2PCore:
         if trouble is not None:
             self.connection = Connection.DOWN
             effects.append(Failed(trouble))
-        effects += self._flush(now)
+        is_due = receiver.ack_at is not None and receiver.ack_at <= now
+        if is_due or sender.waiting or sender.is_writable is not self._told_writable:
+            effects += self._flush(now)
         return effects
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
@@ -142,8 +144,10 @@ class P2PCore:
 
     def consumed(self, count: int, now: float) -> list[Effect]:
         """Give credit for `count` messages back to the peer."""
-        self.receiver.consumed(count, now)
-        return self._flush(now)
+        receiver = self.receiver
+        receiver.consumed(count, now)
+        is_due = receiver.ack_at is not None and receiver.ack_at <= now
+        return self._flush(now) if is_due else []
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Give up a silent peer; ping; send a delayed acknowledgement."""
