@@ -1,7 +1,6 @@
 """Expressions of jaxen's test suite: parser and evaluation against lxml (issue 2).
 
-lxml has the last word. Cases where it differs from jaxen's expectation are listed here and in
-docs/queries.md.
+lxml has the last word. Cases where it differs from jaxen's expectation are listed here.
 """
 
 from __future__ import annotations
