@@ -140,7 +140,6 @@ def _unpack(revision: str, folder: Path) -> None:
 
 
 def _run(children: Children, tree: Path, benchmark: str, options: list[str], into: Costs) -> None:
-    """Run one benchmark of one tree, and add its costs."""
     results = tree.parent / "results"
     print(f"{benchmark} of {'this tree' if tree == ROOT else 'the earlier one'}", file=sys.stderr)
     process = children.start(

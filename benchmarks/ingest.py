@@ -16,7 +16,7 @@ from benchmarks.harness.speed import measure_parse
 from benchmarks.harness.usage import cpu_seconds
 from benchmarks.ingest_report import Archived, Run, report
 from broker.archive.archive import Archive
-from broker.log.external_reader import LogAlong
+from broker.log.external_reader import ExternalReader
 
 DESCRIPTION: Final = "live events a second with the archive off and on, and how far behind it is"
 
@@ -87,7 +87,7 @@ class _ArchiverMonitor:
     """Observes the archive and the archiver of a node."""
 
     def __init__(self, folder: Path, node: int) -> None:
-        self._log = LogAlong(folder / "data" / "log")
+        self._log = ExternalReader(folder / "data" / "log")
         self._archive = Archive.open(str(folder / "data" / "archive"))
         self._archiver = find_archiver(node)
         self._cpu = 0.0
@@ -106,7 +106,7 @@ class _ArchiverMonitor:
         return Archived(events, behind, late, seconds + late, cpu)
 
     def _count_unarchived(self) -> int:
-        since, upto = self._log.extent()
+        since, upto = self._log.own_extent()
         return upto[1] - self._archive.state().covered_upto(self._log.origin, since)[1]
 
     def _wait_until_archived(self) -> float:

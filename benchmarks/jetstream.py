@@ -58,7 +58,6 @@ class StreamContent:
 
     @property
     def subjects(self) -> list[str]:
-        """Subjects, used in turn."""
         return [f"{self.subject_prefix}.{number}" for number in range(CONSUMERS)]
 
 

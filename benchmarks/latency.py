@@ -45,7 +45,6 @@ class Run:
 
     @property
     def milliseconds(self) -> dict[str, float]:
-        """Percentiles and maximum."""
         ordered = sorted(age / 1e6 for _, age in self.ages)
         found = {name: percentile(ordered, share) for name, share in _SHARES}
         return {**found, "max": ordered[-1]}

@@ -135,7 +135,6 @@ def _costs(works: Sequence[Work]) -> Sheet:
 
 
 def _extra_queries(works: Sequence[Work]) -> Sheet:
-    """Return deliveries of the rarely matching queries."""
     return Sheet(
         "Extra queries",
         ["work", "queries", "events", "delivered", "a thousand events", "dropped"],

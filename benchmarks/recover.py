@@ -148,7 +148,6 @@ def _median(
     task: dict[str, Any],
     behind: tuple[str, int, int],
 ) -> Recovery:
-    """Return the run with the median time."""
     found = []
     clients, events = task.get("clients", 1), task.get("missed") or task["events"]
     for number in range(1 if context.quick else RUNS):
@@ -173,7 +172,6 @@ def _median(
 
 
 def start_clients(context: BenchmarkContext, task: dict[str, Any]) -> Actor:
-    """Start clients that are ready to recover."""
     actor = Actor(context.children, "recovering_clients", task)
     actor.wait_for("ready", RECOVERY_TIMEOUT)
     return actor

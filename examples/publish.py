@@ -19,7 +19,6 @@ FLIGHT = b"""<flight>
 
 
 async def main() -> None:
-    """Publish one event."""
     async with connect(*sys.argv[1:]) as client:
         await client.when_connected(10)
         receipt = await client.publish("flights.ual", FLIGHT, EventType("flight", "1.0"))

@@ -9,7 +9,6 @@ from broker.client.asyncio_face import connect
 
 
 async def main() -> None:
-    """Subscribe, and print each event."""
     async with connect(*sys.argv[1:]) as client:
         await client.when_connected(10)
         flights = await client.subscribe("/flight[flightleg/altitude > 300]", "flights.>")

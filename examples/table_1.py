@@ -26,7 +26,6 @@ async def show(query: str, flights: Subscription) -> None:
 
 
 async def main() -> None:
-    """Subscribe to each query."""
     async with connect(*sys.argv[1:]) as client:
         await client.when_connected(10)
         subscriptions = [await client.subscribe(query, "flights.>") for query in QUERIES]

@@ -116,14 +116,14 @@ class LinkEnd:
         if self.sends:
             reactor.callLater(0, self.start_sending, self.send_batch)
 
-    def gap(self, sender: str, count: int) -> None:
+    def packets_lost(self, sender: str, count: int) -> None:
         self.missing += count
         self.count_packets(0)
 
-    def hears_changed(self, sender: str, hears: bool) -> None:
+    def reachability_changed(self, sender: str, hears: bool) -> None:
         """Ignored: the receiving member is always there."""
 
-    def sender_vanished(self, sender: str) -> None:
+    def sender_disappeared(self, sender: str) -> None:
         """Ignored: the benchmark has ended the other end."""
 
 
@@ -142,7 +142,7 @@ def start(task: dict[str, Any]) -> None:
         if end.sends:
             udp.connect(_HERE, port).addCallback(end.attach)
         else:
-            report("ready", port=udp.host[1])
+            report("ready", port=udp.bound_address[1])
     elif end.sends:
         factory = TcpChannelFactory(end.attach)
         clientFromString(reactor, f"tcp:{_HERE}:{port}").connect(factory)

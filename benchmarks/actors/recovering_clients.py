@@ -49,7 +49,6 @@ class ReturningClient:
             self.complete.set_result(None)
 
     def subscribe(self) -> None:
-        """Subscribe from the position."""
         # No user code waits here: the stack's own window is bound enough.
         self.session.send_message(Credit(1 << 62))
         self.session.send_message(

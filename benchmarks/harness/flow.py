@@ -48,7 +48,6 @@ class Flow:
 
     @property
     def cores(self) -> float:
-        """Cores that the broker used."""
         return self.cpu / self.seconds
 
     @property

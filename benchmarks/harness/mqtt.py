@@ -24,7 +24,6 @@ def connect(port: int, client_id: str) -> socket.socket:
 
 
 def subscribe(sock: socket.socket, qos: int = 0) -> None:
-    """Subscribe to the topic."""
     body = b"\x00\x01" + _text(TOPIC) + bytes([qos])
     sock.sendall(b"\x82" + _length(len(body)) + body)
     _expect(sock, b"\x90\x03\x00\x01" + bytes([qos]))

@@ -27,7 +27,6 @@ _ACK: Final = re.compile(rb"MSG \S+ \S+ \$JS\.ACK\.\S+?\.(\d+)\.\d+\.\d+ \d+\r\n
 
 
 def connect(port: int) -> socket.socket:
-    """Return a blocking, accepted connection."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(b"CONNECT " + json.dumps(_OPTIONS).encode() + b"\r\nPING\r\n")

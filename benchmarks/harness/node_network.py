@@ -96,7 +96,6 @@ class NodeNetwork:
     # ------------------------------------------------------------------ events
 
     def publish(self, node: CoreNode) -> None:
-        """Publish one event with an interested node."""
         number = self.random.choice(sorted(self._interested))
         before = node.log.newest_place
         node.publish([(number, 0)])

@@ -66,7 +66,7 @@ class RawSession:
     @property
     def can_send(self) -> bool:
         """True if the stack accepts more now."""
-        return self._driver.writable
+        return self._driver.is_writable
 
     def send(self, data: bytes) -> None:
         self._driver.send([data])
@@ -75,7 +75,6 @@ class RawSession:
         self.send(messages.encode(message))
 
     def close(self) -> None:
-        """Send a goodbye and close."""
         self.lost.cancel()
         self.send_message(Goodbye())
         self._driver.close()

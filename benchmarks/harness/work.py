@@ -37,7 +37,6 @@ class Work:
 
     @property
     def queries(self) -> int:
-        """Number of extra queries."""
         return 0 if self.extra_queries is None else self.extra_queries.queries
 
     @property

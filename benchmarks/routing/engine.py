@@ -58,7 +58,6 @@ class Matched:
 
 
 def load_dtds() -> DtdCache:
-    """Return a node's DTD cache with the DTDs of all workloads."""
     cache = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
     for reference in _SHIPPED:
         # The catalogue supplies it at once.

@@ -46,7 +46,6 @@ class OneByOneCost:
 
     @property
     def ratio(self) -> float:
-        """Cost of one by one, in costs of the engine."""
         return self.alone.median / self.engine.median
 
 

@@ -70,7 +70,6 @@ class Backup:
         return self.result
 
     def _read_pages(self) -> tuple[ArchiveState, Mapping[str, bytes]]:
-        """Read all pages, and the state that exactly these pages describe."""
         for _ in range(MAX_ATTEMPTS):
             state = self._source.state()
             try:

@@ -37,7 +37,6 @@ class ChunkColumns:
 
     @property
     def count(self) -> int:
-        """Number of events."""
         return len(self.offsets)
 
     @classmethod
@@ -52,7 +51,7 @@ class ChunkColumns:
             if kind is not _LENGTHS:
                 found.append(column[first:end].copy())
             at += column.nbytes
-        bounds = chunk.bounds()
+        bounds = chunk.content_bounds()
         records = bytes(value[bounds[first] : bounds[end]])
         documents = bytes(value[bounds[count + first] : bounds[count + end]])
         epochs, arrivals, offsets, lengths, levels = found

@@ -234,7 +234,6 @@ def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
 def _group_by_target_size(
     files: Sequence[ArchivedFile], rules: CompactionRules
 ) -> Iterator[tuple[ArchivedFile, ...]]:
-    """Group files so that each group fills one file. Groups of one file are dropped."""
     group: list[ArchivedFile] = []
     size = rows = 0
     for file in sorted(files, key=lambda file: (min(file.spans), file.spans[min(file.spans)])):
@@ -251,7 +250,6 @@ def _group_by_target_size(
 
 
 def _has_large_stream(file: ArchivedFile, rules: CompactionRules) -> bool:
-    """Return whether the file's average stream is large. Then at least one stream is."""
     if not file.partition.endswith(SHARED_TOKEN) or not file.streams:
         return False
     return file.bytes // len(file.streams) >= rules.split_bytes

@@ -23,7 +23,6 @@ def is_strictly_ordered(rows: pa.Table) -> bool:
 
 
 def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
-    """Return the order by place, the repeated places in that order, and whether rows are sorted."""
     keys = _sort_keys(rows)
     order = np.lexsort(keys[::-1])
     repeated = np.ones(len(order), bool)

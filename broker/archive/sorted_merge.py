@@ -50,7 +50,6 @@ class _OpenFile:
 
     @property
     def last_place(self) -> RowPlace:
-        """Place of the last row in memory."""
         return _row_place(self.rows, self.rows.num_rows - 1)
 
     def read_next_batch(self) -> None:
@@ -111,7 +110,6 @@ def _merge_limit(opened: Sequence[_OpenFile]) -> RowPlace:
 
 
 def _count_upto(rows: pa.Table, limit: RowPlace) -> int:
-    """Return the number of sorted rows up to and including a place."""
     low, high = 0, rows.num_rows
     while low < high:
         middle = (low + high) // 2

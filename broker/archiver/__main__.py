@@ -29,7 +29,7 @@ from broker.archiver.maintenance_process import MaintenanceProcess
 from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
-from broker.log.external_reader import LogAlong
+from broker.log.external_reader import ExternalReader
 from broker.recovery.archive_access import Coverage
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
@@ -148,7 +148,7 @@ class NodeConnection:
 
 
 def archive_until_end(
-    log: LogAlong,
+    log: ExternalReader,
     archive: Archive,
     every: float,
     node: NodeConnection,
@@ -247,7 +247,7 @@ def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     while True:
         try:
             # Close the log before the next try: a process can open an LMDB folder only once.
-            with closing(LogAlong(log)) as along:
+            with closing(ExternalReader(log)) as along:
                 archive = open_archive(uri, log)
                 maintenance = MaintenanceProcess(
                     archive, along.origin, log, rules, _warn, time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.logger import Logger
 
-from broker.log.archive_hold import UnarchivedHold
+from broker.log.archive_hold import ArchiveHold
 
 #: Share of the limit at which the loss of unarchived events is announced.
 NEAR = 0.9
@@ -19,10 +19,10 @@ class HoldReport:
         self._is_holding = self._is_near = False
         self._removed = 0
 
-    def log_changes(self, hold: UnarchivedHold, used_bytes: int, *, is_known: bool = True) -> None:
+    def log_changes(self, hold: ArchiveHold, used_bytes: int, *, is_known: bool = True) -> None:
         """Log changes; call it each second. `is_known`: the archiver has reported its progress."""
-        holds = hold.since is not None
-        figures = {"used": used_bytes, "most": hold.most_bytes, "since": hold.since}
+        holds = hold.held_after is not None
+        figures = {"used": used_bytes, "most": hold.most_bytes, "since": hold.held_after}
         if holds and not self._is_holding:
             self.log.warn(
                 "the archive lacks own events behind {since}: the log keeps them beyond "
@@ -36,12 +36,12 @@ class HoldReport:
                 "though the archive lacks them",
                 **figures,
             )
-        hold.is_told = is_near
-        if hold.taken > self._removed:
+        hold.is_announced = is_near
+        if hold.dropped_unarchived > self._removed:
             self.log.error(
                 "{count} own events were removed that the archive lacks",
-                count=hold.taken - self._removed,
+                count=hold.dropped_unarchived - self._removed,
             )
         if self._is_holding and not holds:
             self.log.info("the archive has all own events that retention removes")
-        self._is_holding, self._is_near, self._removed = holds, is_near, hold.taken
+        self._is_holding, self._is_near, self._removed = holds, is_near, hold.dropped_unarchived

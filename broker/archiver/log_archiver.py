@@ -26,8 +26,8 @@ from broker.archive.writer import ArchiveWriter, WriteResult
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
-from broker.log.history import Chain
-from broker.log.replica_table import KeptSpan
+from broker.log.history import HistoryChain
+from broker.log.replica_table import ReplicaSpan
 from broker.log.logged_event import LoggedEvent
 
 #: Limits of one flush in events and bytes. The rest follows at once in the next flush.
@@ -47,19 +47,19 @@ ReadRange: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
 
 
 class ReadableLog(Protocol):
-    """The part of `broker.log.external_reader.LogAlong` that the archiver uses."""
+    """The part of `broker.log.external_reader.ExternalReader` that the archiver uses."""
 
     @property
     def origin(self) -> str: ...
-    def extent(self) -> tuple[Mark, Mark]: ...
-    def chain(self) -> Chain: ...
+    def own_extent(self) -> tuple[Mark, Mark]: ...
+    def history_chain(self) -> HistoryChain: ...
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]: ...
-    def spans(self) -> Mapping[str, KeptSpan]: ...
-    def read_kept(
+    def replica_spans(self) -> Mapping[str, ReplicaSpan]: ...
+    def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]: ...
     def durables(self) -> dict[tuple[str, str], bytes]: ...
-    def change(self) -> int: ...
+    def change_number(self) -> int: ...
 
 
 @attrs.define
@@ -116,33 +116,33 @@ class LogArchiver:
     def _record_replica_marks(self, dead: Collection[str]) -> None:
         """Record how far other nodes have archived the replicas here, which stay until then."""
         state = self._archive.state()
-        for origin, span in self._log.spans().items():
+        for origin, span in self._log.replica_spans().items():
             if origin not in dead:
                 since = max(span.after, state.forgotten_upto(origin))
                 self.reached[origin] = state.covered_upto(origin, since)
 
     def _flush_own(self) -> bool:
         log = self._log
-        since, durable = log.extent()
+        since, durable = log.own_extent()
 
         def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
             chunks = log.read(after, max_events, max_bytes)
             return chunks_to_batch(chunks) if chunks else None
 
-        return self._flush_span(log.origin, since, durable, read, lambda: log.extent()[0])
+        return self._flush_span(log.origin, since, durable, read, lambda: log.own_extent()[0])
 
     def _flush_replica(self, origin: str) -> bool:
         log = self._log
-        span = log.spans().get(origin)
+        span = log.replica_spans().get(origin)
         if span is None:
             return False
 
         def begins() -> Mark:
-            now = log.spans().get(origin)
+            now = log.replica_spans().get(origin)
             return span.upto if now is None else now.after
 
         def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
-            events = log.read_kept(origin, after, max_events, max_bytes)
+            events = log.read_replica(origin, after, max_events, max_bytes)
             return events_to_batch(events) if events is not None else None
 
         return self._flush_span(origin, span.after, span.upto, read, begins)
@@ -198,8 +198,8 @@ class LogArchiver:
         if origin == self._log.origin:
             # The archive may have events of another branch. Coverage of one branch says nothing of
             # another.
-            chain = self._log.chain()
-            while (goes_on := chain.goes_on(after)) != after:
+            chain = self._log.history_chain()
+            while (goes_on := chain.next_after(after)) != after:
                 after = state.covered_upto(origin, goes_on)
         self.reached[origin] = after
         if before is not None and before < since:
@@ -228,7 +228,7 @@ class LogArchiver:
         For another origin these are the offsets that its events leave out.
         """
         if origin == self._log.origin:
-            return list(self._log.chain().empty)
+            return list(self._log.history_chain().empty_ranges)
         if events is None:
             return []
         epochs, offsets = (events.column(name).to_numpy() for name in ("epoch", "offset"))
@@ -312,7 +312,7 @@ class LogArchiver:
                 self._writer.restore_dtds([text], self._fetch_dtds([text.reference], origin))
 
     def _put_durables(self) -> None:
-        change = self._log.change()
+        change = self._log.change_number()
         if change == self._durables_change:
             return
         before = self._previous_durables()

@@ -132,7 +132,6 @@ ArchiverMessage: TypeAlias = Report | AskDtds | Coverage | FoundDurable | FoundD
 
 
 def encode_node_message(message: NodeMessage) -> bytes:
-    """Encode a message of the node as a line."""
     match message:
         case Flush(number):
             return _encode_line({"flush": number})

@@ -209,7 +209,7 @@ class ArchiverSupervisor:
         if message.figures:
             if not self.counters:
                 self.log.info("events are archived in {uri}", uri=self.uri)
-            self._backoff.up(self._clock.seconds())
+            self._backoff.report_up(self._clock.seconds())
             if any(
                 message.figures.get(name, 0) != self.counters.get(name, 0)
                 for name in _MAINTENANCE_COUNTERS
@@ -249,7 +249,7 @@ class ArchiverSupervisor:
         self.problem = f"the archiver has ended: {reason}"
         self.log.error("{problem}; it is restarted", problem=self.problem)
         self.restarts += 1
-        delay = self._backoff.next(self._clock.seconds())
+        delay = self._backoff.next_wait(self._clock.seconds())
         self._restart = self._clock.callLater(delay, self.start)
 
     def _answer_coverage(self, covered: Coverage) -> None:

@@ -17,7 +17,7 @@ from broker.cli.failure import Failure
 from broker.cli.terminal import is_terminal, json_line, one_line, print_note
 
 if TYPE_CHECKING:
-    from broker.log.log_verification import Verified
+    from broker.log.log_verification import VerificationResult
 
 
 @click.group(no_args_is_help=True)
@@ -67,10 +67,10 @@ def _log_folder(where: Path) -> Path:
 def _claim_log(folder: Path) -> Iterator[bool]:
     """Claim the log so that no node opens it. Yield False if a node has claimed it."""
     from broker.errors import LogUnavailable
-    from broker.log.folder_lock import claim_folder
+    from broker.log.folder_lock import lock_folder
 
     try:
-        claim = claim_folder(folder)
+        claim = lock_folder(folder)
     except LogUnavailable:
         yield False
         return
@@ -80,37 +80,37 @@ def _claim_log(folder: Path) -> Iterator[bool]:
         os.close(claim)
 
 
-def _verify(folder: Path, *, is_ours: bool) -> Verified:
+def _verify(folder: Path, *, is_ours: bool) -> VerificationResult:
     from broker.log.log_verification import Verification
-    from broker.log.external_reader import pinned
+    from broker.log.external_reader import pin_commit
 
     with progress_bar("verified", bytes_=True) as progress:
         if is_ours:
             verification = Verification(folder)
             try:
-                return verification.run(verification.metas()[0], progress)
+                return verification.verify(verification.rank_metas()[0], progress)
             finally:
                 verification.close()
-        with pinned(folder) as (verification, meta):
-            return verification.run(meta, progress)
+        with pin_commit(folder) as (verification, meta):
+            return verification.verify(meta, progress)
 
 
 def _repair(folder: Path, *, as_json: bool) -> None:
     """Restore values that have an intact copy; rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
     from broker.log.log_file import LogFile
-    from broker.log.file_rebuild import salvage
+    from broker.log.file_rebuild import rebuild_file
 
     before = _verify(folder, is_ours=True)
     _print_findings(before, as_json=as_json)
     if any(each.kind == "page" for each in before.findings):
-        print_note(f"all readable data was saved; the damaged file is {salvage(folder)}")
+        print_note(f"all readable data was saved; the damaged file is {rebuild_file(folder)}")
     # Opening the log repairs the rest.
     LogFile(folder, Retention()).close()
     print_note("repaired; remaining damage:")
 
 
-def _print_findings(done: Verified, *, as_json: bool) -> None:
+def _print_findings(done: VerificationResult, *, as_json: bool) -> None:
     total = {key: value for key, value in attrs.asdict(done).items() if key != "findings"}
     if as_json or not is_terminal():
         for each in done.findings:

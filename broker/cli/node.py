@@ -24,7 +24,7 @@ def restored(data: Path) -> None:
     the events that they have.
     """
     from broker.log.commit import Retention
-    from broker.log.history import Histories
+    from broker.log.history import HistoryTable
     from broker.log.log_file import LogFile
 
     folder = data / "log"
@@ -32,10 +32,10 @@ def restored(data: Path) -> None:
         raise Failure(f"{data} holds no event log: give the folder of the setting node.data")
     log = LogFile(folder, Retention())
     try:
-        losses = log.chain.losses
+        losses = log.history_chain.losses
         # Opening a log that was marked before has recorded the loss.
         if not losses or losses[-1].after[0] != log.bounds.epoch:
-            log.change_histories(Histories.mark_restored)
+            log.change_history(HistoryTable.mark_restored)
     finally:
         log.close()
     click.echo(f"{data} is marked: from the next start each returning subscription receives a gap")

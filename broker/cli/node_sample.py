@@ -148,5 +148,4 @@ async def watch_nodes(access: NodeAccess, timeout: float) -> AsyncIterator[list[
 
 
 async def take_samples(nodes: list[WatchedNode]) -> list[Sample]:
-    """Sample all nodes at once."""
     return list(await asyncio.gather(*(node.take_sample() for node in nodes)))

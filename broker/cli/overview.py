@@ -85,7 +85,6 @@ def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def durable_table(lags: Iterable[Mapping[str, Any]]) -> Table:
-    """Return the durable subscriptions of one node, with their lags."""
     return _make_table(
         "Durable subscriptions", _DURABLE_COLUMNS[1:], (_lag_cells(lag) for lag in lags)
     )

@@ -48,7 +48,6 @@ class ProgressBar:
         self._task = progress.add_task("beginning", total=None, events="")
 
     def show(self, recovery: Mapping[str, Any]) -> None:
-        """Show one recovery of the node's answer."""
         text = describe_stage(recovery)
         looked_at, of = recovery.get("looked_at", 0), recovery.get("of", 0)
         searching = recovery.get("stage") == "archive" and of

@@ -31,12 +31,10 @@ def json_line(content: Any) -> str:
 
 
 def print_note(text: str) -> None:
-    """Print one line on stderr."""
     click.echo(one_line(text), err=True)
 
 
 def is_terminal() -> bool:
-    """True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 

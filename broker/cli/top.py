@@ -51,7 +51,6 @@ def command(access: NodeAccess, as_json: bool, once: bool, interval: float) -> N
 
 
 async def _watch(access: NodeAccess, as_json: bool, once: bool, interval: float) -> bool:
-    """Return True if a node was unreachable at the end."""
     timeout = access.timeout
     if not once:
         timeout = min(timeout, max(interval, _MIN_TIMEOUT))

@@ -122,7 +122,7 @@ class Client(ClientDriver):
                 # It stopped by itself and has reported the reason.
                 self._closed.fulfil(self._core.positions.is_confirmed)
                 return self._closed.awaitable
-            self._close_deadline.set(self._loop.clock.seconds() + timeout)
+            self._close_deadline.arm(self._loop.clock.seconds() + timeout)
             self._apply_effects(self._core.positions.start_closing())
             if self._core.positions.is_finished and not self._core.is_connected:
                 self._end_connection()

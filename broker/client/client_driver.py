@@ -28,7 +28,7 @@ from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.waiters import Waiters
 from broker.errors import BrokerError, Closed
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.view import LinkState, View
@@ -69,8 +69,8 @@ class ClientDriver:
             )
         )
         self._waiters = Waiters(loop, ", ".join(endpoints), lambda: self.last_error)
-        self._alarm = Alarm(loop.clock, self._handle_timeout)
-        self._close_deadline = Alarm(loop.clock, self._abandon_closing)
+        self._alarm = DeadlineTimer(loop.clock, self._handle_timeout)
+        self._close_deadline = DeadlineTimer(loop.clock, self._abandon_closing)
         self._subscriptions: dict[int, Subscription] = {}
         self._flush_scheduled = False
         self._error: BrokerError | None = None
@@ -128,14 +128,14 @@ class ClientDriver:
         if self._resumed:
             # A resumed session made progress. A new session could repeat the cause that ended the
             # one before.
-            self._backoff.progressed()
+            self._backoff.report_progress()
         if self._core.outbox.has_unsent:
             self._flush_soon()
 
     def view_changed(self, view: View) -> None:
         if view.state is LinkState.CONNECTED:
             self.last_error = None
-            self._backoff.up(self._loop.clock.seconds())
+            self._backoff.report_up(self._loop.clock.seconds())
             self._resumed = view.resumed
             welcome = self.welcome
             assert welcome is not None
@@ -175,7 +175,7 @@ class ClientDriver:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        while not self._is_stopped and self._driver.writable:
+        while not self._is_stopped and self._driver.is_writable:
             effects = self._core.flush()
             if not effects:
                 break
@@ -213,7 +213,7 @@ class ClientDriver:
                     self._end_session(error)
         if self._core.outbox.events == 0:
             self._waiters.settle_drained()
-        self._alarm.set(None if self._is_stopped else self._core.next_timeout())
+        self._alarm.arm(None if self._is_stopped else self._core.next_timeout())
 
     def _end_session(self, error: BrokerError) -> None:
         self.last_error = error
@@ -231,7 +231,7 @@ class ClientDriver:
         self._end_connection()
 
     def _end_connection(self) -> None:
-        if self._driver.attached:
+        if self._driver.is_attached:
             # The driver ends it when the last bytes have left, within a limited time.
             self._driver.close()
         else:
@@ -253,8 +253,8 @@ class ClientDriver:
         for subscription in list(self._subscriptions.values()):
             subscription.mark_ended(error)
         self._subscriptions.clear()
-        self._alarm.set(None)
-        self._close_deadline.set(None)
+        self._alarm.arm(None)
+        self._close_deadline.arm(None)
         if self._closed is not None:
             self._closed.fulfil(self._core.positions.is_confirmed)
         elif error is not None and self.on_state is not None:

@@ -131,7 +131,7 @@ def _wait(machine: ConnectionMachine, connection: Connection, error: BrokerError
     _drop(connection, error)
     connection.attempts += 1
     clock = connection.loop.clock
-    wait = connection.backoff.next(clock.seconds())
+    wait = connection.backoff.next_wait(clock.seconds())
     connection.timer = clock.callLater(wait, machine.retry)
     connection.on_down(error)
 

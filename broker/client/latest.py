@@ -16,7 +16,6 @@ MAX_KEYS: Final = 100_000
 
 
 def by_stream(event: ReceivedEvent) -> str:
-    """Return the event's stream as its key."""
     return event.stream
 
 

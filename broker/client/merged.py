@@ -32,7 +32,7 @@ from broker.event.merging.position_tracker import PositionTracker
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 
 __all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_factory")
 
@@ -76,7 +76,7 @@ class MergedSubscription(Subscription):
         self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
         self._unprocessed: deque[ReceivedEvent] = deque()
         """Events that were returned and may not be processed."""
-        self._alarm = Alarm(loop.clock, self._wake_waiter)
+        self._alarm = DeadlineTimer(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
         """The newest missing ranges of bundles."""
         self.on_missing: Callable[[MissingNumbers], None] | None = None
@@ -102,7 +102,7 @@ class MergedSubscription(Subscription):
         self._merger = self._new_merger()
         self._outputs.clear()
         self._unprocessed.clear()
-        self._alarm.set(None)
+        self._alarm.arm(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
         """Return the events that are ready, maybe none. The next call marks them as processed."""
@@ -134,7 +134,7 @@ class MergedSubscription(Subscription):
 
     def mark_ended(self, error: BrokerError | None) -> None:
         super().mark_ended(error)
-        self._alarm.set(None)
+        self._alarm.arm(None)
 
     # ------------------------------------------------------------------ inside
 
@@ -159,7 +159,7 @@ class MergedSubscription(Subscription):
             event = self._next_output()
         if processed:
             self._report_position()
-        self._alarm.set(None if self.over else self._merger.next_timeout())
+        self._alarm.arm(None if self.over else self._merger.next_timeout())
         return event
 
     def _next_output(self) -> ReceivedEvent | None:

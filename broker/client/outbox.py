@@ -35,7 +35,6 @@ MAX_UNANSWERED_BYTES = 8 << 20
 
 
 def too_large_error(document: bytes, limit: int) -> TooLarge:
-    """Return the error for a document that exceeds the node's limit."""
     return TooLarge(f"the event has {len(document)} bytes, the node takes at most {limit}")
 
 

@@ -124,7 +124,6 @@ STORED = Start("stored")
 
 
 def since(position: Position) -> Start:
-    """Start after a position."""
     return Start("position", position=position)
 
 

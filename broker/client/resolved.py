@@ -108,7 +108,6 @@ class ResolvedReplay(Subscription):
         )
 
     def mark_ended(self, error: BrokerError | None) -> None:
-        """The first error stays."""
         super().mark_ended(self._error or error)
 
     def _resolve_order(self) -> list[int]:

@@ -91,7 +91,7 @@ class SubscriptionState:
             start=start.kind,
             position=start.position.to_wire(),
             time=start.time_ms,
-            former=self.previous_node or self.resume_point.node,
+            previous_address=self.previous_node or self.resume_point.node,
             until_ms=request.until_ms,
             until=self._session_end().to_wire(),
             last=start.last,

@@ -30,7 +30,6 @@ _TLS: Final[Mapping[str, str]] = {
 
 
 def explain_reason(reason: str) -> str:
-    """Return the reason with its meaning, if that is known."""
     for words, meaning in _TLS.items():
         if words in reason:
             return f"{reason} ({meaning})"

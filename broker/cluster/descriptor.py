@@ -84,4 +84,6 @@ class NodeDescriptor(NamedTuple):
         return _SCHEMA.convert(value)
 
 
+# The defaults are for constructors: on the wire no field may be absent.
+NodeDescriptor._field_defaults = {}
 _SCHEMA: Final = Schema[NodeDescriptor](NodeDescriptor, "description of a node")

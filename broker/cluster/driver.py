@@ -54,8 +54,8 @@ from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
-from broker.log.pending_commit import Relayed
-from broker.transport.deadline_timer import Alarm
+from broker.log.pending_commit import RelayedEvents
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 
 
@@ -92,7 +92,7 @@ class ClusterDriver:
         self._on_map_changed = on_map_changed
         self._effects: deque[TrafficEffect | NetworkStateEffect] = deque()
         self._is_applying = False
-        self._alarm = Alarm(clock, self._timeout)
+        self._alarm = DeadlineTimer(clock, self._timeout)
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
         """Called with messages for this node that other parts of the node process."""
 
@@ -103,7 +103,6 @@ class ClusterDriver:
         """Returns whether a page request is answered later, by `serve_page`."""
 
     def serve_page(self, resume: PageRequest) -> None:
-        """Answer a delayed page request."""
         if self.traffic is not None:
             self.page_server.serve_page(resume)
 
@@ -139,7 +138,7 @@ class ClusterDriver:
         self.remote_interest.clear()
         self.types.stop()
         self._effects.clear()
-        self._alarm.set(None)
+        self._alarm.arm(None)
 
     def now(self) -> float:
         """Return monotonic seconds."""
@@ -171,7 +170,7 @@ class ClusterDriver:
             self._is_applying = False
         if self.state is not None and self.traffic is not None:
             times = (self.state.next_timeout(), self.traffic.next_timeout())
-            self._alarm.set(min((time for time in times if time is not None), default=None))
+            self._alarm.arm(min((time for time in times if time is not None), default=None))
 
     def open_if_active(self) -> None:
         """Accept ranges of other nodes once all local interest is active again."""
@@ -201,7 +200,7 @@ class ClusterDriver:
             case Send(neighbour, message):
                 self.neighbours.send_reliable(messages.encode(message), neighbour)
             case StoreHistories(origin, histories):
-                self._event_log.note_histories(origin, histories)
+                self._event_log.put_histories(origin, histories)
             case AppendRange():
                 self._log_range(effect)
             case CoverOrigin():
@@ -267,7 +266,7 @@ class ClusterDriver:
                 self.apply_effects(self.traffic.confirm_durable(effect.origin, self.now()))
 
         try:
-            nothing = Relayed(effect.origin, effect.upto, effect.upto, [])
+            nothing = RelayedEvents(effect.origin, effect.upto, effect.upto, [])
             self._event_log.append_relayed(nothing, done)
         except LogUnavailable:
             # The core keeps the start until the first range of the origin is logged.

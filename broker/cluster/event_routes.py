@@ -14,7 +14,6 @@ class EventRoutes:
         self._network = network
 
     def wanted_here(self, matches: tuple[int, ...]) -> bool:
-        """Return whether a match is a subscription of this node."""
         return self._network.remote_interest.has_local_match(matches)
 
     def onward(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:

@@ -11,7 +11,7 @@ from broker.cluster.connection_error import explain_reason
 from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, Responder, Send
 from broker.cluster.handshake_messages import NodeRefuse
 from broker.errors import BrokerError, ProtocolError
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 
@@ -40,7 +40,7 @@ class Handshake:
         self._clock = clock
         self._accepted = accepted
         self._refused = refused
-        self._alarm = Alarm(clock, self._timeout)
+        self._alarm = DeadlineTimer(clock, self._timeout)
         self._over = False
         core.certified_name = lambda: channel.certified_name
         channel.max_frame = MAX_HANDSHAKE if isinstance(core, Initiator) else MAX_HELLO
@@ -85,7 +85,7 @@ class Handshake:
                     self._end()
                     self._channel.close()
                     self._refused(effect)
-        self._alarm.set(None if self._over else self._core.next_timeout())
+        self._alarm.arm(None if self._over else self._core.next_timeout())
 
     def _end(self) -> None:
         self._over = True

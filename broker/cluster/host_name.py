@@ -35,7 +35,6 @@ class _FirstAddress:
     def resolutionBegan(self, resolutionInProgress: IHostResolution) -> None: ...
 
     def addressResolved(self, address: IAddress) -> None:
-        """Keep the first address."""
         if isinstance(address, IPv4Address | IPv6Address) and not self.address.called:
             self.address.callback(address.host)
 

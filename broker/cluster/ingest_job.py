@@ -65,7 +65,6 @@ class IngestJob:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         if not self.events:
             return len(self.received_range.frame.body)
         return sum([len(each.document) for each in self.events])

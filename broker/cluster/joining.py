@@ -117,7 +117,6 @@ class Joining:
         return self._start_round(now)
 
     def set_seeds(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
-        """Replace the seeds."""
         self._seeds = tuple(seeds)
         # The wait began without any seed: try the first seeds at once.
         if self.state is JoiningState.WAITING and not self._seen:
@@ -224,7 +223,6 @@ class Joining:
 
 
 def cluster_name(founder: str) -> str:
-    """Return a name that no other founder yields."""
     name = f"c-{founder}"
     if len(name) <= _LONGEST_NAME:
         return name

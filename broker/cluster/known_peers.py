@@ -26,7 +26,6 @@ class KnownPeers:
         self._seen: dict[str, tuple[float, NodeDescriptor]] = {}
 
     def update(self, members: Mapping[str, NodeDescriptor], now: float) -> None:
-        """Record the members on the map."""
         for name, node in members.items():
             if name != self._own:
                 self._seen.pop(name, None)
@@ -37,7 +36,6 @@ class KnownPeers:
             del self._seen[name]
 
     def list_absent(self, members: Mapping[str, NodeDescriptor]) -> Mapping[str, NodeDescriptor]:
-        """Return the known peers that are not on the map."""
         return {name: node for name, (_, node) in self._seen.items() if name not in members}
 
     def record_refusal(self, name: str, error: BrokerError) -> None:

@@ -72,8 +72,8 @@ class NetworkListener:
             )
             with _name_setting(f"network.udp {settings.udp}"):
                 udp.start()
-            _check_host(udp.host[0], "network.udp", "or use TCP")
-            node = node._replace(udp=Endpoint(*udp.host))
+            _check_host(udp.bound_address[0], "network.udp", "or use TCP")
+            node = node._replace(udp=Endpoint(*udp.bound_address))
         if settings.group:
             group, port = split_host_port(settings.group)
             # Members on the same host receive each other's packets.

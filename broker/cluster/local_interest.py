@@ -64,7 +64,6 @@ class LocalInterest:
             on_active({})
 
     def remove(self, key: Hashable) -> bool:
-        """Remove a key. Returns whether it existed."""
         self._reactivating.discard(key)
         self.start_positions.remove_key(key)
         return self._entries.pop(key, None) is not None

@@ -16,7 +16,7 @@ from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.history import Loss
+from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.sessions.turns import SECONDS_A_TURN
@@ -57,7 +57,7 @@ class LogPageServer:
         self._on_page = on_page
         self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
         self._reading = False
-        self.reader_has_all: Callable[[Address, Loss], bool] = lambda *_: False
+        self.reader_has_all: Callable[[Address, BranchLoss], bool] = lambda *_: False
         """Returns whether a reader has all events of a branch that this log has lost in part."""
         self._told_losses: set[tuple[Address, Mark]] = set()
         """Readers that were sent a loss at its own place."""
@@ -88,8 +88,8 @@ class LogPageServer:
     async def _read_page(self, request: PageRequest) -> None:
         log = self._event_log
         origin, after = log.origin, request.after
-        start = max(after, log.since.get(origin, (0, 0)))
-        durable, newest = log.coverage[origin], log.cut
+        start = max(after, log.begins_after.get(origin, (0, 0)))
+        durable, newest = log.coverage[origin], log.own_end
         loss = self._next_loss(request.source, start)
         lost = loss[1] if loss is not None and loss[0] <= start else None
         start = max(start, lost or start)
@@ -110,7 +110,7 @@ class LogPageServer:
             upto = loss[0]
             events = [event for event in events if event.mark <= upto]
         # Retention may have removed some of them by now.
-        since = max(log.since.get(origin, (0, 0)), damaged)
+        since = max(log.begins_after.get(origin, (0, 0)), damaged)
         events = [event for event in events if event.mark > since]
         unavailable_upto = max(
             [mark for mark in (since, lost) if mark and mark > after], default=None
@@ -132,9 +132,11 @@ class LogPageServer:
         while True:
             behind = max(start, lost)
             try:
-                events = await log.read_of(log.origin, behind, PAGE_EVENTS, PAGE_BYTES, wait=False)
+                events = await log.read_origin(
+                    log.origin, behind, PAGE_EVENTS, PAGE_BYTES, wait=False
+                )
             except DamageFound as found:
-                if not log.repairs.gave_up(found.damage):
+                if not log.repairs.is_given_up(found.damage):
                     raise
                 lost = found.damage.upto
             else:
@@ -143,7 +145,7 @@ class LogPageServer:
     def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
         """Return (after, upto) of a reader's next loss: at its own place, or, for a reader beyond
         that, where it was recorded."""
-        for loss in self._event_log.chain.losses:
+        for loss in self._event_log.history_chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue
             if loss.is_before(start):

@@ -38,7 +38,7 @@ from broker.cluster.link_log import LinkLog
 from broker.cluster.membership_listener import MembershipListener
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
@@ -101,7 +101,7 @@ class Membership:
         """By neighbour name, the meshing key under which it was dialled."""
         self._linked: set[str] = set()
         self._known_peers = KnownPeers(node.name)
-        self._alarm = Alarm(clock, self._timeout)
+        self._alarm = DeadlineTimer(clock, self._timeout)
         self._link_log = LinkLog(clock)
         self._stopped = False
         self.failed_handshakes: dict[str, int] = {}
@@ -121,7 +121,6 @@ class Membership:
         self._set_alarm()
 
     def set_seeds(self, seeds: Sequence[Endpoint]) -> None:
-        """Add seeds of discovery."""
         known = dict.fromkeys((*self._settings.seeds, *seeds))
         self._apply_joining(self._joining.set_seeds(known, self._clock.seconds()))
         if self._joining.state is JoiningState.NOT_STARTED and self._members is not None:
@@ -157,7 +156,6 @@ class Membership:
 
     @property
     def absent_members(self) -> Collection[str]:
-        """Known members that are not on the map."""
         return self._known_peers.list_absent(self._members or {}).keys()
 
     def link_up(self, name: str) -> None:
@@ -184,7 +182,7 @@ class Membership:
 
     def stop(self) -> None:
         self._stopped = True
-        self._alarm.set(None)
+        self._alarm.arm(None)
 
     # ------------------------------------------------------------------ incoming connections
 
@@ -350,7 +348,6 @@ class Membership:
     # ------------------------------------------------------------------ inside
 
     def _listening_endpoint(self, node: NodeDescriptor) -> Endpoint | None:
-        """Return the node's endpoint for the transport of this node."""
         return node.udp if self._settings.transport == UDP else node.tcp
 
     def _describe_target(self, dial: Dial) -> str:
@@ -383,7 +380,7 @@ class Membership:
     def _set_alarm(self) -> None:
         if not self._stopped:
             times = (self._joining.next_timeout(), self._meshing.next_timeout())
-            self._alarm.set(min((time for time in times if time is not None), default=None))
+            self._alarm.arm(min((time for time in times if time is not None), default=None))
 
 
 def _seed(place: Endpoint) -> str:

@@ -14,7 +14,7 @@ import attrs
 
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint
-from broker.transport.backoff import LASTED, backoff_wait
+from broker.transport.backoff import SUCCESS_AFTER, backoff_wait
 
 #: Seconds until a target is dialled again: exponential backoff with jitter.
 SHORTEST_BACKOFF = 0.5
@@ -91,7 +91,7 @@ class Meshing:
         A short-lived link counts as a failure.
         """
         found = self._states.get(key)
-        if found and found.is_linked and found.linked_at + LASTED <= now:
+        if found and found.is_linked and found.linked_at + SUCCESS_AFTER <= now:
             self._states[key] = _TargetState(retry_at=now + self._backoff(0))
         elif found and (found.is_linked or found.is_dialling):
             self._states[key] = self._after_failure(found, now)
@@ -104,7 +104,6 @@ class Meshing:
         return self.handle_timeout(now)
 
     def handle_timeout(self, now: float) -> list[Dial]:
-        """Return the targets to dial now."""
         dials = []
         for key in self._idle_keys():
             if not self._has_room():

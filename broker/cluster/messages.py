@@ -40,6 +40,9 @@ TableChange: TypeAlias = tuple[_Key, _Key, _Step, tuple[tuple[_Key, Value | None
 GroupVersion: TypeAlias = tuple[Name, UnitPath, Count, Count]
 
 
+_PLAIN: Final = frozenset((str, float, bytes, bool, type(None)))
+
+
 class Message(codec.Message, frozen=True):
     max_bytes: ClassVar[int] = MAX_CONTROL
     omits_empty_last: ClassVar[bool] = False
@@ -50,21 +53,19 @@ class Message(codec.Message, frozen=True):
 CODEC: Final = Codec[Message]()
 
 
-def check_value(value: Any, depth: int = MAX_NESTING) -> Value:
-    """Return the value with tuples for arrays.
+def check_value(value: Any, depth: int = MAX_NESTING) -> Any:
+    """Return the value of an entry with tuples for arrays.
 
     Raises `TypeError` or `ValueError` if a table can not hold it.
     """
-    if type(value) in (tuple, list):
-        if not depth:
-            raise ValueError("a value is nested too deep")
-        return tuple([None if item is None else check_value(item, depth - 1) for item in value])
-    if type(value) is int:
-        if not -(1 << 63) <= value < 1 << 64:
-            raise ValueError("a number out of range")
-    elif type(value) not in (str, float, bytes, bool):
-        raise TypeError("a type that a table can not hold")
-    return value  # type: ignore[no-any-return]
+    kind = type(value)
+    if kind in _PLAIN or (kind is int and -(1 << 63) <= value < 1 << 64):
+        return value
+    if kind is not tuple and kind is not list:
+        raise TypeError("a value that a table can not hold")
+    if not depth:
+        raise ValueError("a value is nested too deep")
+    return tuple([check_value(item, depth - 1) for item in value])
 
 
 def _check_change(
@@ -72,8 +73,7 @@ def _check_change(
 ) -> TableChange:
     if step == REMOVED and entries:
         raise ValueError("a removed table with entries")
-    checked = [(key, None if value is None else check_value(value)) for key, value in entries]
-    return (kind, subject, step, tuple(checked))
+    return (kind, subject, step, tuple([(key, check_value(value)) for key, value in entries]))
 
 
 # ----------------------------------------------------------------------------- tables

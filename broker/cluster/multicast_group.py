@@ -91,14 +91,14 @@ class ClusterGroup:
     def sender_appeared(self, sender: str) -> None:
         """Ignored: the member may not receive this node."""
 
-    def hears_changed(self, sender: str, hears: bool) -> None:
+    def reachability_changed(self, sender: str, hears: bool) -> None:
         """A member begins or ceases to receive this node."""
         if hears:
             self._members.add(sender)
         else:
             self._members.discard(sender)
 
-    def sender_vanished(self, sender: str) -> None:
+    def sender_disappeared(self, sender: str) -> None:
         self._members.discard(sender)
 
     def packets_received(self, sender: str, packets: Sequence[bytes]) -> None:
@@ -118,7 +118,7 @@ class ClusterGroup:
                     )
                 self.refused += 1
 
-    def gap(self, sender: str, count: int) -> None:
+    def packets_lost(self, sender: str, count: int) -> None:
         """Count lost packets; lost events are requested from their origin."""
         self.lost += count
 

@@ -16,7 +16,7 @@ from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.clock import IClock
-from broker.transport.arq.counters import Corrections
+from broker.transport.arq.counters import ArqCounters
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.transport.socket import ISocketChannel
@@ -69,22 +69,21 @@ class Neighbour:
     """Messages dropped because the link was full."""
     reconnections: int = 0
     _channel: ISocketChannel | None = None
-    _previous_arq_counts: Corrections = Corrections()
+    _previous_arq_counts: ArqCounters = ArqCounters()
 
     @property
     def name(self) -> str:
         return self.node.name
 
     def is_same_process(self, node: NodeDescriptor) -> bool:
-        """Return whether a descriptor is of the same process in the same cluster."""
         return (self.node.incarnation, self.node.address) == (node.incarnation, node.address)
 
     @property
-    def arq_counts(self) -> Corrections | None:
+    def arq_counts(self) -> ArqCounters | None:
         """Lost and repeated datagrams; None for TCP."""
         if not isinstance(self._channel, DatagramChannel):
             return None
-        return self._previous_arq_counts.plus(self._channel.core.corrections)
+        return self._previous_arq_counts.plus(self._channel.core.counters)
 
     def set_channel(self, channel: ISocketChannel) -> None:
         self._previous_arq_counts = self.arq_counts or self._previous_arq_counts
@@ -141,7 +140,7 @@ class Neighbours:
             return False
         if known is not None and known.is_same_process(neighbour.node):
             driver = self._drivers[name]
-            if driver.attached and known.initiated != neighbour.initiated:
+            if driver.is_attached and known.initiated != neighbour.initiated:
                 if not keeps_connection(self._own, name, neighbour.initiated):
                     # Close gracefully: the other end must read its acceptance to decide alike.
                     channel.close()
@@ -179,7 +178,7 @@ class Neighbours:
             driver = self._drivers.pop(name)
             self._channel.leave(name)
             closing = driver.receiver = _Closing()
-            if driver.attached:
+            if driver.is_attached:
                 flushed.append(closing.closed)
                 driver.close()
         return gatherResults(flushed).addCallback(lambda _: None)
@@ -245,7 +244,6 @@ class Neighbours:
     # ------------------------------------------------------------------ IMulticastReceiver
 
     def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
-        """Process the messages of one read."""
         neighbour = self._neighbours[peer]
         neighbour.received += len(messages)
         neighbour.received_bytes += sum(map(len, messages))
@@ -276,7 +274,7 @@ class Neighbours:
 
     def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         driver = self._drivers.get(neighbour.name)
-        if driver is None or not driver.attached:
+        if driver is None or not driver.is_attached:
             # Otherwise a new connection has replaced one that never became a link.
             self._remove_link(neighbour, error)
 

@@ -185,21 +185,21 @@ class Network:
         self.leave_cluster(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
         log = self.event_log
-        state = NetworkState(node, lambda: (log.origin, *log.cut))
+        state = NetworkState(node, lambda: (log.origin, *log.own_end))
         traffic = Traffic(
             state,
             log.origin,
-            lambda: log.cut,
+            lambda: log.own_end,
             lambda origin: log.coverage[origin] if origin in log.coverage else None,
             compress=self._compress,
             patience=self._patience,
             start_of=self.driver.local_interest.start_positions.start_of,
             group_members=self._group_receivers,
-            own_history=lambda: log.history,
+            own_history=lambda: log.current_history,
             histories=KnownHistories(log.histories_of),
         )
         self.driver.start(state, traffic)
-        self._sent_upto = log.cut
+        self._sent_upto = log.own_end
         self.log.info("{address} is a member of its cluster", address=str(address))
         now = self.driver.now()
         # Other nodes may have an outdated interest of this node. Until they have the current one,

@@ -41,10 +41,10 @@ from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
-from broker.transport.faults import layers_for, warning
+from broker.transport.faults import create_layers, describe_faults
 from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
-from broker.transport.stacks import StackSettings, Transport, build, stack_named
+from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 
 #: The stack of nodes of a cluster and their gateways (DESIGN 7).
 STACK = "mspaces"
@@ -182,7 +182,7 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
         origin=log.origin,
         # A later process has a later time. After a clock was set back, tables resolve the conflict.
         # The history separates two copies of a log that start in the same ms.
-        incarnation=now_ms << 16 | log.history[1] & 0xFFFF,
+        incarnation=now_ms << 16 | log.current_history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
         tcp=Endpoint(*split_host_port(network_settings.advertise))
         if network_settings.advertise
@@ -221,16 +221,16 @@ def _max_frame(settings: Settings) -> int:
 
 
 def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
-    plugin = stack_named(STACK)
+    plugin = find_stack(STACK)
     if settings.faults:
-        _log.warn("{text}", text=warning(settings.faults))
+        _log.warn("{text}", text=describe_faults(settings.faults))
     made: Counter[str] = Counter()
 
     def make(name: str, transport: str, incarnation: int) -> Stack:
         stack_settings = StackSettings(incarnation=incarnation, transport=Transport(transport))
-        faults = layers_for(settings.faults, name, start, made[name])
+        faults = create_layers(settings.faults, name, start, made[name])
         if faults:
             made[name] += 1
-        return build(plugin, stack_settings, TCP_PROPERTIES, faults)
+        return build_stack(plugin, stack_settings, TCP_PROPERTIES, faults)
 
     return make

@@ -64,7 +64,6 @@ class NodeMessenger:
         return self._network.is_cleared(address, rank)
 
     def supports_version(self, address: Address, version: int) -> bool:
-        """Return whether a node is known to support a protocol version."""
         state = self._network.state
         if state is None or address.unit != state.address.unit:
             return False
@@ -80,7 +79,6 @@ class NodeMessenger:
         return [Address(own.unit, name) for name in state.map.members() if name != own.node]
 
     def list_absent_members(self) -> list[Address]:
-        """Return known members that are not on the map."""
         state = self._network.state
         if state is None:
             return []

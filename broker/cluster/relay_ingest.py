@@ -26,7 +26,7 @@ from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
-from broker.log.pending_commit import Relayed
+from broker.log.pending_commit import RelayedEvents
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
@@ -321,7 +321,7 @@ class RelayIngest:
         unavailable_upto = range_.unavailable_upto
         if unavailable_upto is not None and unavailable_upto <= cursor:
             unavailable_upto = None
-        begins = not self._event_log.covers(frame.origin)
+        begins = not self._event_log.has_origin(frame.origin)
         try:
             self._event_log.check_available()
         except LogUnavailable as error:
@@ -330,7 +330,7 @@ class RelayIngest:
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
             # Load all windows before the first record: recorded numbers must be logged.
-            self._event_log.deduplication.following(publisher)
+            self._event_log.deduplication.next_number(publisher)
         gathered = build_entries(
             job,
             range_,
@@ -363,7 +363,7 @@ class RelayIngest:
         if waiting := gathered.undecided:
             self._undecided.note(frame.origin, waiting[0], waiting[-1], len(waiting))
         self._event_log.append_relayed(
-            Relayed(
+            RelayedEvents(
                 frame.origin,
                 unavailable_upto or range_.after,
                 range_.upto,
@@ -374,7 +374,6 @@ class RelayIngest:
         )
 
     def _replace_invalid(self, job: IngestJob) -> dict[int, bytes]:
-        """Return placeholders for invalid events, by index."""
         found: dict[int, bytes] = {}
         for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
             if not isinstance(verdict, Accepted):
@@ -384,7 +383,6 @@ class RelayIngest:
         return found
 
     def _refusal_code(self, each: FrameEvent, verdict: Verdict, job: IngestJob) -> str:
-        """Return the error code of a refused event, and quarantine the event."""
         if isinstance(verdict, Refused):
             error: BrokerError = verdict.error
             code = placeholder_code(each.document)

@@ -129,7 +129,6 @@ class RemoteInterest:
         return False
 
     def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
-        """Return the destinations of an event with these matches."""
         found = self._destination_cache.get(matches)
         if found is None:
             if len(self._destination_cache) >= _MOST_CACHED:

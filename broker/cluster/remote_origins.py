@@ -69,14 +69,14 @@ class RemoteOrigins:
     def list_origins(self) -> Collection[str]:
         """Those of which something is in the log or the replicas here, and this node's own."""
         log = self._network.event_log
-        return {log.origin, *log.coverage, *log.kept}
+        return {log.origin, *log.coverage, *log.replica_spans}
 
     def furthest_place(self, origin: str) -> Mark | None:
         """Return the furthest place in the log or replica here; None: there is none."""
         log = self._network.event_log
         found = [log.coverage[origin]] if origin in log.coverage else []
-        if origin in log.kept:
-            found.append(log.kept[origin].upto)
+        if origin in log.replica_spans:
+            found.append(log.replica_spans[origin].upto)
         return max(found, default=None)
 
     def is_log_reachable(self, origin: str) -> bool:

@@ -24,7 +24,7 @@ from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 from broker.wire.codec import Count, WireMark, WireTimes
 
@@ -93,7 +93,7 @@ class StreamTimes:
         self._messenger = messenger
         self._clock = clock
         self._origins: dict[str, _OriginTime] = {}
-        self._alarm = Alarm(clock, lambda: changed(self.times()))
+        self._alarm = DeadlineTimer(clock, lambda: changed(self.times()))
         if messenger is not None:
             messenger.add_listener(TimeRequest, self._receive_request)
             messenger.add_listener(TimeReply, self._receive_reply)
@@ -114,7 +114,7 @@ class StreamTimes:
 
     def stop(self) -> None:
         self._origins.clear()
-        self._alarm.set(None)
+        self._alarm.arm(None)
 
     def times(self) -> WireTimes:
         """Return the stream time in ms of each origin in the log; 0: unknown.
@@ -151,4 +151,4 @@ class StreamTimes:
         if times is not None and message.source == times.asked_node:
             # A clock that is ahead would make its origin's events late.
             times.waiting.append((message.upto, min(message.time, self._wall_clock())))
-            self._alarm.set(self._clock.seconds() + GATHER_DELAY)
+            self._alarm.arm(self._clock.seconds() + GATHER_DELAY)

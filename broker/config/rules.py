@@ -11,7 +11,7 @@ from broker.config.key_location import KeyPath
 from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
 from broker.errors import ConfigurationError
-from broker.transport.faults.configuration import KINDS, make_layer
+from broker.transport.faults.configuration import KINDS, create_layer
 
 #: Interfaces of a multicast group that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")
@@ -129,6 +129,6 @@ def _check_faults(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                     f"it uses {', '.join(sorted(uses))}",
                 )
         try:
-            make_layer(fault)
+            create_layer(fault)
         except ConfigurationError as wrong:
             yield (("faults", index), f"faults.kind is {fault.kind}: {wrong.text}")

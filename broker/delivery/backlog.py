@@ -10,7 +10,7 @@ import attrs
 
 from broker.delivery.feed import Feed
 from broker.delivery.outgoing import QueueLimits
-from broker.log.chunk import portions
+from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 
 #: Most events that are looked at for one delivery.
@@ -61,7 +61,7 @@ class Backlog:
     def take(self) -> list[Outgoing]:
         """The oldest, as many as make one delivery; they wait no more."""
         ahead = [one.event for one in islice(self._queue, _LOOK_AHEAD)]
-        _, end = next(portions(self._limits.delivery, ahead))
+        _, end = next(split_by_size(self._limits.delivery, ahead))
         self.bytes -= sum([event.size for event in ahead[:end]])
         return [self._queue.popleft() for _ in range(end)]
 

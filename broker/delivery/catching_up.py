@@ -16,10 +16,10 @@ from broker.delivery.sending import Sending
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.ingest.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream, whole
-from broker.log.chunk import portions
+from broker.log.chunk import split_by_size
 from broker.log.damage import Damage, DamageFound, Span
 from broker.log.event_log import EventLog
-from broker.log.history import Loss
+from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.event_batch import encode_events
@@ -75,7 +75,7 @@ class CatchingUp:
     def begin(self, feed: Feed) -> None:
         """Feed a subscription from its cursor on, which may lie behind what is gone."""
         feed.began = dict(feed.told)
-        if gone(feed.number, feed.told, self._log.since) and self._overtaken(feed):
+        if gone(feed.number, feed.told, self._log.begins_after) and self._overtaken(feed):
             return
         for gap in self._tell_gone(feed):
             feed.outcomes.gone += gap.count
@@ -118,8 +118,8 @@ class CatchingUp:
     def _pass_damage(self, feed: Feed, damage: Damage) -> bool:
         """Go on behind damage that was given up, with a gap. Otherwise read on when the log is
         repaired; returns False."""
-        if not self._log.repairs.gave_up(damage):
-            repair = self._log.repairs.begin(damage)
+        if not self._log.repairs.is_given_up(damage):
+            repair = self._log.repairs.begin_repair(damage)
             repair.addCallbacks(
                 lambda _: None, lambda failure: self._could_not_read(failure, feed)
             ).addBoth(lambda _: self._read_again(feed))
@@ -146,7 +146,7 @@ class CatchingUp:
         if feed.cursor <= bounds.last:
             return True
         self.tell_losses(feed)
-        if self._log.durable >= feed.given and not self.is_ahead(feed):
+        if self._log.newest_durable >= feed.given and not self.is_ahead(feed):
             feed.go_live(feed.cursor)
         else:
             # Events that were under way when it subscribed: the next commit brings them.
@@ -264,7 +264,7 @@ class CatchingUp:
         rank = self._clearance
         cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
         looked_at, sent = len(part), 0
-        for start, end in portions(self._delivery, [part[i] for i in cleared]):
+        for start, end in split_by_size(self._delivery, [part[i] for i in cleared]):
             if not self._outlet.writable:
                 looked_at = cleared[start]
                 break
@@ -311,8 +311,8 @@ class CatchingUp:
                 self._tell_loss(feed, loss)
         return events
 
-    def _losses(self, feed: Feed) -> list[Loss]:
-        own, losses = self._log.origin, self._log.chain.losses
+    def _losses(self, feed: Feed) -> list[BranchLoss]:
+        own, losses = self._log.origin, self._log.history_chain.losses
         if not losses or own not in feed.told:
             return []
         at = max(feed.told[own], feed.passed.get(own, _NOWHERE))
@@ -322,11 +322,11 @@ class CatchingUp:
             if loss.count and at < loss.last and not feed.has_all_of(own, loss)
         ]
 
-    def _tell_loss(self, feed: Feed, loss: Loss) -> None:
+    def _tell_loss(self, feed: Feed, loss: BranchLoss) -> None:
         own = self._log.origin
         feed.told[own] = loss.last
         began = feed.began.get(own, _NOWHERE)
-        if self._log.fork(began) is None:
+        if self._log.find_fork(began) is None:
             # It lies on this branch, maybe behind the place where the other one began.
             began = min(began, loss.branch)
         for first, last in loss.gaps(began):
@@ -335,7 +335,7 @@ class CatchingUp:
             self._outlet.send_message(Gap(feed.number, own, first, last, count, "lost"))
 
     def _tell_gone(self, feed: Feed) -> list[Gap]:
-        gaps = gone(feed.number, feed.told, self._log.since)
+        gaps = gone(feed.number, feed.told, self._log.begins_after)
         for gap in gaps:
             feed.told[gap.origin] = gap.last
             self._outlet.send_message(gap)

@@ -11,7 +11,7 @@ from broker.delivery.recovery import MarkRange, Recovering
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
-from broker.log.history import Loss
+from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 
@@ -115,7 +115,7 @@ class Feed:
     """The position of its client when it was fed first."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
-    def has_all_of(self, origin: str, loss: Loss) -> bool:
+    def has_all_of(self, origin: str, loss: BranchLoss) -> bool:
         """Whether its client was on the other branch, behind all that was lost of that."""
         at = self.began.get(origin, (0, 0))
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto

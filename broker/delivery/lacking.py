@@ -40,7 +40,7 @@ class Lacking:
     def overtaken(self, feed: Feed) -> bool:
         """Retention was faster than a subscription that is behind: all up to now is recovered, if
         that can be, so that it is not overtaken again at once."""
-        return self._recover_again(feed, self._log.position(), "retention", archived=True)
+        return self._recover_again(feed, self._log.end_position(), "retention", archived=True)
 
     def _recover_again(
         self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool

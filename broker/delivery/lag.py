@@ -48,7 +48,7 @@ class Lags:
         self._log = log
         self._now = wall_clock()
         self._covered = log.coverage.marks
-        self._since = log.since
+        self._since = log.begins_after
         self._serials: dict[tuple[str, Mark], int] = {}
 
     def of(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> Lag:
@@ -61,7 +61,7 @@ class Lags:
         # Both are upper bounds: places that were not wanted here, and events of other origins.
         events = min(sum(count for _, _, count in behind), bounds.last - first + 1)
         held = bounds.last - bounds.first + 1
-        arrived = self._log.arrival_of(first)
+        arrived = self._log.arrival_at(first)
         return Lag(
             events=events,
             bytes=bounds.used_bytes * min(events, held) // max(held, 1),

@@ -181,7 +181,7 @@ class Link:
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.settle(self._log.bounds.last + 1)
-            feed.outcomes.elsewhere = self._log.places_elsewhere - feed.elsewhere_before
+            feed.outcomes.elsewhere = self._log.unlogged_places - feed.elsewhere_before
             self._backlog.drop_for(feed)
             self._recovering.pump()
         return feed
@@ -341,7 +341,7 @@ class Link:
 
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""
-        elsewhere = self._log.places_elsewhere if self._feeds else 0
+        elsewhere = self._log.unlogged_places if self._feeds else 0
         for feed in self._feeds.values():
             feed.settle(self._log.bounds.last + 1)
             feed.outcomes.elsewhere = elsewhere - feed.elsewhere_before
@@ -369,7 +369,7 @@ class Link:
         if feed.pace is Pace.LIVE:
             feed.settle(self._log.bounds.last + 1)
             coverage = self._log.coverage
-            marks = coverage.since(feed.told_version)
+            marks = coverage.changed_since(feed.told_version)
             if feed.flowing:
                 feed.told_version = coverage.version
         elif feed.pace is Pace.RECOVERING:

@@ -11,7 +11,7 @@ import attrs
 
 from broker.delivery.feed import Feed
 from broker.event.envelope import Liveness
-from broker.log.chunk import portions
+from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 from broker.wire.event_batch import EncodedEvents, encode_events
 
@@ -70,7 +70,7 @@ class Encodings:
             if len(events) == 1:
                 found = events, [Portion(events, events[0].level)]
             else:
-                cut = [events[start:end] for start, end in portions(most, events)]
+                cut = [events[start:end] for start, end in split_by_size(most, events)]
                 found = events, [Portion(part, max([one.level for one in part])) for part in cut]
             self._portions[key] = found
         return found[1]

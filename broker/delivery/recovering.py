@@ -17,7 +17,7 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder_code
 from broker.ingest.late_judgement import wants_stream
-from broker.log.chunk import portions
+from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
 from broker.wire.event_batch import encode_events
@@ -104,7 +104,7 @@ class RecoveringFeeds:
         """Send events as fast as the session and the pace allow; False if nobody wants them."""
         if not pacing.is_free:
             return await self._send_paced(feed, events, pacing)
-        for start, end in portions(self._delivery, events):
+        for start, end in split_by_size(self._delivery, events):
             if not await self._room(feed):
                 return False
             self._send_now(feed, list(events[start:end]))

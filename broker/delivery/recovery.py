@@ -102,7 +102,7 @@ class Lost:
     after: Mark
     upto: Mark
     reason: str
-    """As in `session.messages.Gap`."""
+    """As in `session.messages.PacketsLost`."""
 
 
 class Recovering(Protocol):

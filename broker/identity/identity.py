@@ -28,7 +28,6 @@ class Identity:
     """Patterns of the client ids that the account may use."""
 
     def owns_client_id(self, client_id: str) -> bool:
-        """True if a client id is its own, or another one of its account."""
         patterns = self.client_ids
         return client_id == self.client_id or any(
             matches_client_id(pattern, client_id) for pattern in patterns

@@ -38,7 +38,7 @@ def judge(
     level: SecurityLevel | None = None
     rank = 0
     allowed, entries, matches = publisher.allowed, judged.entries, judged.matches
-    recorded = following = deduplication.following(key)
+    recorded = following = deduplication.next_number(key)
     for index, verdict in enumerate(verdicts, part.start):
         if not isinstance(verdict, Accepted):
             error = (
@@ -72,7 +72,7 @@ def judge(
                 if following != recorded:
                     deduplication.record_run(key, following - 1, now_ms)
                 freshness = deduplication.record(key, number, now_ms)
-                recorded = following = deduplication.following(key)
+                recorded = following = deduplication.next_number(key)
                 if freshness is Freshness.DUPLICATE:
                     judged.duplicates.append(index)
                     continue

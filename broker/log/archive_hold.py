@@ -9,11 +9,11 @@ import attrs
 from broker.event.place import Mark
 
 #: Share of the limit by which it is passed until the node has said that events will go.
-_UNTOLD = 1 / 8
+_UNANNOUNCED_SHARE = 1 / 8
 
 
 @attrs.define
-class UnarchivedHold:
+class ArchiveHold:
     """Keeps chunks of own events and of copies from retention, up to a size.
 
     The log's writing thread asks; the reactor's thread says what is archived, and reads the rest.
@@ -23,16 +23,16 @@ class UnarchivedHold:
     """Size of the log on disk up to which own events are kept; 0: there is no archive."""
     archived: Mark = (0, 0)
     """Up to here the archive has this node's own events, as far as its archiver has said."""
-    archived_copies: Mapping[str, Mark] = attrs.field(factory=dict)
+    archived_replicas: Mapping[str, Mark] = attrs.field(factory=dict)
     """By origin the same of events of which copies are here."""
-    taken: int = 0
+    dropped_unarchived: int = 0
     """Own events that retention took before they were archived, since the start."""
-    is_told: bool = True
+    is_announced: bool = True
     """Whether the node has said that events will go. The reactor's thread sets it."""
     _held: tuple[Mark, Mark] | None = None
 
     @property
-    def since(self) -> Mark | None:
+    def held_after(self) -> Mark | None:
         """Behind this mark own events are kept beyond what retention allows; None: none are."""
         held = self._held
         if held is None or held[1] <= self.archived:
@@ -40,21 +40,21 @@ class UnarchivedHold:
         (epoch, offset), _ = held
         return epoch, offset - 1
 
-    def keeps(self, first: Mark, last: Mark, used_bytes: int) -> bool:
+    def holds_events(self, first: Mark, last: Mark, used_bytes: int) -> bool:
         """Whether retention must leave own events in places from `first` to `last`, which it would
         take from a log of so many bytes."""
         if not self.most_bytes or last <= self.archived:
             self._held = None
             return False
-        beyond = 0 if self.is_told else int(_UNTOLD * self.most_bytes)
+        beyond = 0 if self.is_announced else int(_UNANNOUNCED_SHARE * self.most_bytes)
         if used_bytes <= self.most_bytes + beyond:
             self._held = (first, last)
             return True
-        self.taken += last[1] - max(first[1] - 1, self.archived[1])
+        self.dropped_unarchived += last[1] - max(first[1] - 1, self.archived[1])
         return False
 
-    def keeps_copies(self, origin: str, last: Mark, used_bytes: int) -> bool:
+    def holds_replica(self, origin: str, last: Mark, used_bytes: int) -> bool:
         """Whether copies of another node's events up to `last` must stay, though all copies take so
         many bytes: up to half of what the log may have."""
-        unarchived = last > self.archived_copies.get(origin, (0, 0))
+        unarchived = last > self.archived_replicas.get(origin, (0, 0))
         return unarchived and used_bytes <= self.most_bytes // 2

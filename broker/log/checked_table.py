@@ -12,13 +12,13 @@ from typing import Any
 
 import lmdb
 
-from broker.log.checksum import ValueDamaged, add_checksum, checksum_of, is_checked, verify
+from broker.log.checksum import ValueDamaged, add_checksum, checksum_of, has_checksum, verify_value
 
 #: LMDB takes no longer keys.
 _LONGEST_KEY = 511
 
 
-class Values:
+class CheckedTable:
     """One table. `name` is a letter of its own; tables share the table of copies."""
 
     def __init__(
@@ -29,8 +29,8 @@ class Values:
         self._name = name
         self._table = table
         self._copies = copies
-        self._lazy = lazy
-        self._rising = rising
+        self._accepts_unchecked = lazy
+        self._is_rising = rising
         self.damaged: Counter[str] = Counter()
         """Since the log was opened: `healed` from the copy, and `lost`."""
 
@@ -52,11 +52,11 @@ class Values:
         stored = txn.get(key, db=self._table)
         if stored is not None:
             try:
-                return verify(self._name + key, stored)
+                return verify_value(self._name + key, stored)
             except ValueDamaged:
                 pass
         copy = txn.get(self._copy_key(key), db=self._copies)
-        if copy is None and stored is not None and self._lazy and not is_checked(stored):
+        if copy is None and stored is not None and self._accepts_unchecked and not has_checksum(stored):
             # Of format 3, which had no copies either.
             return bytes(stored)
         if copy is None:
@@ -65,7 +65,7 @@ class Values:
             self.damaged["lost"] += 1
             raise ValueDamaged("a value is damaged and has no copy")
         try:
-            value = verify(self._name + key, copy)
+            value = verify_value(self._name + key, copy)
         except ValueDamaged:
             if stored is None:
                 # A damaged key of a copy, or a value that was never there.
@@ -75,7 +75,7 @@ class Values:
         self.damaged["healed"] += 1
         return value
 
-    def peek(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
+    def get_or_none(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
         """A value; None if there is none, or it is lost."""
         try:
             return self.get(txn, key)
@@ -86,7 +86,7 @@ class Values:
         self, txn: lmdb.Transaction, prefix: bytes = b""
     ) -> Iterator[tuple[bytes, bytes | None]]:
         """All keys that begin with `prefix`, with their values; None for a lost one."""
-        for key in sorted({*self._keys(txn, self._table, prefix), *self._copied(txn, prefix)}):
+        for key in sorted({*self._keys(txn, self._table, prefix), *self._copied_keys(txn, prefix)}):
             try:
                 value = self.get(txn, key)
             except ValueDamaged:
@@ -95,7 +95,7 @@ class Values:
                 if value is not None:
                     yield key, value
 
-    def _copied(self, txn: lmdb.Transaction, prefix: bytes) -> list[bytes]:
+    def _copied_keys(self, txn: lmdb.Transaction, prefix: bytes) -> list[bytes]:
         cut = len(self._name)
         found = (key[cut:] for key in self._keys(txn, self._copies, self._name + prefix))
         return [key for key in found if cut + len(key) < _LONGEST_KEY]
@@ -125,15 +125,15 @@ class Values:
             if value is None:
                 lost.append(key)
             elif not self.is_sound(txn, key):
-                self.put(txn, key, self._further(txn, key, value))
+                self.put(txn, key, self._greater(txn, key, value))
         return lost
 
-    def _further(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> bytes:
+    def _greater(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> bytes:
         copy = txn.get(self._copy_key(key), db=self._copies)
-        if not self._rising or copy is None:
+        if not self._is_rising or copy is None:
             return value
         try:
-            return max(value, verify(self._name + key, copy))
+            return max(value, verify_value(self._name + key, copy))
         except ValueDamaged:
             return value
 
@@ -141,7 +141,7 @@ class Values:
         """Whether a value and its copy are there and agree."""
         stored = txn.get(key, db=self._table)
         copy = txn.get(self._copy_key(key), db=self._copies)
-        if copy is None and stored is not None and self._lazy and not is_checked(stored):
+        if copy is None and stored is not None and self._accepts_unchecked and not has_checksum(stored):
             return True
         return stored is not None and copy is not None and bytes(stored) == bytes(copy)
 

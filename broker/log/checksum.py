@@ -33,14 +33,14 @@ def add_checksum(key: bytes, value: bytes) -> bytes:
     return _HEAD.pack(TAG, checksum_of(value, checksum_of(key))) + value
 
 
-def is_checked(stored: Buffer) -> bool:
+def has_checksum(stored: Buffer) -> bool:
     """Whether stored bytes claim to have a checksum; those of format 3 have none."""
     return len(stored) >= _HEAD.size and stored[0] == TAG
 
 
-def verify(key: bytes, stored: Buffer) -> bytes:
+def verify_value(key: bytes, stored: Buffer) -> bytes:
     """The value that `add_checksum` stored under `key`. Raises `ValueDamaged`."""
-    if not is_checked(stored):
+    if not has_checksum(stored):
         raise ValueDamaged("a value without a checksum")
     _, checksum = _HEAD.unpack_from(stored)
     value = bytes(stored[_HEAD.size :])

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from broker.event.place import Mark
 from broker.log.checksum import Buffer
-from broker.log.logged_event import OVERHEAD, LoggedEvent
+from broker.log.logged_event import EVENT_OVERHEAD, LoggedEvent
 
 #: A chunk holds at most about this much, unless a single event does: what a commit of many events
 #: gains does not grow beyond it, and it is the least that a reader has to map.
@@ -45,13 +45,13 @@ def decode_key(key: Buffer) -> int:
     return int(serial)
 
 
-def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
+def split_by_size(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
     """(start, end) of neighbours that are about `most` bytes together; a single one may be more."""
     if len(events) == 1:
         yield 0, 1
         return
     start = sent = before = 0
-    sizes = [len(event.record) + len(event.document) + OVERHEAD for event in events]
+    sizes = [len(event.record) + len(event.document) + EVENT_OVERHEAD for event in events]
     for i, size in enumerate(accumulate(sizes)):
         if size - sent > most and i > start:
             yield start, i
@@ -61,7 +61,7 @@ def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, in
         yield start, len(events)
 
 
-def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
+def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
     """Neighbouring events in groups that each make a chunk."""
     if len(events) == 1:
         yield events
@@ -71,7 +71,7 @@ def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
     else:
         runs = (list(run) for _, run in groupby(events, key=_origin))
     for run in runs:
-        for start, end in portions(CHUNK_BYTES, run):
+        for start, end in split_by_size(CHUNK_BYTES, run):
             yield run[start:end]
 
 
@@ -121,7 +121,7 @@ class Chunk:
         """Whose places its events have."""
         return bytes(self.value[self._name_at : self.columns_at]).decode()
 
-    def mark(self, serial: int) -> Mark:
+    def mark_at(self, serial: int) -> Mark:
         """(epoch, offset) of the event at `serial`, without reading the rest."""
         offsets = self.columns_at + self._count * (_EPOCH.size + _ARRIVAL.size)
         (offset,) = _OFFSET.unpack_from(self.value, offsets + (serial - self.first) * _OFFSET.size)
@@ -130,7 +130,7 @@ class Chunk:
         )
         return int(epoch), int(offset)
 
-    def arrival(self, serial: int) -> int:
+    def arrival_at(self, serial: int) -> int:
         """When the event at `serial` was logged, ms since 1970."""
         arrivals = self.columns_at + self._count * _EPOCH.size
         (arrival,) = _ARRIVAL.unpack_from(
@@ -138,20 +138,20 @@ class Chunk:
         )
         return int(arrival)
 
-    def after(self, mark: Mark) -> int | None:
+    def first_after(self, mark: Mark) -> int | None:
         """The serial of its first event behind `mark`; None if there is none."""
-        if self.mark(self.last) <= mark:
+        if self.mark_at(self.last) <= mark:
             return None
         serials = range(self.first, self.last + 1)
-        return next(serial for serial in serials if self.mark(serial) > mark)
+        return next(serial for serial in serials if self.mark_at(serial) > mark)
 
-    def bounds(self) -> list[int]:
+    def content_bounds(self) -> list[int]:
         """Where the first record begins, and where each record ends, then each document."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return list(accumulate(lengths, initial=self.columns_at + form.size))
 
-    def events(self, start: int) -> Iterator[LoggedEvent]:
+    def events_from(self, start: int) -> Iterator[LoggedEvent]:
         """Its events from the serial `start` on, as copies."""
         count, value, origin = self._count, self.value, self.origin
         form = _columns(count)

@@ -16,10 +16,10 @@ import attrs
 import lmdb
 
 from broker.event.place import Mark
-from broker.log.checksum import Buffer, ValueDamaged, add_checksum, is_checked, verify
+from broker.log.checksum import Buffer, ValueDamaged, add_checksum, has_checksum, verify_value
 from broker.log.logged_event import LoggedEvent
 
-PLACES = b"p"
+PLACES_PREFIX = b"p"
 _MARK = struct.Struct(">IQ")
 _VALUE = struct.Struct(">QIIQ")
 _SERIAL = struct.Struct(">Q")
@@ -27,7 +27,7 @@ _MOST_STEP = 2**32 - 1
 
 
 @attrs.frozen
-class Places:
+class ChunkPlaces:
     """One chunk's serials and places. Of format 3 the first of each alone is known."""
 
     origin: str
@@ -59,20 +59,20 @@ def encode_places(key: bytes, chunk: Sequence[LoggedEvent]) -> bytes:
     return add_checksum(key, value)
 
 
-def decode_places(key: bytes, stored: Buffer) -> Places:
+def decode_places(key: bytes, stored: Buffer) -> ChunkPlaces:
     """The entry under `key`. Raises `ValueDamaged`."""
     try:
         origin, first = split_key(key)
-        if not is_checked(stored):
+        if not has_checksum(stored):
             (serial,) = _SERIAL.unpack(stored)
-            return Places(origin, serial, 0, first, first)
-        value = verify(key, stored)
+            return ChunkPlaces(origin, serial, 0, first, first)
+        value = verify_value(key, stored)
         serial, count, epoch, offset = _VALUE.unpack_from(value)
         steps: tuple[int, ...] = ()
         if len(value) > _VALUE.size:
             form = "I" if len(value) == _VALUE.size + 4 * (count - 1) else "Q"
             steps = struct.unpack_from(f">{count - 1}{form}", value, _VALUE.size)
-        return Places(origin, serial, count, first, (epoch, offset), steps)
+        return ChunkPlaces(origin, serial, count, first, (epoch, offset), steps)
     except (struct.error, ValueError) as error:
         raise ValueDamaged(str(error)) from None
 
@@ -84,12 +84,12 @@ def serial_of(key: bytes, stored: Buffer) -> int:
 
 def places_prefix(origin: str) -> bytes:
     """The beginning of all keys of an origin."""
-    return PLACES + origin.encode() + b"\0"
+    return PLACES_PREFIX + origin.encode() + b"\0"
 
 
 def places_key(origin: str, mark: Mark) -> bytes:
     """The key of a chunk that begins with a place."""
-    return b"".join((PLACES, origin.encode(), b"\0", _MARK.pack(*mark)))
+    return b"".join((PLACES_PREFIX, origin.encode(), b"\0", _MARK.pack(*mark)))
 
 
 def split_key(key: bytes) -> tuple[str, Mark]:
@@ -99,13 +99,13 @@ def split_key(key: bytes) -> tuple[str, Mark]:
     return key[1 : end - 1].decode(), (epoch, offset)
 
 
-def all_places(txn: lmdb.Transaction, table: Any) -> Iterator[tuple[bytes, Places | None]]:
+def all_places(txn: lmdb.Transaction, table: Any) -> Iterator[tuple[bytes, ChunkPlaces | None]]:
     """All entries by key; None for one that is damaged."""
     with txn.cursor(db=table) as cursor:
-        more = cursor.set_range(PLACES)
+        more = cursor.set_range(PLACES_PREFIX)
         while more:
             key = bytes(cursor.key())
-            if not key.startswith(PLACES):
+            if not key.startswith(PLACES_PREFIX):
                 return
             try:
                 yield key, decode_places(key, cursor.value())

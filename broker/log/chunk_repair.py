@@ -11,65 +11,65 @@ from broker.event.place import Mark
 from broker.log.checksum import event_checksum
 from broker.log.chunk_table import NEVER_OLD
 from broker.log.chunk import encode_key
-from broker.log.damage import Damage, Kind
-from broker.log.replica_table import KEPT
-from broker.log.chunk_places import Places
+from broker.log.damage import Damage, DamageKind
+from broker.log.replica_table import REPLICA_TABLE
+from broker.log.chunk_places import ChunkPlaces
 from broker.log.logged_event import LoggedEvent
-from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored
+from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import Tables
 
 #: The checksum of an event of which nothing but its place is known: it always fails.
-UNKNOWN = event_checksum(b"", b"") ^ 1
+UNKNOWN_CHECKSUM = event_checksum(b"", b"") ^ 1
 #: Stand-ins in one chunk.
-_HELD = 1_000
+_PLACEHOLDERS_PER_CHUNK = 1_000
 
 
-def rewrite(
+def repair_chunk(
     txn: lmdb.Transaction, tables: Tables, damage: Damage, events: Sequence[LoggedEvent]
 ) -> Damage | None:
     """Write `events` where they belong within the damage; the damage that is left."""
-    table = tables.kept.table if damage.table == KEPT else tables.events
+    table = tables.replicas.table if damage.table == REPLICA_TABLE else tables.events
     by_offset = {event.offset: event for event in events if event.origin == damage.origin}
     stored = txn.get(damage.key, db=table)
-    first = 0 if damage.table == KEPT else int.from_bytes(damage.key, "big")
+    first = 0 if damage.table == REPLICA_TABLE else int.from_bytes(damage.key, "big")
     if stored is not None:
         try:
             chunk = StoredChunk(damage.table, damage.key, first, stored)
         except HeadDamaged:
             pass
         else:
-            written = _restored(chunk, by_offset)
-            return _put(txn, tables, damage, written, first) if written else _left(chunk, damage)
-    if damage.kind is Kind.EVENT or not damage.marks or not by_offset:
+            written = _restore_events(chunk, by_offset)
+            return _write_chunk(txn, tables, damage, written, first) if written else _remaining_damage(chunk, damage)
+    if damage.kind is DamageKind.EVENT or not damage.marks or not by_offset:
         # Retention may have taken it meanwhile.
-        return damage if stored is not None or damage.kind is Kind.MISSING else None
-    return _put(txn, tables, damage, _made_anew(tables, txn, damage, by_offset), first)
+        return damage if stored is not None or damage.kind is DamageKind.MISSING else None
+    return _write_chunk(txn, tables, damage, _recreate_chunk(tables, txn, damage, by_offset), first)
 
 
-def hold_places(txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark) -> int:
+def append_placeholders(txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark) -> int:
     """Append stand-ins for the own events behind `after` and up to `upto`, which were covered and
     are not there: readers meet them as damage. Returns their number."""
     with tables.chunks.cursor(txn) as cursor:
-        newest = tables.chunks.last_of(txn, cursor)
+        newest = tables.chunks.last_chunk(txn, cursor)
     serial, arrival = 1, 0
     if newest is not None:
-        serial, arrival = newest.last + 1, newest.arrival(newest.last)
+        serial, arrival = newest.last + 1, newest.arrival_at(newest.last)
     offsets = range(after[1] + 1, upto[1] + 1)
-    for start in range(0, len(offsets), _HELD):
-        marks = [(upto[0], offset) for offset in offsets[start : start + _HELD]]
-        _hold(txn, tables, origin, marks, serial, arrival)
+    for start in range(0, len(offsets), _PLACEHOLDERS_PER_CHUNK):
+        marks = [(upto[0], offset) for offset in offsets[start : start + _PLACEHOLDERS_PER_CHUNK]]
+        _put_placeholders(txn, tables, origin, marks, serial, arrival)
         serial += len(marks)
     return len(offsets)
 
 
-def hold_chunk(txn: lmdb.Transaction, tables: Tables, places: Places) -> None:
+def write_placeholder(txn: lmdb.Transaction, tables: Tables, places: ChunkPlaces) -> None:
     """Write a stand-in for a chunk of which the places alone are there."""
     if places.count:
-        arrival = tables.chunks.lost(txn, places.serial, Kind.MISSING).arrival(0) % NEVER_OLD
-        _hold(txn, tables, places.origin, places.marks, places.serial, arrival)
+        arrival = tables.chunks.unreadable_chunk(txn, places.serial, DamageKind.MISSING).arrival_at(0) % NEVER_OLD
+        _put_placeholders(txn, tables, places.origin, places.marks, places.serial, arrival)
 
 
-def _hold(
+def _put_placeholders(
     txn: lmdb.Transaction,
     tables: Tables,
     origin: str,
@@ -82,12 +82,12 @@ def _hold(
         for index, (epoch, offset) in enumerate(marks)
     ]
     key = encode_key(serial)
-    failing = dict.fromkeys(range(len(part)), UNKNOWN)
-    txn.put(key, encode_stored(key, part, failing), db=tables.events)
-    tables.origins.add(txn, part)
+    failing = dict.fromkeys(range(len(part)), UNKNOWN_CHECKSUM)
+    txn.put(key, encode_stored_chunk(key, part, failing), db=tables.events)
+    tables.origins.add_chunk(txn, part)
 
 
-def _left(chunk: StoredChunk, damage: Damage) -> Damage | None:
+def _remaining_damage(chunk: StoredChunk, damage: Damage) -> Damage | None:
     """The damage of a chunk within the serials of `damage`."""
     for each in chunk.damages():
         if damage.first <= each.last and each.first <= damage.last:
@@ -95,7 +95,7 @@ def _left(chunk: StoredChunk, damage: Damage) -> Damage | None:
     return None
 
 
-def _put(
+def _write_chunk(
     txn: lmdb.Transaction,
     tables: Tables,
     damage: Damage,
@@ -103,16 +103,16 @@ def _put(
     first: int,
 ) -> Damage | None:
     events, failing = written
-    value = encode_stored(damage.key, events, failing)
-    if damage.table == KEPT:
-        txn.put(damage.key, value, db=tables.kept.table)
+    value = encode_stored_chunk(damage.key, events, failing)
+    if damage.table == REPLICA_TABLE:
+        txn.put(damage.key, value, db=tables.replicas.table)
     else:
         txn.put(damage.key, value, db=tables.events)
-        tables.origins.add(txn, events)
-    return _left(StoredChunk(damage.table, damage.key, first, value), damage)
+        tables.origins.add_chunk(txn, events)
+    return _remaining_damage(StoredChunk(damage.table, damage.key, first, value), damage)
 
 
-def _restored(
+def _restore_events(
     chunk: StoredChunk, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]] | None:
     """The events of a chunk with an intact head, damaged ones replaced where a source has the same
@@ -122,9 +122,9 @@ def _restored(
     for index, event in enumerate(events):
         if chunk.is_intact(event):
             continue
-        checksum = chunk.checksum(event.serial)
+        checksum = chunk.checksum_at(event.serial)
         found = by_offset.get(event.offset)
-        if found is not None and checksum == UNKNOWN:
+        if found is not None and checksum == UNKNOWN_CHECKSUM:
             event.epoch, event.level = found.epoch, found.level
             event.record, event.document = found.record, found.document
             replaced = True
@@ -136,13 +136,13 @@ def _restored(
     return (events, failing) if replaced else None
 
 
-def _made_anew(
+def _recreate_chunk(
     tables: Tables, txn: lmdb.Transaction, damage: Damage, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]]:
     """A chunk whose head is lost, with what a source has; the rest stays damaged."""
     # Other nodes have logged them at other times; here times rise with serials.
     low, high = 0, NEVER_OLD - 1
-    if damage.table != KEPT:
+    if damage.table != REPLICA_TABLE:
         low, high = tables.chunks.arrivals_around(txn, damage.first)
     events, failing = [], {}
     mark: Mark
@@ -150,7 +150,7 @@ def _made_anew(
         found = by_offset.get(mark[1])
         if found is None:
             event = LoggedEvent(*mark, 0, 0, b"", b"", damage.origin, damage.first + index)
-            failing[index] = UNKNOWN
+            failing[index] = UNKNOWN_CHECKSUM
         else:
             event = attrs.evolve(found, serial=damage.first + index)
         event.arrival = low = max(low, min(event.arrival, high))

@@ -12,20 +12,20 @@ import lmdb
 
 from broker.event.place import Mark
 from broker.log.chunk import decode_key, encode_key
-from broker.log.damage import Damage, DamageFound, Kind, Span
-from broker.log.chunk_places import Places, all_places
+from broker.log.damage import Damage, DamageFound, DamageKind, Span
+from broker.log.chunk_places import ChunkPlaces, all_places
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
 EVENTS = "events"
 #: Serials that a chunk is taken to have when neither its head nor its places can be read, nor is
 #: there a next chunk. No chunk has more.
-MOST_SERIALS = 65_536
+MAX_SERIALS = 65_536
 #: The arrival time of a chunk without intact neighbours: retention leaves it alone.
 NEVER_OLD = 2**63
 
 
-class LostChunk:
+class UnreadableChunk:
     """Stand-in for a chunk whose head can not be read, or that is missing."""
 
     def __init__(self, first: int, last: int, damage: Damage, arrival: int) -> None:
@@ -39,30 +39,30 @@ class LostChunk:
         """The origin; empty where it is unknown."""
         return self.damage.origin
 
-    def mark(self, serial: int) -> Mark:
+    def mark_at(self, serial: int) -> Mark:
         """The place at a serial, or a later one of the chunk where that is unknown."""
         marks = self.damage.marks
         return marks[serial - self.first] if marks else self.damage.upto
 
-    def arrival(self, _: int) -> int:
+    def arrival_at(self, _: int) -> int:
         """The arrival time of a neighbour."""
         return self._arrival
 
-    def after(self, mark: Mark) -> int | None:
+    def first_after(self, mark: Mark) -> int | None:
         """The serial of the first event behind `mark`; None if there is none."""
         serials = range(self.first, self.last + 1)
-        return next((serial for serial in serials if self.mark(serial) > mark), None)
+        return next((serial for serial in serials if self.mark_at(serial) > mark), None)
 
     def first_damage(self, _: int) -> Damage:
         """All of it."""
         return self.damage
 
-    def events(self, _: int) -> Iterator[LoggedEvent]:
+    def events_from(self, _: int) -> Iterator[LoggedEvent]:
         """Raises `DamageFound`."""
         raise DamageFound(self.damage)
 
 
-AnyChunk: TypeAlias = StoredChunk | LostChunk
+AnyChunk: TypeAlias = StoredChunk | UnreadableChunk
 
 
 class ChunkTable:
@@ -71,58 +71,58 @@ class ChunkTable:
     def __init__(self, table: Any, origins: Any) -> None:
         self.table = table
         self._origins = origins
-        self._places: dict[int, Places | None] = {}
+        self._places: dict[int, ChunkPlaces | None] = {}
         """Of damaged chunks, which are looked for in the whole table of origins."""
 
     def cursor(self, txn: lmdb.Transaction) -> lmdb.Cursor:
         """A cursor on the table."""
         return txn.cursor(db=self.table)
 
-    def under(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk:
+    def chunk_at(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk:
         """The chunk at a cursor."""
         key = bytes(cursor.key())
         first = decode_key(key)
         try:
             return StoredChunk(EVENTS, key, first, cursor.value())
         except HeadDamaged:
-            return self.lost(txn, first, Kind.HEAD)
+            return self.unreadable_chunk(txn, first, DamageKind.HEAD)
 
-    def at(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk:
+    def chunk_from(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk:
         """The chunk that begins with `serial`, or its stand-in."""
         if cursor.set_key(encode_key(serial)):
-            return self.under(txn, cursor)
-        return self.lost(txn, serial, Kind.MISSING)
+            return self.chunk_at(txn, cursor)
+        return self.unreadable_chunk(txn, serial, DamageKind.MISSING)
 
-    def holding(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk | None:
+    def chunk_holding(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk | None:
         """The chunk with the event at `serial`, or the first one of the log if that begins later;
         None behind the end. The cursor stands at it, or behind a missing one."""
         if cursor.set_range(encode_key(serial)):
             if decode_key(cursor.key()) == serial or not cursor.prev():
                 if not cursor.key():
                     cursor.first()
-                return self.under(txn, cursor)
+                return self.chunk_at(txn, cursor)
         elif not cursor.last():
             return None
-        before = self.under(txn, cursor)
+        before = self.chunk_at(txn, cursor)
         if before.first > serial:
             # A damaged page misled the search.
-            return self.lost(txn, serial, Kind.MISSING)
+            return self.unreadable_chunk(txn, serial, DamageKind.MISSING)
         if before.last >= serial:
             return before
         if not cursor.next():
             return None
         # Behind the chunk before comes a later one than it should.
-        return self.lost(txn, before.last + 1, Kind.MISSING)
+        return self.unreadable_chunk(txn, before.last + 1, DamageKind.MISSING)
 
-    def first_of(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
+    def first_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
         """The oldest chunk; None if there is none."""
-        return self.under(txn, cursor) if cursor.first() else None
+        return self.chunk_at(txn, cursor) if cursor.first() else None
 
-    def last_of(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
+    def last_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
         """The newest chunk; None if there is none."""
-        return self.under(txn, cursor) if cursor.last() else None
+        return self.chunk_at(txn, cursor) if cursor.last() else None
 
-    def page(
+    def read_page(
         self, txn: lmdb.Transaction, start: int, max_events: int, max_bytes: int | None = None
     ) -> list[LoggedEvent]:
         """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
@@ -133,10 +133,10 @@ class ChunkTable:
         events: list[LoggedEvent] = []
         room = max_bytes
         with self.cursor(txn) as cursor:
-            chunk = self.holding(txn, cursor, start)
+            chunk = self.chunk_holding(txn, cursor, start)
             try:
                 while chunk is not None:
-                    for event in chunk.events(start):
+                    for event in chunk.events_from(start):
                         events.append(event)
                         if len(events) >= max_events:
                             return events
@@ -145,9 +145,9 @@ class ChunkTable:
                             if room <= 0:
                                 return events
                     follows = chunk.last + 1
-                    chunk = self.under(txn, cursor) if cursor.next() else None
+                    chunk = self.chunk_at(txn, cursor) if cursor.next() else None
                     if chunk is not None and chunk.first > follows:
-                        chunk = self.lost(txn, follows, Kind.MISSING)
+                        chunk = self.unreadable_chunk(txn, follows, DamageKind.MISSING)
             except DamageFound:
                 if not events:
                     raise
@@ -155,9 +155,9 @@ class ChunkTable:
 
     # ------------------------------------------------------------------ damage
 
-    def lost(self, txn: lmdb.Transaction, first: int, kind: Kind) -> LostChunk:
+    def unreadable_chunk(self, txn: lmdb.Transaction, first: int, kind: DamageKind) -> UnreadableChunk:
         """The stand-in for a chunk that begins with the serial `first`."""
-        places = self._places_of(txn, first)
+        places = self._find_places(txn, first)
         before, last, follows = self._neighbours(txn, first)
         marks: tuple[Mark, ...] = ()
         spans: tuple[Span, ...]
@@ -170,7 +170,7 @@ class ChunkTable:
             upto = self._next_place(txn, places)
             spans = (Span(places.origin, (places.first[0], places.first[1] - 1), upto),)
         else:
-            spans = self._candidates(txn, first, last)
+            spans = self._candidate_spans(txn, first, last)
             if len(spans) == 1 and spans[0].upto[1] - spans[0].after[1] == last - first + 1:
                 # It fits exactly: these are the places.
                 span = spans[0]
@@ -178,36 +178,36 @@ class ChunkTable:
                 marks = tuple((span.upto[0], offset) for offset in offsets)
         damage = Damage(EVENTS, encode_key(first), first, last, kind, spans, marks)
         arrival = follows if before is None else before
-        return LostChunk(first, last, damage, NEVER_OLD if arrival is None else arrival)
+        return UnreadableChunk(first, last, damage, NEVER_OLD if arrival is None else arrival)
 
     def _neighbours(self, txn: lmdb.Transaction, first: int) -> tuple[int | None, int, int | None]:
         """Arrival time before, last serial, and arrival time after, as the intact chunks around
         tell."""
         before = after = None
-        last = first + MOST_SERIALS - 1
+        last = first + MAX_SERIALS - 1
         with self.cursor(txn) as cursor:
             more = cursor.set_range(encode_key(first + 1))
             if more:
                 last = decode_key(cursor.key()) - 1
             while more and after is None:
-                chunk = self._intact(cursor)
-                after = None if chunk is None else chunk.arrival(chunk.first)
+                chunk = self._intact_chunk(cursor)
+                after = None if chunk is None else chunk.arrival_at(chunk.first)
                 more = chunk is None and cursor.next()
             more = cursor.prev() if cursor.set_range(encode_key(first)) else cursor.last()
             while more and before is None:
-                chunk = self._intact(cursor)
-                before = None if chunk is None else chunk.arrival(chunk.last)
+                chunk = self._intact_chunk(cursor)
+                before = None if chunk is None else chunk.arrival_at(chunk.last)
                 more = chunk is None and cursor.prev()
         return before, last, after
 
-    def _intact(self, cursor: lmdb.Cursor) -> StoredChunk | None:
+    def _intact_chunk(self, cursor: lmdb.Cursor) -> StoredChunk | None:
         key = bytes(cursor.key())
         try:
             return StoredChunk(EVENTS, key, decode_key(key), cursor.value())
         except HeadDamaged:
             return None
 
-    def _places_of(self, txn: lmdb.Transaction, serial: int) -> Places | None:
+    def _find_places(self, txn: lmdb.Transaction, serial: int) -> ChunkPlaces | None:
         if serial not in self._places:
             if len(self._places) >= 1_024:
                 self._places.clear()
@@ -217,16 +217,16 @@ class ChunkTable:
             )
         return self._places[serial]
 
-    def _next_place(self, txn: lmdb.Transaction, places: Places) -> Mark:
+    def _next_place(self, txn: lmdb.Transaction, places: ChunkPlaces) -> Mark:
         upto: Mark | None = None
         for _, each in all_places(txn, self._origins):
             if each is not None and each.origin == places.origin and each.first > places.first:
                 epoch, offset = each.first
                 upto = (epoch, offset - 1)
                 break
-        return upto if upto is not None else (places.first[0], places.first[1] + MOST_SERIALS)
+        return upto if upto is not None else (places.first[0], places.first[1] + MAX_SERIALS)
 
-    def _candidates(self, txn: lmdb.Transaction, first: int, last: int) -> tuple[Span, ...]:
+    def _candidate_spans(self, txn: lmdb.Transaction, first: int, last: int) -> tuple[Span, ...]:
         """The ranges of all origins that a chunk without places may have held."""
         before: dict[str, Mark] = {}
         behind: dict[str, Mark] = {}
@@ -241,7 +241,7 @@ class ChunkTable:
         spans = []
         for origin in before.keys() | behind.keys():
             after = before.get(origin, (0, 0))
-            upto = behind.get(origin, (after[0], after[1] + MOST_SERIALS))
+            upto = behind.get(origin, (after[0], after[1] + MAX_SERIALS))
             if upto[1] > after[1]:
                 spans.append(Span(origin, after, upto))
         return tuple(sorted(spans, key=lambda span: span.origin))
@@ -251,6 +251,6 @@ class ChunkTable:
         before, _, after = self._neighbours(txn, first)
         return before or 0, NEVER_OLD - 1 if after is None else after
 
-    def forget_places(self) -> None:
+    def clear_places(self) -> None:
         """The table of origins has changed for a damaged chunk."""
         self._places.clear()

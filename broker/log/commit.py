@@ -6,7 +6,7 @@ import attrs
 
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Publisher
-from broker.log.history import Loss
+from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 
 
@@ -41,7 +41,7 @@ class Bounds:
 
 
 @attrs.frozen
-class Keeping:
+class ReplicaBatch:
     """Copies of all events of an origin in (after, upto], for its node."""
 
     origin: str
@@ -64,10 +64,10 @@ class Commit:
     """ClientId and its newest incarnation, as the session layer encodes it."""
     covered: dict[str, Mark] = attrs.field(factory=dict)
     """Up to where the log has all that it wants of these origins."""
-    since: dict[str, Mark] = attrs.field(factory=dict)
+    begins_after: dict[str, Mark] = attrs.field(factory=dict)
     """Behind which marks it begins with these origins, which are new to it."""
-    keeping: list[Keeping] = attrs.field(factory=list)
+    replicas: list[ReplicaBatch] = attrs.field(factory=list)
     histories: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
     """The newest histories of other origins."""
-    losses: list[Loss] = attrs.field(factory=list)
+    losses: list[BranchLoss] = attrs.field(factory=list)
     """Own events of another branch that nobody has."""

@@ -8,7 +8,7 @@ from typing import Final
 from broker.event.place import Mark
 
 #: No marks.
-NOTHING: Final[Mapping[str, Mark]] = {}
+NO_MARKS: Final[Mapping[str, Mark]] = {}
 
 
 class Coverage:
@@ -21,7 +21,7 @@ class Coverage:
         # In the order in which they rose, the latest last.
         self._marks = dict(marks)
         self._versions = dict.fromkeys(marks, 0)
-        self._begun = {origin: mark[1] for origin, mark in marks.items()}
+        self._start_offsets = {origin: mark[1] for origin, mark in marks.items()}
         self.version = 0
 
     def __getitem__(self, origin: str) -> Mark:
@@ -39,12 +39,12 @@ class Coverage:
         """All of them, as they are now."""
         return dict(self._marks)
 
-    def places(self, but: str) -> int:
+    def count_places(self, but: str) -> int:
         """By how many places the coverage rose since the start, over all origins `but` one."""
-        begun = self._begun
+        begun = self._start_offsets
         return sum(mark[1] - begun[o] for o, mark in self._marks.items() if o != but)
 
-    def rise(self, marks: Mapping[str, Mark], since: Mapping[str, Mark] = NOTHING) -> None:
+    def advance(self, marks: Mapping[str, Mark], since: Mapping[str, Mark] = NO_MARKS) -> None:
         """These are covered further now; new ones from behind the marks in `since`."""
         if not marks:
             return
@@ -53,10 +53,10 @@ class Coverage:
             self._marks.pop(origin, None)
             self._marks[origin] = mark
             self._versions[origin] = self.version
-            if origin not in self._begun:
-                self._begun[origin] = since.get(origin, (0, 0))[1]
+            if origin not in self._start_offsets:
+                self._start_offsets[origin] = since.get(origin, (0, 0))[1]
 
-    def since(self, version: int) -> list[tuple[str, Mark]]:
+    def changed_since(self, version: int) -> list[tuple[str, Mark]]:
         """What has risen since `version` was the version."""
         risen: list[tuple[str, Mark]] = []
         for origin in reversed(self._marks):

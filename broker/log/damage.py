@@ -16,7 +16,7 @@ class LogDamaged(OurError):
     code = "log-damaged"
 
 
-class Kind(enum.Enum):
+class DamageKind(enum.Enum):
     """The damaged part of a chunk."""
 
     EVENT = "event"
@@ -47,7 +47,7 @@ class Damage:
     first: int
     last: int
     """Serials; numbers within the chunk for replicas."""
-    kind: Kind
+    kind: DamageKind
     spans: tuple[Span, ...]
     """The places, as a range: one, or several candidates where the origin is unknown."""
     marks: tuple[Mark, ...] = attrs.field(default=(), repr=False)

@@ -71,7 +71,7 @@ class SequenceWindow:
         self._replace(index, 1, [part for part in parts if part[0] <= part[1]])
         return Freshness.NEW
 
-    def known(self, number: int) -> Freshness:
+    def check(self, number: int) -> Freshness:
         """What the marks say of `number`; records nothing."""
         if number > self.high:
             return Freshness.NEW
@@ -123,17 +123,17 @@ class Deduplication:
         self._changed: set[Publisher] = set()
         self._committing: set[Publisher] = set()
 
-    def following(self, publisher: Publisher) -> int:
+    def next_number(self, publisher: Publisher) -> int:
         """The number after the highest that was accepted: it and all above it are new."""
         window = self._windows.get(publisher)
         if window is None:
-            window = self._windows[publisher] = self._loaded(publisher)
+            window = self._windows[publisher] = self._load_window(publisher)
         return window.high + 1
 
     def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
         """Record the numbers from `following` to `last`, all of them new."""
         if publisher not in self._windows:
-            self.following(publisher)
+            self.next_number(publisher)
         window = self._windows[publisher]
         window.high = last
         window.used = now_ms
@@ -141,7 +141,7 @@ class Deduplication:
 
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
         """Check-and-record one sequence number."""
-        self.following(publisher)
+        self.next_number(publisher)
         window = self._windows[publisher]
         freshness = window.record(number)
         if freshness is Freshness.NEW:
@@ -149,14 +149,14 @@ class Deduplication:
             self._changed.add(publisher)
         return freshness
 
-    def known(self, publisher: Publisher, number: int) -> Freshness:
+    def check(self, publisher: Publisher, number: int) -> Freshness:
         """What the marks say of a sequence number; nothing is recorded or kept."""
         window = self._windows.get(publisher)
         if window is None:
-            window = self._loaded(publisher)
-        return window.known(number)
+            window = self._load_window(publisher)
+        return window.check(number)
 
-    def _loaded(self, publisher: Publisher) -> SequenceWindow:
+    def _load_window(self, publisher: Publisher) -> SequenceWindow:
         try:
             stored = self._load(publisher)
         except ValueDamaged:
@@ -167,7 +167,7 @@ class Deduplication:
             return SequenceWindow(self._width)
         return SequenceWindow.decode(stored, self._width)
 
-    def changed(self) -> list[tuple[Publisher, bytes]]:
+    def take_changed(self) -> list[tuple[Publisher, bytes]]:
         """The windows that changed, encoded; then bring the cache back to its bound."""
         rows = []
         for publisher in self._changed:
@@ -180,7 +180,7 @@ class Deduplication:
             self._windows.popitem(last=False)
         return rows
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop the cache: what was recorded for a commit that failed never happened."""
         self._windows.clear()
         self._changed.clear()

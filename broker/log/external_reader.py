@@ -17,33 +17,33 @@ from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.file_size import FileSize
-from broker.log.history import Chain
-from broker.log.replica_table import KeptSpan
+from broker.log.history import HistoryChain
+from broker.log.replica_table import ReplicaSpan
 from broker.log.log_verification import Verification
-from broker.log.startup_repair import stored_origin
-from broker.log.page_check import ADVICE, check_metas, check_pages
+from broker.log.startup_repair import read_origin
+from broker.log.page_check import REPAIR_ADVICE, check_metas, check_pages
 from broker.log.page_file import Meta
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import StoredChunk
 from broker.log.tables import MAX_TABLES, Tables
 
 #: As large a map as the log's writer has: LMDB's own default would end at 10 MiB.
-_AS_THE_WRITER = 0
+_MAP_SIZE_OF_WRITER = 0
 
 
-def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
+def read_events(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
     """Up to `max_events` events of a log, from the serial `start` on."""
-    with _opened(folder) as env:
+    with _open_environment(folder) as env:
         tables = Tables(env, create=False)
         with env.begin(buffers=True) as txn:
-            return tables.chunks.page(txn, start, max_events)
+            return tables.chunks.read_page(txn, start, max_events)
 
 
 @contextmanager
-def pinned(folder: Path) -> Iterator[tuple[Verification, Meta]]:
+def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
     """The file of a log that a node writes, and the meta page of a commit whose pages stay as they
     are meanwhile. Raises `LogUnavailable`."""
-    with _opened(folder) as env:
+    with _open_environment(folder) as env:
         for _ in range(100):
             with env.begin() as txn:
                 verification = Verification(folder)
@@ -57,18 +57,18 @@ def pinned(folder: Path) -> Iterator[tuple[Verification, Meta]]:
     raise LogUnavailable(f"{folder} is written too fast to be verified: stop the node first")
 
 
-class LogAlong:
+class ExternalReader:
     """A log that stays open for reading. Raises `LogUnavailable` where it can not be read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
             check_length(folder)
-            self._env = _opened(folder)
+            self._env = _open_environment(folder)
             self._size = FileSize(folder)
             self._tables = Tables(self._env, create=False)
             with self._env.begin() as txn:
-                self.origin = stored_origin(txn, self._tables, folder)
+                self.origin = read_origin(txn, self._tables, folder)
         except lmdb.Error as error:
             raise LogUnavailable(f"{folder} can not be read: {error}") from None
 
@@ -76,16 +76,16 @@ class LogAlong:
         """Let go of it."""
         self._env.close()
 
-    def extent(self) -> tuple[Mark, Mark]:
+    def own_extent(self) -> tuple[Mark, Mark]:
         """Of the log's own events: behind which mark they are there, and up to which."""
         with self._reading() as txn:
-            since = self._tables.origins.since(txn).get(self.origin, (0, 0))
+            since = self._tables.origins.begins_after(txn).get(self.origin, (0, 0))
             return since, self._tables.origins.covered(txn).get(self.origin, (0, 0))
 
-    def chain(self) -> Chain:
+    def history_chain(self) -> HistoryChain:
         """The log's histories and losses."""
         with self._reading() as txn:
-            return self._tables.histories.chain(txn)
+            return self._tables.histories.read_chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
         """Own events behind `after`: at most so many, of about so many bytes.
@@ -94,8 +94,8 @@ class LogAlong:
         """
         found: list[ChunkColumns] = []
         with self._reading() as txn:
-            for chunk in self._tables.origins.chunks(txn, self.origin, after):
-                start = chunk.after(after)
+            for chunk in self._tables.origins.chunks_after(txn, self.origin, after):
+                start = chunk.first_after(after)
                 if start is None:
                     continue
                 damage = chunk.first_damage(start)
@@ -115,17 +115,17 @@ class LogAlong:
         with self._reading() as txn:
             return self._tables.origins.covered(txn)
 
-    def spans(self) -> Mapping[str, KeptSpan]:
+    def replica_spans(self) -> Mapping[str, ReplicaSpan]:
         """What is kept of other origins."""
         with self._reading() as txn:
-            return self._tables.kept.spans(txn)
+            return self._tables.replicas.spans(txn)
 
-    def read_kept(
+    def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
         """The same as `read`, of what is kept of another origin."""
         with self._reading() as txn:
-            return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
+            return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def durables(self) -> dict[tuple[str, str], bytes]:
         """What is stored of durable subscriptions, by client and name."""
@@ -137,7 +137,7 @@ class LogAlong:
                     found[client.decode(), name.decode()] = value
         return found
 
-    def change(self) -> int:
+    def change_number(self) -> int:
         """A number that is another one whenever something was committed."""
         return int(self._env.info()["last_txnid"])
 
@@ -148,7 +148,7 @@ class LogAlong:
                 return self._env.begin(buffers=True)
             except lmdb.MapResizedError:
                 # Its writer was started again with more room.
-                self._env.set_mapsize(_AS_THE_WRITER)
+                self._env.set_mapsize(_MAP_SIZE_OF_WRITER)
                 return self._env.begin(buffers=True)
         except lmdb.Error as error:
             raise LogUnavailable(f"{self._folder} can not be read: {error}") from None
@@ -156,21 +156,21 @@ class LogAlong:
 
 def check_length(folder: Path) -> None:
     """Raise `LogCorrupt` where pages of a log that a node writes lie behind the file's end."""
-    with pinned(folder) as (verification, meta):
+    with pin_commit(folder) as (verification, meta):
         file = verification.file
         if file.size < (meta.last_page + 1) * file.page_size:
             # Pages at the end may never have been written, for they were free again at once.
             check_pages(file, meta)
             if file.problems:
-                raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {ADVICE}")
+                raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {REPAIR_ADVICE}")
 
 
-def _opened(folder: Path) -> lmdb.Environment:
+def _open_environment(folder: Path) -> lmdb.Environment:
     check_metas(folder)
     return lmdb.open(
         str(folder),
         readonly=True,
         max_dbs=MAX_TABLES,
         max_readers=64,
-        map_size=_AS_THE_WRITER,
+        map_size=_MAP_SIZE_OF_WRITER,
     )

@@ -21,7 +21,7 @@ from broker.log.table_size import table_bytes
 from broker.log.tables import Tables
 
 
-class FileReading:
+class FileReader:
     """The reading half of `LogFile`."""
 
     _env: lmdb.Environment
@@ -39,17 +39,17 @@ class FileReading:
         Begins later than `start` where retention has taken events.
         """
         with self._guard, self._reading() as txn:
-            return self._tables.chunks.page(txn, start, max_events, max_bytes)
+            return self._tables.chunks.read_page(txn, start, max_events, max_bytes)
 
-    def read_of(
+    def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
         """The same of the events of one origin that lie behind `after`."""
         found: list[LoggedEvent] = []
         with self._guard, self._reading() as txn:
             try:
-                for chunk in self._tables.origins.chunks(txn, origin, after):
-                    for event in chunk.events(chunk.after(after) or chunk.first):
+                for chunk in self._tables.origins.chunks_after(txn, origin, after):
+                    for event in chunk.events_from(chunk.first_after(after) or chunk.first):
                         found.append(event)
                         max_bytes -= event.size
                         if len(found) >= max_events or max_bytes <= 0:
@@ -59,18 +59,18 @@ class FileReading:
                     raise
         return found
 
-    def read_kept(
+    def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
         """The same of those that are kept for their origin."""
         with self._guard, self._reading() as txn:
-            return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
+            return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def first_after(self, origin: str, mark: Mark) -> int:
         """The serial of the first event of an origin behind `mark`; one past the last if none."""
         with self._guard, self._reading() as txn:
-            found = self._tables.origins.after(txn, origin, mark)
-            return self._ends(txn)[1] + 1 if found is None else found
+            found = self._tables.origins.first_serial_after(txn, origin, mark)
+            return self._first_and_last(txn)[1] + 1 if found is None else found
 
     def first_at(self, arrival: int) -> int:
         """The serial of the first event logged at or after `arrival` (ms since 1970).
@@ -79,31 +79,31 @@ class FileReading:
         """
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
-            low, high = self._ends(txn)
+            low, high = self._first_and_last(txn)
             high += 1
             while low < high:
                 middle = (low + high) // 2
-                chunk = chunks.holding(txn, cursor, middle)
+                chunk = chunks.chunk_holding(txn, cursor, middle)
                 assert chunk is not None
-                if chunk.arrival(middle) >= arrival:
+                if chunk.arrival_at(middle) >= arrival:
                     high = middle
                 else:
                     low = middle + 1
             return low
 
-    def arrival_of(self, serial: int) -> int:
+    def arrival_at(self, serial: int) -> int:
         """When the event at `serial`, or the next one, was logged; 0 if there is none."""
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
-            chunk = chunks.holding(txn, cursor, serial)
-            return 0 if chunk is None else chunk.arrival(max(serial, chunk.first)) % NEVER_OLD
+            chunk = chunks.chunk_holding(txn, cursor, serial)
+            return 0 if chunk is None else chunk.arrival_at(max(serial, chunk.first)) % NEVER_OLD
 
     def position_before(self, serial: int) -> dict[str, Mark]:
         """For each origin the place of its last event before `serial` that is kept."""
         with self._guard, self._reading() as txn:
             return self._tables.origins.position_before(txn, serial)
 
-    def mark_of(self, publisher: Publisher) -> bytes | None:
+    def stored_window(self, publisher: Publisher) -> bytes | None:
         """The stored de-duplication window of a publisher. Raises `ValueDamaged`."""
         with self._guard, self._reading() as txn:
             return self._tables.marks.get(txn, publisher_key(publisher))
@@ -111,7 +111,7 @@ class FileReading:
     def newest_incarnation(self, client_id: str) -> bytes | None:
         """What was stored with `Commit.clients` for a client; None too where it is lost."""
         with self._guard, self._reading() as txn:
-            return self._tables.clients.peek(txn, client_id.encode())
+            return self._tables.clients.get_or_none(txn, client_id.encode())
 
     def durables(self) -> list[tuple[bytes, bytes]]:
         """All stored durable subscriptions; of lost ones see `damaged_durables`."""
@@ -124,10 +124,10 @@ class FileReading:
         with self._guard, self._reading() as txn:
             return [key for key, value in self._tables.durables.items(txn) if value is None]
 
-    def _ends(self, txn: lmdb.Transaction) -> tuple[int, int]:
+    def _first_and_last(self, txn: lmdb.Transaction) -> tuple[int, int]:
         chunks = self._tables.chunks
         with chunks.cursor(txn) as cursor:
-            oldest, newest = chunks.first_of(txn, cursor), chunks.last_of(txn, cursor)
+            oldest, newest = chunks.first_chunk(txn, cursor), chunks.last_chunk(txn, cursor)
             if oldest is None or newest is None:
                 try:
                     stored = self._tables.meta.get(txn, b"last")
@@ -138,7 +138,7 @@ class FileReading:
                 return last + 1, last
             return oldest.first, newest.last
 
-    def _used(self, txn: lmdb.Transaction) -> int:
+    def _event_bytes(self, txn: lmdb.Transaction) -> int:
         """Bytes of the pages that hold events: what `max_bytes` bounds."""
         return table_bytes(txn, self._tables.events)
 

@@ -31,7 +31,7 @@ _NEW, _OLD = "salvaged", FILE + ".damaged"
 _EVENTS = EVENTS.encode()
 
 
-def salvage(folder: Path) -> Path:
+def rebuild_file(folder: Path) -> Path:
     """Replace the file of a claimed log, which is not open; where the damaged one is kept. Raises
     `LogCorrupt` where none of its tables can be read."""
     new = folder / _NEW
@@ -39,7 +39,7 @@ def salvage(folder: Path) -> Path:
     verification = Verification(folder)
     try:
         file = verification.file
-        tables, *before = [file.tables(meta) for meta in verification.metas()]
+        tables, *before = [file.tables(meta) for meta in verification.rank_metas()]
         if not tables:
             raise LogCorrupt(
                 f"no table of the event log {folder} can be read: restore the folder, or move it "
@@ -50,17 +50,17 @@ def salvage(folder: Path) -> Path:
         size = 2 * file.size + (64 << 20)
         with lmdb.open(str(new), map_size=size, max_dbs=MAX_TABLES) as env:
             for name in {name for each in (tables, *before) for name in each} - {_EVENTS}:
-                file.forget_problems()
+                file.clear_problems()
                 _copy(env, name, file.items(name, tables.get(name, NO_TREE)))
                 for each in before:
                     if file.problems or name not in tables:
                         # What the last transaction deleted may come back, and does no harm.
                         items = file.items(name, each.get(name, NO_TREE))
                         _copy(env, name, items, overwrite=False)
-            serials = _Serials()
+            serials = _SerialIndex()
             events = file.items(_EVENTS, tables.get(_EVENTS, NO_TREE))
-            _copy(env, _EVENTS, serials.noted(events))
-            _copy(env, _EVENTS, _lost_chunks(file, serials))
+            _copy(env, _EVENTS, serials.record_items(events))
+            _copy(env, _EVENTS, _find_orphaned_chunks(file, serials))
             env.sync(True)
     finally:
         verification.close()
@@ -73,24 +73,24 @@ def salvage(folder: Path) -> Path:
     return old
 
 
-class _Serials:
+class _SerialIndex:
     """The serials of the chunks that were copied."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._last: dict[int, int] = {}
 
-    def noted(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    def record_items(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         """The items, which are entered on their way."""
         for key, value in items:
             chunk = _chunk(key, value)
             if chunk is not None:
-                self.enter(chunk.first, chunk.last)
+                self.add(chunk.first, chunk.last)
             elif len(key) == 8:
-                self.enter(decode_key(key), decode_key(key))
+                self.add(decode_key(key), decode_key(key))
             yield key, value
 
-    def enter(self, first: int, last: int) -> None:
+    def add(self, first: int, last: int) -> None:
         """There is a chunk with these serials."""
         insort(self._firsts, first)
         self._last[first] = last
@@ -101,7 +101,7 @@ class _Serials:
         return follows > 0 and self._last[self._firsts[follows - 1]] < chunk.first
 
 
-def _lost_chunks(file: PageFile, serials: _Serials) -> Iterator[tuple[bytes, bytes]]:
+def _find_orphaned_chunks(file: PageFile, serials: _SerialIndex) -> Iterator[tuple[bytes, bytes]]:
     """Whole chunks in pages that nothing leads to. Older pages hold what retention took, or what
     was written again since."""
     found: list[tuple[StoredChunk, bytes]] = []
@@ -111,9 +111,9 @@ def _lost_chunks(file: PageFile, serials: _Serials) -> Iterator[tuple[bytes, byt
             if chunk is not None and serials.has_room(chunk):
                 found.append((chunk, value))
     # Where serials were given again the newer places count.
-    for chunk, value in sorted(found, key=lambda each: each[0].mark(each[0].last), reverse=True):
+    for chunk, value in sorted(found, key=lambda each: each[0].mark_at(each[0].last), reverse=True):
         if serials.has_room(chunk):
-            serials.enter(chunk.first, chunk.last)
+            serials.add(chunk.first, chunk.last)
             yield chunk.key, value
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from broker.errors import LogCorrupt
-from broker.log.page_check import ADVICE
+from broker.log.page_check import REPAIR_ADVICE
 from broker.log.page_file import FILE
 
 
@@ -26,6 +26,6 @@ class FileSize:
         if size < least:
             raise LogCorrupt(
                 f"{self._path} was cut short while it was open: it has {size} bytes, and had "
-                f"{least}; {ADVICE}"
+                f"{least}; {REPAIR_ADVICE}"
             )
         self._least = size

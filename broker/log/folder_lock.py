@@ -11,7 +11,7 @@ from pathlib import Path
 from broker.errors import LogUnavailable
 
 
-def claim_folder(folder: Path) -> int:
+def lock_folder(folder: Path) -> int:
     """A lock for the life of the descriptor that is returned, or of its process.
 
     Two writers would give one offset to two events; LMDB would let them, one transaction after
@@ -21,35 +21,35 @@ def claim_folder(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         claim = os.open(folder / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise not_opened(folder, error) from None
+        raise open_error(folder, error) from None
     try:
         fcntl.lockf(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(claim)
         if error.errno in (errno.EACCES, errno.EAGAIN):
             raise LogUnavailable(f"the event log {folder} is in use by another process") from None
-        raise not_opened(folder, error) from None
+        raise open_error(folder, error) from None
     return claim
 
 
-def not_opened(folder: Path, error: Exception) -> LogUnavailable:
+def open_error(folder: Path, error: Exception) -> LogUnavailable:
     """Why there is no log."""
     return LogUnavailable(f"the event log {folder} can not be opened: {error}")
 
 
-def was_used(claim: int) -> bool:
+def has_been_used(claim: int) -> bool:
     """Whether a log was opened in the folder before."""
     return bool(os.pread(claim, 1, 0))
 
 
-def note_use(claim: int) -> None:
+def mark_used(claim: int) -> None:
     """A log was opened."""
-    if not was_used(claim):
+    if not has_been_used(claim):
         os.pwrite(claim, b"1", 0)
         os.fsync(claim)
 
 
-def disk_is_full(folder: Path) -> bool:
+def is_disk_full(folder: Path) -> bool:
     """Whether less than a mebibyte is free where a folder lies."""
     try:
         return shutil.disk_usage(folder).free < 1 << 20

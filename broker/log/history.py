@@ -8,13 +8,13 @@ histories differ.
 One table of checked values (see `values`), integers big-endian:
 
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
-- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `Loss`, then its
+- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `BranchLoss`, then its
   runs, each (first u64, last u64);
 - `n` origin -> the newest histories of another origin that frames have named, each epoch u32, id
   u64, branch epoch u32, branch offset u64;
 - `r` -> this log is marked as restored;
 - `x` -> it is disowned: epoch u32, offset u64 before the first event of the process that was;
-- `a` -> epoch u32, offset u64, former name: see `Histories.leave`.
+- `a` -> epoch u32, offset u64, former name: see `HistoryTable.leave`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import attrs
 import lmdb
 
 from broker.event.place import Mark, NamedHistory
-from broker.log.checked_table import Values
+from broker.log.checked_table import CheckedTable
 
 #: Histories, and losses, that a log remembers; older ones are dropped.
-MOST_HISTORIES = 256
-MOST_LOSSES = 64
+MAX_HISTORIES = 256
+MAX_LOSSES = 64
 #: Runs of lost places that are told apart.
-MOST_RUNS = 64
+MAX_RUNS = 64
 #: Epochs count quarters of a second since the year 2020, until 2054. Copies of a log that are
 #: started within one quarter give the same places.
 EPOCH_MS = 250
@@ -47,9 +47,9 @@ _OFFSET = struct.Struct(">Q")
 _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
-_DISOWNED_KEY, _ADOPTING_KEY, _RESTORED_KEY = b"x", b"a", b"r"
+_DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
 #: Places that a log of which nobody knows how far it had got leaves out.
-_UNKNOWN = 1 << 32
+_UNKNOWN_LOSS = 1 << 32
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class History:
 
 
 @attrs.frozen
-class Loss:
+class BranchLoss:
     """Own events that this log had on another branch, and that nobody could give back.
 
     Their number is told as a gap at the end of the log: the places in (after, last] hold nothing.
@@ -106,15 +106,15 @@ class Loss:
         return max(self.last[1], self.upto[1] + 1) + 1
 
 
-class Chain:
+class HistoryChain:
     """The histories of the present branch, and the losses that are known of others."""
 
-    def __init__(self, histories: Iterable[History] = (), losses: Iterable[Loss] = ()) -> None:
+    def __init__(self, histories: Iterable[History] = (), losses: Iterable[BranchLoss] = ()) -> None:
         self.histories: tuple[History, ...] = tuple(sorted(histories, key=_epoch_of))
-        self.losses: tuple[Loss, ...] = tuple(sorted(losses, key=_after_of))
+        self.losses: tuple[BranchLoss, ...] = tuple(sorted(losses, key=_after_of))
         self._epochs = [each.epoch for each in self.histories]
 
-    def fork(self, mark: Mark, newest: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+    def find_fork(self, mark: Mark, newest: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         """The place where the branch of a mark leaves this one; None if it is on this branch.
 
         `newest` is the newest own place, `path` the histories that led to the mark, rising, as far
@@ -133,7 +133,7 @@ class Chain:
             return end
         return None if at == mark else at
 
-    def goes_on(self, mark: Mark) -> Mark:
+    def next_after(self, mark: Mark) -> Mark:
         """The place behind which this branch has events for a reader that has come to a mark.
 
         It is another one than the mark on another branch, and in front of a recorded loss.
@@ -141,20 +141,20 @@ class Chain:
         index = bisect_right(self._epochs, mark[0])
         if index < len(self.histories) and mark > self.histories[index].branch:
             return self.histories[index].epoch, self.histories[index].branch[1]
-        return next((last for after, last in self.empty if after <= mark < last), mark)
+        return next((last for after, last in self.empty_ranges if after <= mark < last), mark)
 
     @property
-    def empty(self) -> tuple[tuple[Mark, Mark], ...]:
+    def empty_ranges(self) -> tuple[tuple[Mark, Mark], ...]:
         """Intervals of places of this branch that stand for losses, and hold nothing."""
         return tuple((loss.after, loss.last) for loss in self.losses if loss.count)
 
-    def shown(self, branch: Mark) -> Mark:
+    def newest_of_branch(self, branch: Mark) -> Mark:
         """The newest place that is known of the branch that began there."""
         found = [loss.upto for loss in self.losses if loss.branch == branch]
         return max(found, default=branch)
 
 
-def runs_without(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def missing_runs(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """The runs of numbers from `first` to `last` that were not found; at most `MOST_RUNS`, the last
     of which then holds what was found between."""
     runs: list[tuple[int, int]] = []
@@ -162,18 +162,18 @@ def runs_without(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int
         if first < each:
             runs.append((first, each - 1))
         first = each + 1
-    if len(runs) > MOST_RUNS:
-        runs[MOST_RUNS - 1 :] = [(runs[MOST_RUNS - 1][0], runs[-1][1])]
+    if len(runs) > MAX_RUNS:
+        runs[MAX_RUNS - 1 :] = [(runs[MAX_RUNS - 1][0], runs[-1][1])]
     return tuple(runs)
 
 
-class Histories:
+class HistoryTable:
     """The table, as transactions of the log use it."""
 
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, values: CheckedTable) -> None:
+        self.table = values
 
-    def start(
+    def start_process(
         self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
     ) -> tuple[int, int]:
         """Begin the history of a new process; its epoch, and the newest offset that is used.
@@ -181,29 +181,29 @@ class Histories:
         In a log that is marked as restored a loss of unknown size comes first.
         """
         epoch = next_epoch(previous, now_ms)
-        self.begin(txn, previous, epoch, offset)
+        self.add_history(txn, previous, epoch, offset)
         if not self._pop(txn, _RESTORED_KEY):
             return epoch, offset
         branch, after = (previous, offset), (epoch, offset)
-        upto = (previous, offset + _UNKNOWN)
-        loss = Loss(after, (epoch, offset + 1), branch, upto, ((offset + 1, upto[1]),))
+        upto = (previous, offset + _UNKNOWN_LOSS)
+        loss = BranchLoss(after, (epoch, offset + 1), branch, upto, ((offset + 1, upto[1]),))
         self.add_loss(txn, loss)
         return epoch, loss.next_offset - 1
 
-    def begin(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
+    def add_history(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
         """Begin a history behind the newest own place of its parent."""
         # 63 bits, and not 0.
         id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
         record = _RECORD.pack(id, parent, parent, offset)
-        self.values.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
-        self._drop_oldest(txn, _HISTORY_KEY, MOST_HISTORIES)
+        self.table.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
+        self._drop_oldest(txn, _HISTORY_KEY, MAX_HISTORIES)
 
-    def note(self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]) -> None:
+    def put_foreign(self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]) -> None:
         """Store the newest histories of another origin."""
         value = b"".join([_NAMED.pack(epoch, id, *branch) for epoch, id, branch in histories])
-        self.values.put(txn, _NAMED_KEY + origin.encode(), value)
+        self.table.put(txn, _NAMED_KEY + origin.encode(), value)
 
-    def named(self, txn: lmdb.Transaction) -> dict[str, tuple[NamedHistory, ...]]:
+    def foreign_histories(self, txn: lmdb.Transaction) -> dict[str, tuple[NamedHistory, ...]]:
         """The newest histories of other origins."""
         return {
             key[1:].decode(): tuple(
@@ -213,68 +213,68 @@ class Histories:
         }
 
     def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:
-        found = self.values.peek(txn, key) is not None
+        found = self.table.get_or_none(txn, key) is not None
         if found:
-            self.values.delete(txn, key)
+            self.table.delete(txn, key)
         return found
 
-    def add_loss(self, txn: lmdb.Transaction, loss: Loss) -> None:
+    def add_loss(self, txn: lmdb.Transaction, loss: BranchLoss) -> None:
         """Record a loss."""
         record = _LOSS.pack(*loss.after, *loss.last, *loss.branch, *loss.upto)
         record += b"".join([_RUN.pack(*run) for run in loss.runs])
-        self.values.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
-        self._drop_oldest(txn, _LOSS_KEY, MOST_LOSSES)
+        self.table.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
+        self._drop_oldest(txn, _LOSS_KEY, MAX_LOSSES)
 
     def disown(self, txn: lmdb.Transaction, began: Mark) -> None:
         """Another process goes on as this log: the next start gives it another name. This process
         began behind a place."""
-        self.values.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
+        self.table.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
     def mark_restored(self, txn: lmdb.Transaction) -> None:
         """This log is an older copy, and nobody may know what it lacks."""
-        self.values.put(txn, _RESTORED_KEY, b"1")
+        self.table.put(txn, _RESTORED_KEY, b"1")
 
-    def leave(self, txn: lmdb.Transaction, origin: str) -> bool:
+    def end_disowned(self, txn: lmdb.Transaction, origin: str) -> bool:
         """End the histories of a log that is disowned; whether it is. What its last process has
         logged may have come to nobody else: it is noted for `adopting`."""
-        after = self.values.peek(txn, _DISOWNED_KEY)
+        after = self.table.get_or_none(txn, _DISOWNED_KEY)
         if after is None:
             return False
-        self.values.delete(txn, _DISOWNED_KEY)
+        self.table.delete(txn, _DISOWNED_KEY)
         for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
-            self.values.delete(txn, key)
-        self.values.put(txn, _ADOPTING_KEY, after + origin.encode())
+            self.table.delete(txn, key)
+        self.table.put(txn, _ADOPTION_KEY, after + origin.encode())
         return True
 
-    def adopting(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
+    def pending_adoption(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
         """The former name of this log, and behind which place its events are to be logged again."""
-        value = self.values.peek(txn, _ADOPTING_KEY)
+        value = self.table.get_or_none(txn, _ADOPTION_KEY)
         if value is None:
             return None
         epoch, offset = _MARK.unpack_from(value)
         return value[_MARK.size :].decode(), (epoch, offset)
 
-    def adopted(self, txn: lmdb.Transaction) -> None:
+    def finish_adoption(self, txn: lmdb.Transaction) -> None:
         """They have been logged again."""
-        self.values.delete(txn, _ADOPTING_KEY)
+        self.table.delete(txn, _ADOPTION_KEY)
 
-    def chain(self, txn: lmdb.Transaction) -> Chain:
+    def read_chain(self, txn: lmdb.Transaction) -> HistoryChain:
         """All that is recorded."""
         histories = [
-            _history(_EPOCH.unpack(key[1:])[0], value)
+            _decode_history(_EPOCH.unpack(key[1:])[0], value)
             for key, value in self._rows(txn, _HISTORY_KEY)
         ]
-        losses = [_loss(value) for _, value in self._rows(txn, _LOSS_KEY)]
-        return Chain(histories, losses)
+        losses = [_decode_loss(value) for _, value in self._rows(txn, _LOSS_KEY)]
+        return HistoryChain(histories, losses)
 
     def _rows(self, txn: lmdb.Transaction, kind: bytes) -> list[tuple[bytes, bytes]]:
-        items = self.values.items(txn, kind)
+        items = self.table.items(txn, kind)
         return [(key, value) for key, value in items if value is not None]
 
     def _drop_oldest(self, txn: lmdb.Transaction, kind: bytes, most: int) -> None:
         keys = [key for key, _ in self._rows(txn, kind)]
         for key in keys[: max(0, len(keys) - most)]:
-            self.values.delete(txn, key)
+            self.table.delete(txn, key)
 
 
 def next_epoch(previous: int, now_ms: int) -> int:
@@ -282,21 +282,21 @@ def next_epoch(previous: int, now_ms: int) -> int:
     return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
 
 
-def _history(epoch: int, value: bytes) -> History:
+def _decode_history(epoch: int, value: bytes) -> History:
     id, parent, branch_epoch, branch_offset = _RECORD.unpack_from(value)
     return History(epoch, id, parent, (branch_epoch, branch_offset))
 
 
-def _loss(value: bytes) -> Loss:
+def _decode_loss(value: bytes) -> BranchLoss:
     numbers = _LOSS.unpack_from(value)
     runs = tuple((first, last) for first, last in _RUN.iter_unpack(value[_LOSS.size :]))
     after, last, branch, upto = zip(numbers[::2], numbers[1::2], strict=True)
-    return Loss(after, last, branch, upto, runs)
+    return BranchLoss(after, last, branch, upto, runs)
 
 
 def _epoch_of(history: History) -> int:
     return history.epoch
 
 
-def _after_of(loss: Loss) -> Mark:
+def _after_of(loss: BranchLoss) -> Mark:
     return loss.after

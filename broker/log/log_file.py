@@ -23,35 +23,35 @@ from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
 from broker.event.place import Mark, NamedHistory, merge_marks
 from broker.log.chunk_table import NEVER_OLD
-from broker.log.chunk import chunks_of, decode_key, encode_key
-from broker.log.folder_lock import claim_folder, disk_is_full, not_opened, note_use, was_used
+from broker.log.chunk import split_into_chunks, decode_key, encode_key
+from broker.log.folder_lock import lock_folder, is_disk_full, open_error, mark_used, has_been_used
 from broker.log.commit import Bounds, Commit, Retention
 from broker.log.damage import Damage
-from broker.log.file_reader import FileReading, publisher_key
+from broker.log.file_reader import FileReader, publisher_key
 from broker.log.file_size import FileSize
-from broker.log.history import Chain, Histories
-from broker.log.replica_table import KeptSpan
+from broker.log.history import HistoryChain, HistoryTable
+from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import (
-    Mended,
+    StartupRepairs,
     check_format,
-    hold_lost_end,
-    mend,
-    stored_epoch,
-    stored_origin,
+    append_lost_tail,
+    repair_tables,
+    read_epoch,
+    read_origin,
 )
-from broker.log.page_check import ADVICE, check_file
+from broker.log.page_check import REPAIR_ADVICE, check_file
 from broker.log.logged_event import LoggedEvent
-from broker.log.chunk_repair import rewrite
-from broker.log.stored_chunk import encode_stored
+from broker.log.chunk_repair import repair_chunk
+from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
-from broker.log.archive_hold import UnarchivedHold
+from broker.log.archive_hold import ArchiveHold
 from broker.transport.clock import wall_clock_ms
 
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.
-TRIM_AT_MOST = 2_000
+MAX_TRIMMED = 2_000
 
 
-class LogFile(FileReading):
+class LogFile(FileReader):
     """An open log. One thread writes (`commit`, `forget_old`, `reopen`, `close`); any may read."""
 
     def __init__(
@@ -69,7 +69,7 @@ class LogFile(FileReading):
         self._sync = sync
         self._wall_clock = wall_clock
         self._map_size = max_events_bytes or retention.map_bytes
-        self.hold = UnarchivedHold(retention.unarchived_bytes)
+        self.archive_hold = ArchiveHold(retention.unarchived_bytes)
         # Held by readers, and by the writer only while it closes and opens again: a reader never
         # waits for a commit to reach the disk.
         self._guard = threading.RLock()
@@ -77,35 +77,35 @@ class LogFile(FileReading):
         self._oldest = (0, 0)
         """First serial of the oldest chunk, and the arrival time of its newest event; (0, 0) where
         the table must be asked."""
-        self.mended = Mended()
+        self.startup_repairs = StartupRepairs()
         """Damage that was found when the log was opened."""
         self.origin = ""
         self.covered: dict[str, Mark] = {}
         """Up to where the log had all that it wants of each origin, when it was opened."""
-        self.since: Mapping[str, Mark] = {}
+        self.begins_after: Mapping[str, Mark] = {}
         """Behind which mark it begins, of origins of which it has not all: as committed last."""
-        self.kept: Mapping[str, KeptSpan] = {}
+        self.replica_spans: Mapping[str, ReplicaSpan] = {}
         """What is kept for other nodes, beside the log: as committed last."""
-        self.chain = Chain()
-        self.began: Mark = (0, 0)
+        self.history_chain = HistoryChain()
+        self.start_mark: Mark = (0, 0)
         """The newest own place when the log was opened."""
-        self.named: Mapping[str, tuple[NamedHistory, ...]] = {}
+        self.foreign_histories: Mapping[str, tuple[NamedHistory, ...]] = {}
         """Histories of other origins, as noted when the log was opened."""
-        self.adopting: tuple[str, Mark] | None = None
+        self.pending_adoption: tuple[str, Mark] | None = None
         """The name that this log had, and behind which of its places a clone may lack events."""
-        self._claim = claim_folder(folder)
+        self._lock = lock_folder(folder)
         try:
-            check_file(folder, was_used=was_used(self._claim))
+            check_file(folder, was_used=has_been_used(self._lock))
             self._open()
             try:
                 with self._writing() as txn:
                     self._recover(txn)
-                note_use(self._claim)
+                mark_used(self._lock)
             except BrokerError:
                 self._env.close()
                 raise
         except BrokerError:
-            os.close(self._claim)
+            os.close(self._lock)
             raise
 
     # ------------------------------------------------------------------ opening
@@ -123,49 +123,49 @@ class LogFile(FileReading):
             self._size = FileSize(self._folder)
             self._tables = Tables(self._env)
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
-            reason = f"{self._folder} does not hold an event log: {error}; {ADVICE}"
+            reason = f"{self._folder} does not hold an event log: {error}; {REPAIR_ADVICE}"
             raise LogCorrupt(reason) from None
         except (OSError, lmdb.Error) as error:
-            raise not_opened(self._folder, error) from None
+            raise open_error(self._folder, error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
         """Read where the log stands, and begin a history: this folder may be an older copy."""
         tables, meta, histories = self._tables, self._tables.meta, self._tables.histories
         if check_format(txn, tables, self._folder):
             meta.put(txn, b"origin", new_origin(self._wall_clock()).encode())
-        self.mended = mend(txn, tables)
-        self.origin = stored_origin(txn, tables, self._folder)
-        if histories.leave(txn, self.origin):
+        self.startup_repairs = repair_tables(txn, tables)
+        self.origin = read_origin(txn, tables, self._folder)
+        if histories.end_disowned(txn, self.origin):
             self.origin = new_origin(self._wall_clock())
             meta.put(txn, b"origin", self.origin.encode())
-        self.adopting = histories.adopting(txn)
-        hold_lost_end(txn, tables, self.origin)
-        previous = stored_epoch(txn, tables, self.origin)
+        self.pending_adoption = histories.pending_adoption(txn)
+        append_lost_tail(txn, tables, self.origin)
+        previous = read_epoch(txn, tables, self.origin)
         meta.delete(txn, b"clean")
-        first, last = self._ends(txn)
+        first, last = self._first_and_last(txn)
         with tables.chunks.cursor(txn) as cursor:
-            newest = tables.chunks.last_of(txn, cursor)
+            newest = tables.chunks.last_chunk(txn, cursor)
         if newest is not None:
-            self._arrival = newest.arrival(last) % NEVER_OLD
+            self._arrival = newest.arrival_at(last) % NEVER_OLD
         self.covered = tables.origins.covered(txn)
-        self.since = tables.origins.since(txn)
-        self.kept = tables.kept.spans(txn)
+        self.begins_after = tables.origins.begins_after(txn)
+        self.replica_spans = tables.replicas.spans(txn)
         _, known = self.covered.get(self.origin, (0, 0))
-        self.began = (previous, known)
-        epoch, offset = histories.start(txn, previous, known, self._wall_clock())
+        self.start_mark = (previous, known)
+        epoch, offset = histories.start_process(txn, previous, known, self._wall_clock())
         meta.put(txn, b"epoch", b"%d" % epoch)
         if offset > known:
             self.covered[self.origin] = (epoch, offset)
-            tables.origins.cover(txn, self.origin, (epoch, offset))
-        self.chain = histories.chain(txn)
-        self.named = histories.named(txn)
-        self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
+            tables.origins.set_covered(txn, self.origin, (epoch, offset))
+        self.history_chain = histories.read_chain(txn)
+        self.foreign_histories = histories.foreign_histories(txn)
+        self._bounds = Bounds(epoch, first, last, self._event_bytes(txn), offset)
 
-    def change_histories(self, change: Callable[[Histories, lmdb.Transaction], object]) -> None:
+    def change_history(self, change: Callable[[HistoryTable, lmdb.Transaction], object]) -> None:
         """Write a change to what is recorded of this log's histories."""
         with self._writing() as txn:
             change(self._tables.histories, txn)
-            self.adopting = self._tables.histories.adopting(txn)
+            self.pending_adoption = self._tables.histories.pending_adoption(txn)
 
     def reopen(self) -> None:
         """Close and open again: LMDB refuses all further use after some write errors."""
@@ -188,13 +188,13 @@ class LogFile(FileReading):
                     self._tables.meta.put(txn, b"clean", b"1")
             finally:
                 self._env.close()
-                os.close(self._claim)
+                os.close(self._lock)
 
     def crash(self) -> None:
         """Let go of the files and note nothing, as the end of the process would."""
         with self._guard:
             self._env.close()
-            os.close(self._claim)
+            os.close(self._lock)
 
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
@@ -209,7 +209,7 @@ class LogFile(FileReading):
                 raise LogUnavailable("the event log has reached its size limit") from None
             if isinstance(error, (OSError, lmdb.Error)):
                 # LMDB calls a write that did not fit an input/output error.
-                reason = "its disk is full" if disk_is_full(self._folder) else str(error)
+                reason = "its disk is full" if is_disk_full(self._folder) else str(error)
                 raise LogUnavailable(f"the event log can not be written: {reason}") from None
             raise
 
@@ -228,20 +228,20 @@ class LogFile(FileReading):
                 own = [each for each in commit.events if each.origin == self.origin]
                 former = [each.offset for each in own if each.epoch < epoch]
                 offset = max([self._bounds.offset, *former])
-                tables.histories.begin(txn, self._bounds.epoch, epoch, offset)
+                tables.histories.add_history(txn, self._bounds.epoch, epoch, offset)
             for origin, named in commit.histories.items():
-                tables.histories.note(txn, origin, named)
+                tables.histories.put_foreign(txn, origin, named)
             for loss in commit.losses:
                 tables.histories.add_loss(txn, loss)
-            for chunk in chunks_of(commit.events):
+            for chunk in split_into_chunks(commit.events):
                 key = encode_key(chunk[0].serial)
-                if not txn.put(key, encode_stored(key, chunk), db=tables.events, append=True):
+                if not txn.put(key, encode_stored_chunk(key, chunk), db=tables.events, append=True):
                     raise LogUnavailable("the event log is damaged: its last key is too high")
-                tables.origins.add(txn, chunk)
+                tables.origins.add_chunk(txn, chunk)
             for origin, mark in commit.covered.items():
-                tables.origins.cover(txn, origin, mark)
-            for origin, mark in commit.since.items():
-                tables.origins.begin(txn, origin, mark)
+                tables.origins.set_covered(txn, origin, mark)
+            for origin, mark in commit.begins_after.items():
+                tables.origins.set_beginning(txn, origin, mark)
             for publisher, window in commit.marks:
                 tables.marks.put(txn, publisher_key(publisher), window)
             for key, value in commit.durables:
@@ -251,23 +251,23 @@ class LogFile(FileReading):
                     tables.durables.put(txn, key, value)
             for client_id, newest in commit.clients:
                 tables.clients.put(txn, client_id.encode(), newest)
-            kept = self.kept
-            if commit.keeping:
-                kept = self._tables.kept.keep(
-                    txn, kept, commit.keeping, self._retention.max_bytes // 2, self.hold
+            kept = self.replica_spans
+            if commit.replicas:
+                kept = self._tables.replicas.add_batches(
+                    txn, kept, commit.replicas, self._retention.max_bytes // 2, self.archive_hold
                 )
             since, used = self._trim(txn, now_ms)
-            if commit.since:
-                since = merge_marks(commit.since, since)
+            if commit.begins_after:
+                since = merge_marks(commit.begins_after, since)
             last = commit.events[-1].serial if commit.events else self._bounds.last
             first = self._oldest[0] or self._oldest_serial(txn, last)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
             bounds = Bounds(epoch, first, last, used, offset)
             if epoch != self._bounds.epoch or commit.losses:
-                self.chain = tables.histories.chain(txn)
-        self.kept = kept
+                self.history_chain = tables.histories.read_chain(txn)
+        self.replica_spans = kept
         if since:
-            self.since = merge_marks(self.since, since)
+            self.begins_after = merge_marks(self.begins_after, since)
         self._bounds = bounds
         return bounds
 
@@ -275,13 +275,13 @@ class LogFile(FileReading):
         """Delete chunks that are too old or too many. Return behind which mark that leaves the
         origins concerned, and how many bytes the table of events has."""
         oldest_arrival = now_ms - self._retention.max_age_ms
-        used = self._used(txn)
+        used = self._event_bytes(txn)
         over = used - self._retention.max_bytes
         known, newest = self._oldest
         if over <= 0 and known and newest >= oldest_arrival:
             return {}, used
         since = self._delete_oldest(txn, oldest_arrival, over)
-        return since, self._used(txn)
+        return since, self._event_bytes(txn)
 
     def _delete_oldest(
         self, txn: lmdb.Transaction, oldest_arrival: int, over: int
@@ -291,18 +291,18 @@ class LogFile(FileReading):
         with chunks.cursor(txn) as cursor:
             if not cursor.first():
                 return since
-            for _ in range(TRIM_AT_MOST):
-                chunk = chunks.under(txn, cursor)
+            for _ in range(MAX_TRIMMED):
+                chunk = chunks.chunk_at(txn, cursor)
                 last = chunk.last
-                self._oldest = (chunk.first, chunk.arrival(last))
+                self._oldest = (chunk.first, chunk.arrival_at(last))
                 # It goes as a whole, with its newest event.
-                if over <= 0 and chunk.arrival(last) >= oldest_arrival:
+                if over <= 0 and chunk.arrival_at(last) >= oldest_arrival:
                     return since
-                if chunk.origin == self.origin and self.hold.keeps(
-                    chunk.mark(chunk.first), chunk.mark(last), self._retention.max_bytes + over
+                if chunk.origin == self.origin and self.archive_hold.holds_events(
+                    chunk.mark_at(chunk.first), chunk.mark_at(last), self._retention.max_bytes + over
                 ):
                     return since
-                since.update(self._tables.origins.remove(txn, chunk))
+                since.update(self._tables.origins.remove_chunk(txn, chunk))
                 # Pages hold whole values, so the true saving is a little larger: the next
                 # commit measures again.
                 over -= len(cursor.value())
@@ -317,7 +317,7 @@ class LogFile(FileReading):
         with self._tables.chunks.cursor(txn) as cursor:
             return decode_key(cursor.key()) if cursor.first() else last + 1
 
-    def forget_old(self, now_ms: int) -> int:
+    def drop_old(self, now_ms: int) -> int:
         """Drop marks that nobody used for their age, and copies as old as events may be here.
         Returns how many marks were dropped."""
         dropped = 0
@@ -330,18 +330,18 @@ class LogFile(FileReading):
                     marks.delete(txn, key)
                     dropped += 1
             left = {
-                o: self._tables.kept.forget(txn, o, span, oldest) for o, span in self.kept.items()
+                o: self._tables.replicas.drop_older_chunks(txn, o, span, oldest) for o, span in self.replica_spans.items()
             }
-        self.kept = {origin: span for origin, span in left.items() if span is not None}
+        self.replica_spans = {origin: span for origin, span in left.items() if span is not None}
         return dropped
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
         """Write events of other sources in the place of damaged ones, in one transaction. Returns
         the damage that is left; None if there is none."""
         with self._writing() as txn:
-            left = rewrite(txn, self._tables, damage, events)
+            left = repair_chunk(txn, self._tables, damage, events)
         self._oldest = (0, 0)
-        self._tables.chunks.forget_places()
+        self._tables.chunks.clear_places()
         return left
 
     @property

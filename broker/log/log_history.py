@@ -10,31 +10,31 @@ from twisted.internet.defer import Deferred
 
 from broker.errors import BrokerError, Cloned
 from broker.event.place import Mark, NamedHistory
-from broker.log.pending_commit import Gathering
-from broker.log.history import Histories, Loss
-from broker.log.log_reader import LogReading
+from broker.log.pending_commit import PendingCommit
+from broker.log.history import HistoryTable, BranchLoss
+from broker.log.log_reader import LogReader
 from broker.log.worker import Worker
 
 
-class LogHistories(LogReading):
+class LogHistory(LogReader):
     """Forks, losses, and the end of a log that another process goes on."""
 
     _epoch: int
     _next_offset: int
-    _gathering: Gathering
+    _pending: PendingCommit
     _write: Worker
-    _disowned: Cloned | None = None
+    _disowned_by: Cloned | None = None
 
     @abstractmethod
     def check_available(self) -> None:
         """Raise `LogUnavailable` where no place can be given."""
 
     @abstractmethod
-    def _begin_soon(self) -> None:
+    def _commit_soon(self) -> None:
         """Commit what was gathered within `INTEREST_EXPIRY`."""
 
     @abstractmethod
-    def _begin(self) -> None:
+    def _commit_now(self) -> None:
         """Commit what was gathered, if no commit is under way."""
 
     @property
@@ -43,45 +43,45 @@ class LogHistories(LogReading):
         return (self._epoch, self._next_offset - 1)
 
     @property
-    def history(self) -> NamedHistory:
+    def current_history(self) -> NamedHistory:
         """The history in which events are committed now."""
-        newest = self.chain.histories[-1]
+        newest = self.history_chain.histories[-1]
         return newest.epoch, newest.id, newest.branch
 
     @property
-    def began(self) -> Mark:
+    def start_mark(self) -> Mark:
         """The newest own place when this process began."""
-        return self._file.began
+        return self._file.start_mark
 
-    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+    def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         """The place where the branch of an own place leaves this log; None for one of this log.
         `path` are the histories that led to the place, as far as they are known.
 
         A place ahead of this log was given by another process, on a copy that is not newer than
         what this one began with.
         """
-        fork = self.chain.fork(mark, self.newest_own, path)
+        fork = self.history_chain.find_fork(mark, self.newest_own, path)
         if fork is None or path or mark <= self.newest_own:
             return fork
-        return min(fork, self.began)
+        return min(fork, self.start_mark)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
         """The newest histories of another origin that were noted, by an earlier process too."""
-        return self._file.named.get(origin, ())
+        return self._file.foreign_histories.get(origin, ())
 
-    def note_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
+    def put_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
         """Store the newest histories of another origin, with the events that are logged next."""
-        self._file.named = {**self._file.named, origin: histories}
-        self._gathering.commit.histories[origin] = histories
-        self._begin_soon()
+        self._file.foreign_histories = {**self._file.foreign_histories, origin: histories}
+        self._pending.commit.histories[origin] = histories
+        self._commit_soon()
 
     def begin_epoch(self, epoch: int) -> None:
         """Go on in this epoch, if it is a later one, as soon as that is written."""
         if epoch > self._epoch:
             self._epoch = epoch
-            self._begin()
+            self._commit_now()
 
-    def lose(
+    def record_loss(
         self,
         branch: Mark,
         upto: Mark,
@@ -96,33 +96,33 @@ class LogHistories(LogReading):
         """
         self.check_available()
         after, count = self.newest_own, sum(last - first + 1 for first, last in runs)
-        loss = Loss(after, (after[0], after[1] + count), branch, upto, runs)
+        loss = BranchLoss(after, (after[0], after[1] + count), branch, upto, runs)
         self._next_offset = loss.next_offset
-        self._gathering.commit.losses.append(loss)
-        self._gathering.add(
+        self._pending.commit.losses.append(loss)
+        self._pending.add_events(
             [],
             (self.origin, (after[0], loss.next_offset - 1)),
             lambda result: done(result if isinstance(result, BrokerError) else None),
         )
-        self._begin()
+        self._commit_now()
 
     # ------------------------------------------------------------------ clones
 
     def disown(self, error: Cloned) -> None:
         """Give no more places: another process does, on a copy of this log. The next start gives
         the log another name."""
-        self._disowned = error
+        self._disowned_by = error
 
-        def disown(histories: Histories, txn: lmdb.Transaction) -> None:
-            histories.disown(txn, self._file.began)
+        def disown(histories: HistoryTable, txn: lmdb.Transaction) -> None:
+            histories.disown(txn, self._file.start_mark)
 
-        self._write(self._file.change_histories, disown).addErrback(lambda _: None)
+        self._write(self._file.change_history, disown).addErrback(lambda _: None)
 
     @property
-    def adopting(self) -> tuple[str, Mark] | None:
-        """See `LogFile.adopting`."""
-        return self._file.adopting
+    def pending_adoption(self) -> tuple[str, Mark] | None:
+        """See `LogFile.pending_adoption`."""
+        return self._file.pending_adoption
 
-    def adopted(self) -> Deferred[None]:
+    def finish_adoption(self) -> Deferred[None]:
         """The events of `adopting` have places of this log."""
-        return self._write(self._file.change_histories, Histories.adopted)
+        return self._write(self._file.change_history, HistoryTable.finish_adoption)

@@ -11,12 +11,12 @@ from twisted.python.failure import Failure
 from broker.event.place import Mark
 from broker.log.commit import Bounds
 from broker.log.damage import DamageFound
-from broker.log.history import Chain
-from broker.log.replica_table import KeptSpan
+from broker.log.history import HistoryChain
+from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.log.repair import Repairs
-from broker.log.archive_hold import UnarchivedHold
+from broker.log.archive_hold import ArchiveHold
 from broker.log.worker import Worker
 
 #: A page of `scrub`.
@@ -24,7 +24,7 @@ SCRUB_EVENTS = 512
 SCRUB_BYTES = 512 << 10
 
 
-class LogReading:
+class LogReader:
     """The reading half of `EventLog`.
 
     A page ends before damage. Where it would begin with damage the log is repaired first, and the
@@ -45,9 +45,9 @@ class LogReading:
         return self._file.origin
 
     @property
-    def hold(self) -> UnarchivedHold:
+    def archive_hold(self) -> ArchiveHold:
         """What retention leaves, as the archive lacks it."""
-        return self._file.hold
+        return self._file.archive_hold
 
     @property
     def bounds(self) -> Bounds:
@@ -59,27 +59,27 @@ class LogReading:
         return self._bounds
 
     @property
-    def since(self) -> Mapping[str, Mark]:
+    def begins_after(self) -> Mapping[str, Mark]:
         """Of origins of which the log has not all that was wanted: behind which mark it begins."""
-        return self._file.since
+        return self._file.begins_after
 
     @property
-    def chain(self) -> Chain:
+    def history_chain(self) -> HistoryChain:
         """The histories of this log, and what it has lost."""
-        return self._file.chain
+        return self._file.history_chain
 
     def read(
         self, start: int, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
         """Durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""
-        page = self._page(wait, self._file.read, start, max_events, max_bytes)
+        page = self._read_page(wait, self._file.read, start, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
-    def read_of(
+    def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
         """Durable events of one origin behind `after`, within `bounds`: see `LogFile.read_of`."""
-        page = self._page(wait, self._file.read_of, origin, after, max_events, max_bytes)
+        page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
     async def read_past_damage(
@@ -88,46 +88,46 @@ class LogReading:
         """The same as `read_of`, without events that were given up."""
         while True:
             try:
-                return await self.read_of(origin, after, max_events, max_bytes)
+                return await self.read_origin(origin, after, max_events, max_bytes)
             except DamageFound as found:
-                if not self.repairs.gave_up(found.damage) or found.damage.upto <= after:
+                if not self.repairs.is_given_up(found.damage) or found.damage.upto <= after:
                     raise
                 after = found.damage.upto
 
-    def read_kept(
+    def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
         """The same of those that are kept for their origin (see `store.kept`)."""
-        return self._page(wait, self._file.read_kept, origin, after, max_events, max_bytes)
+        return self._read_page(wait, self._file.read_replica, origin, after, max_events, max_bytes)
 
-    def _page(self, wait: bool, read: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def _read_page(self, wait: bool, read: Callable[..., Any], *args: Any) -> Deferred[Any]:
         def damaged(failure: Failure) -> Any:
             error = failure.value
             if not isinstance(error, DamageFound):
                 return failure
             damage = error.damage
-            if self.repairs.gave_up(damage):
+            if self.repairs.is_given_up(damage):
                 return failure
-            repair = self.repairs.begin(damage)
+            repair = self.repairs.begin_repair(damage)
             if not wait:
                 repair.addErrback(lambda _: None)
                 return failure
-            return repair.addCallback(lambda _: self._page(wait, read, *args))
+            return repair.addCallback(lambda _: self._read_page(wait, read, *args))
 
         return self._read(read, *args).addErrback(damaged)
 
     @property
-    def kept(self) -> Mapping[str, KeptSpan]:
+    def replica_spans(self) -> Mapping[str, ReplicaSpan]:
         """What is kept for other origins."""
-        return self._file.kept
+        return self._file.replica_spans
 
     def first_after(self, origin: str, mark: Mark) -> int:
         """The serial of the first durable event of an origin behind `mark`, or the next serial."""
         return self._file.first_after(origin, mark)
 
-    def arrival_of(self, serial: int) -> int:
+    def arrival_at(self, serial: int) -> int:
         """When (ms since 1970) the event at `serial`, or the next one, was logged; else 0."""
-        return self._file.arrival_of(serial)
+        return self._file.arrival_at(serial)
 
     def position_before(self, serial: int) -> dict[str, Mark]:
         """For each origin the place of its last durable event before `serial`."""
@@ -155,13 +155,13 @@ class LogReading:
                 serial = found.damage.last + 1
             else:
                 serial = events[-1].serial + 1 if events else self._bounds.last + 1
-        for origin, span in list(self.kept.items()):
+        for origin, span in list(self.replica_spans.items()):
             await self._scrub_replica(origin, span.after)
 
     async def _scrub_replica(self, origin: str, after: Mark) -> None:
         while True:
             try:
-                events = await self.read_kept(origin, after, SCRUB_EVENTS, SCRUB_BYTES, wait=False)
+                events = await self.read_replica(origin, after, SCRUB_EVENTS, SCRUB_BYTES, wait=False)
             except DamageFound as found:
                 after = found.damage.upto
             else:

@@ -12,12 +12,12 @@ from typing import Any
 import attrs
 
 from broker.errors import LogCorrupt
-from broker.log.checksum import ValueDamaged, is_checked, verify
-from broker.log.damage import Damage, Kind, Span
-from broker.log.replica_table import KEPT
+from broker.log.checksum import ValueDamaged, has_checksum, verify_value
+from broker.log.damage import Damage, DamageKind, Span
+from broker.log.replica_table import REPLICA_TABLE
 from broker.log.page_check import check_pages, check_transaction
 from broker.log.page_file import FILE, NO_TREE, Meta, PageFile, Tree
-from broker.log.chunk_places import PLACES, Places, decode_places
+from broker.log.chunk_places import PLACES_PREFIX, ChunkPlaces, decode_places
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 
@@ -33,7 +33,7 @@ _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"meta": (b"m", (b"clean", b"epoch", b"last", b"made", b"origin")),
 }
 #: Tables with values that may have no checksum.
-_LAZY = (b"marks", b"histories")
+_UNCHECKED_ALLOWED = (b"marks", b"histories")
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class Finding:
 
 
 @attrs.define
-class Verified:
+class VerificationResult:
     """What was looked at, and what is damaged."""
 
     format: int = 0
@@ -74,7 +74,7 @@ class Verification:
         if not (folder / FILE).exists():
             raise LogCorrupt(f"{folder} holds no event log")
         self.file = PageFile(folder / FILE)
-        self.done = Verified(bytes=self.file.size)
+        self.result = VerificationResult(bytes=self.file.size)
         self._progress: Progress = lambda done, of: None
         self._read = 0
 
@@ -82,31 +82,31 @@ class Verification:
         """Let go of the file."""
         self.file.close()
 
-    def metas(self) -> list[Meta]:
+    def rank_metas(self) -> list[Meta]:
         """The meta pages of a file that nobody writes: the one to read, then the one before. Finds
         damage in them."""
         ranks: dict[int, tuple[bool, int]] = {}
         for meta in self.file.metas:
             transaction = check_transaction(self.file, meta)
             for problem in self.file.problems:
-                self._found("page", "meta", problem)
+                self._add_finding("page", "meta", problem)
             has_tables = b"events" in self.file.tables(meta)
-            self.file.forget_problems()
+            self.file.clear_problems()
             ranks[meta.index] = (has_tables, transaction)
         best, *others = sorted(self.file.metas, key=lambda meta: ranks[meta.index], reverse=True)
         if best is not self.file.newest:
-            self._found("page", "meta", f"meta page {self.file.newest.index} is damaged")
+            self._add_finding("page", "meta", f"meta page {self.file.newest.index} is damaged")
         return [best, *others]
 
-    def run(self, meta: Meta, progress: Progress) -> Verified:
+    def verify(self, meta: Meta, progress: Progress) -> VerificationResult:
         """Verify the tables of a meta page."""
         self._progress = progress
-        done = self.done
+        done = self.result
         for each in self.file.metas:
-            if not each.is_sound:
-                self._found("page", "meta", f"meta page {each.index} is damaged")
+            if not each.is_valid:
+                self._add_finding("page", "meta", f"meta page {each.index} is damaged")
         if len(self.file.metas) < 2:
-            self._found("page", "meta", "a meta page is damaged")
+            self._add_finding("page", "meta", "a meta page is damaged")
         check_pages(self.file, meta)
         roots = self.file.tables(meta)
         table = {name: self._items(name, roots) for name in (b"copies", b"meta")}
@@ -128,13 +128,13 @@ class Verification:
             self._progress(min(self._read, self.file.size), self.file.size)
             yield key, value
 
-    def _found(self, kind: str, table: str, text: str, **said: Any) -> None:
-        self.done.findings.append(Finding(kind, table, text, **said))
+    def _add_finding(self, kind: str, table: str, text: str, **said: Any) -> None:
+        self.result.findings.append(Finding(kind, table, text, **said))
 
-    def _damage(self, damage: Damage) -> None:
+    def _add_damage(self, damage: Damage) -> None:
         for span in damage.spans or (Span("", (0, 0), (0, 0)),):
             epoch, offset = span.after
-            self._found(
+            self._add_finding(
                 damage.kind.value,
                 damage.table,
                 str(damage),
@@ -153,13 +153,13 @@ class Verification:
         keys = {key for key in values if key.startswith(prefixes)}
         keys |= {key[1:] for key in copies if key[:1] == letter and key[1:].startswith(prefixes)}
         for key in sorted(keys):
-            self.done.values += 1
+            self.result.values += 1
             stored, copy = values.get(key), copies.get(letter + key)
             if (
                 name in (b"marks", b"histories")
                 and copy is None
                 and stored
-                and not is_checked(stored)
+                and not has_checksum(stored)
             ):
                 continue
             sound = [_is_sound(letter + key, each) for each in (stored, copy)]
@@ -167,70 +167,70 @@ class Verification:
                 continue
             kind = "copy" if any(sound) else "value"
             what = "and its copy differ" if all(sound) else "is damaged"
-            self._found(kind, name.decode(), f"the value of {key!r} {what}")
+            self._add_finding(kind, name.decode(), f"the value of {key!r} {what}")
 
-    def _verify_places(self, roots: Mapping[bytes, Tree]) -> dict[int, Places]:
-        found: dict[int, Places] = {}
+    def _verify_places(self, roots: Mapping[bytes, Tree]) -> dict[int, ChunkPlaces]:
+        found: dict[int, ChunkPlaces] = {}
         for key, value in self._items(b"origins", roots):
-            if key.startswith(PLACES):
+            if key.startswith(PLACES_PREFIX):
                 try:
                     places = decode_places(key, value)
                     found[places.serial] = places
                 except ValueDamaged:
-                    self._found("places", "origins", f"the entry {key!r} is damaged")
+                    self._add_finding("places", "origins", f"the entry {key!r} is damaged")
         return found
 
-    def _verify_chunks(self, roots: Mapping[bytes, Tree], places: dict[int, Places]) -> None:
+    def _verify_chunks(self, roots: Mapping[bytes, Tree], places: dict[int, ChunkPlaces]) -> None:
         follows = None
         for key, value in self._items(b"events", roots):
             first = int.from_bytes(key, "big")
             if follows is not None and first > follows:
-                self._lost(Kind.MISSING, follows, first - 1, places.pop(follows, None))
+                self._add_lost_chunk(DamageKind.MISSING, follows, first - 1, places.pop(follows, None))
             known = places.pop(first, None)
-            self.done.chunks += 1
+            self.result.chunks += 1
             try:
                 chunk = StoredChunk("events", key, first, value)
             except HeadDamaged:
                 last = first + (known.count if known and known.count else 1) - 1
-                self._lost(Kind.HEAD, first, last, known)
+                self._add_lost_chunk(DamageKind.HEAD, first, last, known)
                 follows = last + 1 if known and known.count else None
                 continue
             self._verify_chunk(chunk)
             if known is None:
-                self._found("places", "origins", f"the chunk at serial {first} has no entry")
+                self._add_finding("places", "origins", f"the chunk at serial {first} has no entry")
             follows = chunk.last + 1
         for serial, known in places.items():
-            self._lost(Kind.MISSING, serial, serial + max(known.count, 1) - 1, known)
+            self._add_lost_chunk(DamageKind.MISSING, serial, serial + max(known.count, 1) - 1, known)
 
     def _verify_chunk(self, chunk: StoredChunk) -> None:
-        self.done.events += chunk.last - chunk.first + 1
-        self.done.unchecked += not chunk.is_checked
+        self.result.events += chunk.last - chunk.first + 1
+        self.result.unchecked += not chunk.has_checksums
         for damage in chunk.damages():
-            self._damage(damage)
+            self._add_damage(damage)
 
-    def _lost(self, kind: Kind, first: int, last: int, places: Places | None) -> None:
+    def _add_lost_chunk(self, kind: DamageKind, first: int, last: int, places: ChunkPlaces | None) -> None:
         spans = () if places is None else (span_of(places.origin, places.marks),)
-        self._damage(Damage("events", b"", first, last, kind, spans))
+        self._add_damage(Damage("events", b"", first, last, kind, spans))
 
     def _verify_replicas(self, roots: Mapping[bytes, Tree], copies: Mapping[bytes, bytes]) -> None:
         for key, value in self._items(b"kept", roots):
             if key.endswith(b"\0") and key.count(b"\0") == 1:
-                self.done.values += 1
+                self.result.values += 1
                 sound = [_is_sound(b"k" + key, each) for each in (value, copies.get(b"k" + key))]
-                if self.done.format == FORMAT and not all(sound):
+                if self.result.format == FORMAT and not all(sound):
                     kind = "copy" if any(sound) else "value"
-                    self._found(kind, KEPT, f"the span of {key[:-1]!r} is damaged")
+                    self._add_finding(kind, REPLICA_TABLE, f"the span of {key[:-1]!r} is damaged")
                 continue
-            self.done.chunks += 1
+            self.result.chunks += 1
             try:
-                self._verify_chunk(StoredChunk(KEPT, key, 0, value))
+                self._verify_chunk(StoredChunk(REPLICA_TABLE, key, 0, value))
             except HeadDamaged:
-                self._found("head", KEPT, f"the chunk {key!r} is damaged")
+                self._add_finding("head", REPLICA_TABLE, f"the chunk {key!r} is damaged")
 
 
 def _is_sound(key: bytes, stored: bytes | None) -> bool:
     try:
-        verify(key, stored or b"")
+        verify_value(key, stored or b"")
     except ValueDamaged:
         return False
     return True

@@ -16,7 +16,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
 #: Bytes that an event takes beside its record and document, about.
-OVERHEAD = 64
+EVENT_OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
 _LIVENESS = {liveness.value: liveness for liveness in Liveness}
@@ -58,7 +58,7 @@ class LoggedEvent:
     @property
     def size(self) -> int:
         """Bytes it takes in a queue or a frame, about."""
-        return len(self.record) + len(self.document) + OVERHEAD
+        return len(self.record) + len(self.document) + EVENT_OVERHEAD
 
 
 def encode_header(header: Header) -> bytes:

@@ -24,8 +24,8 @@ from broker.log.chunk_table import AnyChunk, ChunkTable
 from broker.log.chunk import KEY_BYTES, decode_key
 from broker.log.damage import LogDamaged
 from broker.log.chunk_places import (
-    PLACES,
-    Places,
+    PLACES_PREFIX,
+    ChunkPlaces,
     all_places,
     decode_places,
     encode_places,
@@ -34,52 +34,52 @@ from broker.log.chunk_places import (
 )
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import StoredChunk
-from broker.log.checked_table import Values
+from broker.log.checked_table import CheckedTable
 
 _MARK = struct.Struct(">IQ")
 _COVERED = b"c"
 _SINCE = b"s"
 
 
-class Origins:
+class OriginTable:
     """The table, as transactions of the log use it; `table` and `copies` are LMDB's handles."""
 
     def __init__(self, table: Any, copies: Any, chunks: ChunkTable) -> None:
         self._table = table
         self._chunks = chunks
-        self._values = Values(b"o", table, copies, rising=True)
+        self._checked_entries = CheckedTable(b"o", table, copies, is_rising=True)
 
     # ------------------------------------------------------------------ writing
 
-    def add(self, txn: lmdb.Transaction, chunk: Sequence[LoggedEvent]) -> None:
+    def add_chunk(self, txn: lmdb.Transaction, chunk: Sequence[LoggedEvent]) -> None:
         """A chunk was written."""
         first = chunk[0]
         key = places_key(first.origin, (first.epoch, first.offset))
         txn.put(key, encode_places(key, chunk), db=self._table)
 
-    def remove(self, txn: lmdb.Transaction, chunk: AnyChunk) -> dict[str, Mark]:
+    def remove_chunk(self, txn: lmdb.Transaction, chunk: AnyChunk) -> dict[str, Mark]:
         """A chunk goes: of its origin the log now begins behind the mark that is returned. Of a
         chunk without a known origin these are the marks of all candidates."""
         if chunk.origin:
-            txn.delete(places_key(chunk.origin, chunk.mark(chunk.first)), db=self._table)
-            begins = {chunk.origin: chunk.mark(chunk.last)}
+            txn.delete(places_key(chunk.origin, chunk.mark_at(chunk.first)), db=self._table)
+            begins = {chunk.origin: chunk.mark_at(chunk.last)}
         else:
             assert not isinstance(chunk, StoredChunk)
             begins = {span.origin: span.upto for span in chunk.damage.spans}
         for origin, mark in begins.items():
-            self.begin(txn, origin, mark)
+            self.set_beginning(txn, origin, mark)
         return begins
 
-    def begin(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
+    def set_beginning(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
         """The log has what it wants of an origin from behind `mark` on, if not from later on."""
         key = _SINCE + origin.encode()
-        known = self._values.peek(txn, key)
+        known = self._checked_entries.get_or_none(txn, key)
         if known is None or _unpack(known) < mark:
-            self._values.put(txn, key, _MARK.pack(*mark))
+            self._checked_entries.put(txn, key, _MARK.pack(*mark))
 
-    def cover(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
+    def set_covered(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
         """The log has all that it wants of an origin, up to `mark`."""
-        self._values.put(txn, _COVERED + origin.encode(), _MARK.pack(*mark))
+        self._checked_entries.put(txn, _COVERED + origin.encode(), _MARK.pack(*mark))
 
     # ------------------------------------------------------------------ reading
 
@@ -89,14 +89,14 @@ class Origins:
         marks = self._marks(txn, _COVERED, self.last_place)
         return {origin: max(mark, self.last_place(txn, origin)) for origin, mark in marks.items()}
 
-    def since(self, txn: lmdb.Transaction) -> dict[str, Mark]:
+    def begins_after(self, txn: lmdb.Transaction) -> dict[str, Mark]:
         """Behind which mark the log begins, of origins of which it has not all. Where that is
         damaged: behind the place before its first event."""
         return self._marks(txn, _SINCE, self._before_first)
 
     def _marks(self, txn: lmdb.Transaction, kind: bytes, otherwise: Any) -> dict[str, Mark]:
         found: dict[str, Mark] = {}
-        for key, value in self._values.items(txn, kind):
+        for key, value in self._checked_entries.items(txn, kind):
             try:
                 origin = key[1:].decode()
             except UnicodeDecodeError:
@@ -114,22 +114,22 @@ class Origins:
             ):
                 with self._chunks.cursor(txn) as events:
                     chunk = self._chunk(txn, events, cursor)
-                    return chunk.mark(chunk.last)
+                    return chunk.mark_at(chunk.last)
         return (0, 0)
 
     def _before_first(self, txn: lmdb.Transaction, origin: str) -> Mark:
-        for chunk in self.chunks(txn, origin, (0, 0)):
-            epoch, offset = chunk.mark(chunk.first)
+        for chunk in self.chunks_after(txn, origin, (0, 0)):
+            epoch, offset = chunk.mark_at(chunk.first)
             return (epoch, offset - 1)
         return self.covered(txn).get(origin, (0, 0))
 
-    def after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> int | None:
+    def first_serial_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> int | None:
         """The serial of the origin's first event behind `mark`; None if there is none."""
-        for chunk in self.chunks(txn, origin, mark):
-            return chunk.after(mark)
+        for chunk in self.chunks_after(txn, origin, mark):
+            return chunk.first_after(mark)
         return None
 
-    def chunks(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> Iterator[AnyChunk]:
+    def chunks_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> Iterator[AnyChunk]:
         """The chunks of an origin with events behind `mark`, in their order."""
         prefix = places_prefix(origin)
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
@@ -142,7 +142,7 @@ class Origins:
             # The chunk that begins before the mark may end behind it.
             if back and bytes(cursor.key()).startswith(prefix):
                 chunk = self._chunk(txn, events, cursor)
-                if chunk.mark(chunk.last) > mark:
+                if chunk.mark_at(chunk.last) > mark:
                     yield chunk
             if back and not cursor.next():
                 return
@@ -160,15 +160,15 @@ class Origins:
             serial = decode_places(key, cursor.value()).serial
         except ValueDamaged:
             serial = self._serial_of(txn, key)
-        return self._chunks.at(txn, events, serial)
+        return self._chunks.chunk_from(txn, events, serial)
 
     def _serial_of(self, txn: lmdb.Transaction, key: bytes) -> int:
         """The serial of the chunk that a damaged entry names: the one chunk without an entry."""
         with self._chunks.cursor(txn) as events:
             more = events.first()
             while more:
-                chunk = self._chunks.under(txn, events)
-                if chunk.origin and places_key(chunk.origin, chunk.mark(chunk.first)) == key:
+                chunk = self._chunks.chunk_at(txn, events)
+                if chunk.origin and places_key(chunk.origin, chunk.mark_at(chunk.first)) == key:
                     return chunk.first
                 more = events.next()
         raise LogDamaged("an entry of the table of origins is damaged, and so is its chunk")
@@ -179,22 +179,22 @@ class Origins:
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
             # Entries of other kinds may lie behind.
             more = cursor.prev() if cursor.set_range(b"q") else cursor.last()
-            while more and bytes(cursor.key()).startswith(PLACES):
+            while more and bytes(cursor.key()).startswith(PLACES_PREFIX):
                 chunk = self._chunk(txn, events, cursor)
                 if chunk.origin not in found and chunk.first < serial:
-                    found[chunk.origin] = chunk.mark(min(chunk.last, serial - 1))
+                    found[chunk.origin] = chunk.mark_at(min(chunk.last, serial - 1))
                     cursor.set_range(places_prefix(chunk.origin))
                 more = cursor.prev()
         return found
 
     # ------------------------------------------------------------------ care
 
-    def mend(self, txn: lmdb.Transaction) -> tuple[int, list[Places]]:
+    def repair(self, txn: lmdb.Transaction) -> tuple[int, list[ChunkPlaces]]:
         """Write entries again that are damaged or missing, from the heads of their chunks, and drop
         chunks under wrong keys, and keys of another length. Returns the number of entries and
         chunks that were damaged, and the places of missing chunks."""
         damaged: list[bytes] = []
-        known: dict[int, Places] = {}
+        known: dict[int, ChunkPlaces] = {}
         for key, places in all_places(txn, self._table):
             if places is None:
                 damaged.append(key)
@@ -208,11 +208,11 @@ class Origins:
         serials = [decode_key(key) for key in keys if len(key) == KEY_BYTES]
         lacking = [serial for serial in serials if serial not in known]
         if lacking:
-            self._add_lacking(txn, set(lacking))
+            self._add_missing(txn, set(lacking))
         if damaged:
             self._drop_damaged(txn)
         if damaged or lacking:
-            self._chunks.forget_places()
+            self._chunks.clear_places()
         missing = [known[serial] for serial in sorted(known.keys() - set(serials))]
         return max(len(damaged), len(lacking)), missing
 
@@ -230,15 +230,15 @@ class Origins:
                 except ValueDamaged:
                     more = cursor.delete() and bool(cursor.key())
 
-    def _add_lacking(self, txn: lmdb.Transaction, lacking: set[int]) -> None:
+    def _add_missing(self, txn: lmdb.Transaction, lacking: set[int]) -> None:
         follows = None
         # One after the other, since keys that are out of order mislead a search.
         with self._chunks.cursor(txn) as cursor:
             more = cursor.first()
             while more:
-                chunk = self._chunks.under(txn, cursor)
+                chunk = self._chunks.chunk_at(txn, cursor)
                 if chunk.first in lacking and isinstance(chunk, StoredChunk):
-                    self.add(txn, chunk.all_events())
+                    self.add_chunk(txn, chunk.all_events())
                 elif chunk.first in lacking and follows is not None and chunk.first != follows:
                     more = cursor.delete() and bool(cursor.key())
                     continue
@@ -247,13 +247,13 @@ class Origins:
 
     def upgrade(self, txn: lmdb.Transaction) -> None:
         """Add checksums and copies to the entries of format 3, but for the places of chunks."""
-        self._values.upgrade(txn, _COVERED)
-        self._values.upgrade(txn, _SINCE)
+        self._checked_entries.upgrade(txn, _COVERED)
+        self._checked_entries.upgrade(txn, _SINCE)
 
     @property
-    def values(self) -> Values:
+    def checked_entries(self) -> CheckedTable:
         """The checked entries."""
-        return self._values
+        return self._checked_entries
 
 
 def _unpack(value: bytes) -> Mark:

@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.errors import LogCorrupt
 from broker.log.page_file import FILE, FREE_FLAGS, Meta, PageFile
 
-ADVICE = (
+REPAIR_ADVICE = (
     "stop the node, keep a copy of the folder, and run `xmlbroker log verify --repair`: what can "
     "be read is saved, and the node asks others for the rest"
 )
@@ -25,23 +25,23 @@ def check_pages(file: PageFile, meta: Meta) -> None:
     file."""
     used = bytearray(file.pages)
     tables = file.tables(meta)
-    _enter(file, used, "main")
+    _mark_used(file, used, "main")
     for name, tree in tables.items():
         table = name.decode(errors="replace")
         for _ in file.nodes(tree, table, values=False):
             pass
-        _enter(file, used, table)
+        _mark_used(file, used, table)
     _check_free(file, meta, used)
     if any(used[max(meta.last_page + 1, 2) :]):
-        file.problem("main", "pages behind the last one")
+        file.add_problem("main", "pages behind the last one")
 
 
-def _enter(file: PageFile, used: bytearray, table: str) -> None:
+def _mark_used(file: PageFile, used: bytearray, table: str) -> None:
     """Enter the pages of the table that was read last."""
     before, seen = (int.from_bytes(each, "little") for each in (used, file.seen or b""))
     if both := before & seen:
         number = (both & -both).bit_length() // 8
-        file.problem(table, f"page {number} is in two tables, or free")
+        file.add_problem(table, f"page {number} is in two tables, or free")
     used[:] = (before | seen).to_bytes(len(used), "little")
 
 
@@ -51,19 +51,19 @@ def _check_free(file: PageFile, meta: Meta, used: bytearray) -> None:
         count, *numbers = struct.unpack_from(f"<{len(value) // 8}Q", value) or (0,)
         numbers = numbers[:count]
         if count > len(numbers) or numbers != sorted(set(numbers), reverse=True):
-            file.problem("free", "a list of pages that can not be")
+            file.add_problem("free", "a list of pages that can not be")
         for number in numbers:
             if not 2 <= number <= meta.last_page:
-                file.problem("free", f"page {number} is none")
+                file.add_problem("free", f"page {number} is none")
             elif number >= file.pages:
                 beyond -= 1
             elif used[number]:
-                file.problem("free", f"page {number} is in use, or free twice")
+                file.add_problem("free", f"page {number} is in use, or free twice")
             else:
                 used[number] = 1
-    _enter(file, used, "free")
+    _mark_used(file, used, "free")
     if beyond > 0:
-        file.problem("main", "the file is shorter than its header says")
+        file.add_problem("main", "the file is shorter than its header says")
 
 
 def check_transaction(file: PageFile, meta: Meta) -> int:
@@ -72,7 +72,7 @@ def check_transaction(file: PageFile, meta: Meta) -> int:
     keys = [key for key, _, _ in file.nodes(meta.free, "free", FREE_FLAGS, values=False)]
     found = int.from_bytes(keys[-1], "little") if keys else meta.transaction
     if found != meta.transaction:
-        file.problem("meta", f"meta page {meta.index} names another transaction than it is of")
+        file.add_problem("meta", f"meta page {meta.index} names another transaction than it is of")
     return found
 
 
@@ -99,14 +99,14 @@ def check_file(folder: Path, *, was_used: bool) -> None:
         if file.problems and file.size < wanted:
             raise LogCorrupt(
                 f"{path} was cut short: it has {file.size} bytes, its header says {wanted}; "
-                f"{ADVICE}"
+                f"{REPAIR_ADVICE}"
             )
         if file.problems:
-            raise LogCorrupt(f"{path} has damaged pages: {file.problems[0]}; {ADVICE}")
+            raise LogCorrupt(f"{path} has damaged pages: {file.problems[0]}; {REPAIR_ADVICE}")
         for meta in file.metas:
             check_transaction(file, meta)
         if file.problems:
-            raise LogCorrupt(f"a meta page of {path} is damaged: {file.problems[0]}; {ADVICE}")
+            raise LogCorrupt(f"a meta page of {path} is damaged: {file.problems[0]}; {REPAIR_ADVICE}")
     finally:
         file.close()
 
@@ -115,5 +115,5 @@ def check_metas(folder: Path) -> None:
     """Look at the meta pages alone, of a file that a node may write. Raises `LogCorrupt`."""
     file = PageFile(folder / FILE)
     file.close()
-    if len(file.metas) < 2 or not all(meta.is_sound for meta in file.metas):
-        raise LogCorrupt(f"a meta page of {file.path} is damaged; {ADVICE}")
+    if len(file.metas) < 2 or not all(meta.is_valid for meta in file.metas):
+        raise LogCorrupt(f"a meta page of {file.path} is damaged; {REPAIR_ADVICE}")

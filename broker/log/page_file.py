@@ -33,8 +33,8 @@ _NUMBER = struct.Struct("<Q")
 _META_BYTES = 152
 _SMALLEST, _LARGEST = 512, 65_536
 _NO_PAGE = 2**64 - 1
-_DEEPEST = 32
-_MOST_PROBLEMS = 1_000
+_MAX_DEPTH = 32
+_MAX_PROBLEMS = 1_000
 
 
 @attrs.frozen
@@ -52,7 +52,7 @@ class Tree:
     """Of the table of free pages the size of a page."""
 
     @classmethod
-    def unpacked(cls, record: bytes, at: int = 0) -> Tree:
+    def decode(cls, record: bytes, at: int = 0) -> Tree:
         """The record of a table."""
         pad, flags, depth, branches, leaves, overflow, entries, root = _RECORD.unpack_from(
             record, at
@@ -73,7 +73,7 @@ class Meta:
     main: Tree
     last_page: int
     transaction: int
-    is_sound: bool
+    is_valid: bool
     """Whether magic and version are right."""
 
 
@@ -92,7 +92,7 @@ class PageFile:
         self._problems: dict[str, None] = {}
         first = self._meta(0, 0)
         # Where the first page does not tell the size of pages, that of this machine is likely.
-        sizes = [first.page_size] if first and first.is_sound else [4096, 16_384, 65_536]
+        sizes = [first.page_size] if first and first.is_valid else [4096, 16_384, 65_536]
         seconds = (self._meta(1, size) for size in sizes)
         second = next((each for each in seconds if each is not None), None)
         self.metas = [each for each in (first, second) if each is not None]
@@ -102,10 +102,10 @@ class PageFile:
                 f"{path.parent} does not hold an event log: {path.name} has {self.size} bytes and "
                 "no meta page; restore the folder, or move it away"
             )
-        self.page_size = next((m.page_size for m in self.metas if m.is_sound), 4096)
+        self.page_size = next((m.page_size for m in self.metas if m.is_valid), 4096)
         self.seen: bytearray | None = None
         """By number whether a page is of the table that is being read, or was read last."""
-        self._found = [0, 0, 0]
+        self._page_counts = [0, 0, 0]
         self._depth = 0
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class PageFile:
         """What is damaged, each once."""
         return list(self._problems)
 
-    def forget_problems(self) -> None:
+    def clear_problems(self) -> None:
         """Begin anew to note damage."""
         self._problems.clear()
 
@@ -144,13 +144,13 @@ class PageFile:
         if not _SMALLEST <= size <= _LARGEST or size & (size - 1):
             return None
         sound = magic == _MAGIC and version == _VERSION and bool(flags & _META)
-        free, main = Tree.unpacked(page, 40), Tree.unpacked(page, 88)
+        free, main = Tree.decode(page, 40), Tree.decode(page, 88)
         return Meta(index, size, free, main, last_page, transaction, sound)
 
     @property
     def newest(self) -> Meta:
         """The meta page that LMDB would use."""
-        return max(self.metas, key=lambda meta: (meta.is_sound, meta.transaction))
+        return max(self.metas, key=lambda meta: (meta.is_valid, meta.transaction))
 
     # ------------------------------------------------------------------ trees
 
@@ -159,7 +159,7 @@ class PageFile:
         found: dict[bytes, Tree] = {}
         for key, value, flags in list(self.nodes(meta.main, "main")):
             if flags & _TABLE and len(value) == _RECORD.size:
-                found[key] = Tree.unpacked(value)
+                found[key] = Tree.decode(value)
         return found
 
     def items(self, name: bytes, tree: Tree) -> Iterator[tuple[bytes, bytes]]:
@@ -186,54 +186,54 @@ class PageFile:
     ) -> Iterator[tuple[bytes, bytes, int]]:
         """The entries of a table; empty values unless these are wanted."""
         self.seen = bytearray(self.pages)
-        self._found = [0, 0, 0]
+        self._page_counts = [0, 0, 0]
         self._depth = 0
         if (tree.flags, tree.pad) != (flags, self.page_size if flags else 0):
-            self.problem(table, "it is of another kind")
+            self.add_problem(table, "it is of another kind")
         order = "little" if flags == FREE_FLAGS else "big"
         entries, last = 0, b""
         if tree.root != _NO_PAGE:
-            for key, value, node_flags in self._below(tree.root, 1, table, order, values):
+            for key, value, node_flags in self._walk(tree.root, 1, table, order, values):
                 if entries and not _is_before(last, key, order):
-                    self.problem(table, "keys out of order")
+                    self.add_problem(table, "keys out of order")
                 entries, last = entries + 1, key
                 yield key, value, node_flags
         said = [tree.depth, tree.branch_pages, tree.leaf_pages, tree.overflow_pages, tree.entries]
-        if said != [self._depth, *self._found, entries]:
-            self.problem(table, "it is not what its record says")
+        if said != [self._depth, *self._page_counts, entries]:
+            self.add_problem(table, "it is not what its record says")
 
-    def _below(
+    def _walk(
         self, number: int, depth: int, table: str, order: str, values: bool
     ) -> Iterator[tuple[bytes, bytes, int]]:
         try:
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 raise PageProblem("a tree that is too deep")
             page, flags, count = self._page(number)
             self._depth = max(depth, self._depth)
-            if self._room_of(page, flags, count) != self.page_size - _PAGE.unpack_from(page)[4]:
-                self.problem(table, f"page {number}: nodes that overlap")
+            if self._node_bytes(page, flags, count) != self.page_size - _PAGE.unpack_from(page)[4]:
+                self.add_problem(table, f"page {number}: nodes that overlap")
             if flags == _LEAF:
-                self._found[1] += 1
+                self._page_counts[1] += 1
                 yield from self._leaf(number, page, count, table, values)
                 return
-            self._found[0] += 1
+            self._page_counts[0] += 1
             children = [self._child(page, index) for index in range(count)]
         except (PageProblem, struct.error) as problem:
-            self.problem(table, f"page {number}: {problem}")
+            self.add_problem(table, f"page {number}: {problem}")
             return
         for index, (separator, child) in enumerate(children):
             follows = children[index + 1][0] if index + 1 < len(children) else None
-            for key, value, node_flags in self._below(child, depth + 1, table, order, values):
+            for key, value, node_flags in self._walk(child, depth + 1, table, order, values):
                 if (index and _is_before(key, separator, order)) or (
                     follows is not None and not _is_before(key, follows, order)
                 ):
-                    self.problem(table, f"page {number}: a key in the wrong branch")
+                    self.add_problem(table, f"page {number}: a key in the wrong branch")
                 yield key, value, node_flags
 
     def _page(self, number: int) -> tuple[bytes, int, int]:
         """A branch or leaf, its flags, and the number of its nodes."""
         page = self._read(number * self.page_size, self.page_size)
-        self._see(number, 1)
+        self._mark_seen(number, 1)
         own, _, flags, lower, upper = _PAGE.unpack_from(page)
         if own != number or flags not in (_BRANCH, _LEAF):
             raise PageProblem("another page, or none")
@@ -241,7 +241,7 @@ class PageFile:
             raise PageProblem("bounds that can not be")
         return page, flags, (lower - 16) // 2
 
-    def _room_of(self, page: bytes, flags: int, count: int) -> int:
+    def _node_bytes(self, page: bytes, flags: int, count: int) -> int:
         """Bytes of the nodes of a page; there is no room between them."""
         room = 0
         for offset in struct.unpack_from(f"<{count}H", page, 16):
@@ -252,7 +252,7 @@ class PageFile:
             room += size + size % 2
         return room
 
-    def _see(self, number: int, count: int) -> None:
+    def _mark_seen(self, number: int, count: int) -> None:
         if self.seen is None:
             return
         if any(self.seen[number : number + count]):
@@ -290,7 +290,7 @@ class PageFile:
                     value = page[data_at : data_at + size] if values else b""
                 yield key, value, flags
             except (PageProblem, struct.error) as problem:
-                self.problem(table, f"page {number}: {problem}")
+                self.add_problem(table, f"page {number}: {problem}")
 
     def _overflow(self, page: bytes, at: int, size: int, values: bool) -> bytes:
         (number,) = _NUMBER.unpack_from(page, at)
@@ -301,13 +301,13 @@ class PageFile:
             raise PageProblem("a value in pages of something else")
         if number + count > self.pages:
             raise PageProblem("a value beyond the end of the file")
-        self._see(number, count)
-        self._found[2] += count
+        self._mark_seen(number, count)
+        self._page_counts[2] += count
         return self._read(begins + 16, size) if values else b""
 
-    def problem(self, table: str, text: str) -> None:
+    def add_problem(self, table: str, text: str) -> None:
         """Note damage."""
-        if len(self._problems) < _MOST_PROBLEMS:
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems[f"table {table}: {text}"] = None
 
 

@@ -13,11 +13,11 @@ from broker.log.commit import Commit
 from broker.log.logged_event import LoggedEvent
 
 #: Told the events once they are durable, or why they are not.
-Done: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
+OnCommitted: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
 
 
 @attrs.frozen
-class Relayed:
+class RelayedEvents:
     """Events that another node has given places, in the order of these.
 
     They are all that this node wants of `origin` behind `after` and up to `covers`. What the log
@@ -26,42 +26,42 @@ class Relayed:
 
     origin: str
     after: Mark
-    covers: Mark
+    covered_upto: Mark
     entries: list[tuple[Mark, bytes, int, bytes]]
     """(mark, record, rank of the security level, document)."""
-    gone: Mark | None = None
+    lost_upto: Mark | None = None
     """Of what lies behind `after`, what lies up to here can be had of nobody any more."""
 
 
 @attrs.define
-class Gathering:
+class PendingCommit:
     """The events and the state that make one commit."""
 
     commit: Commit = attrs.field(factory=Commit)
-    told: list[tuple[Done, list[LoggedEvent]]] = attrs.field(factory=list)
-    stored: list[Callable[[], object]] = attrs.field(factory=list)
+    callbacks: list[tuple[OnCommitted, list[LoggedEvent]]] = attrs.field(factory=list)
+    state_callbacks: list[Callable[[], object]] = attrs.field(factory=list)
     """Told when the durable subscriptions of this commit are."""
-    size: int = 0
+    document_bytes: int = 0
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         commit = self.commit
         state = commit.durables or commit.clients or commit.losses or commit.histories
-        return not (commit.events or state or commit.covered or commit.keeping)
+        return not (commit.events or state or commit.covered or commit.replicas)
 
-    def keep_state(self, failed: Gathering) -> None:
+    def take_state(self, failed: PendingCommit) -> None:
         """Take over what is no event from a commit that failed."""
         self.commit.durables += failed.commit.durables
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories
-        self.stored += failed.stored
+        self.state_callbacks += failed.state_callbacks
 
-    def add(self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: Done) -> None:
+    def add_events(self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: OnCommitted) -> None:
         """Further events, of one origin, which is covered up to a mark by them."""
         self.commit.events += events
         for event in events:
-            self.size += len(event.document)
+            self.document_bytes += len(event.document)
         if covers is not None:
             self.commit.covered[covers[0]] = covers[1]
-        self.told.append((done, events))
+        self.callbacks.append((done, events))

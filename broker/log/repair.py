@@ -22,22 +22,22 @@ from broker.log.worker import Worker
 from broker.transport.clock import IClock
 
 #: Seconds until damage that was given up is looked for again.
-TRY_AGAIN = 600.0
+RETRY_AFTER = 600.0
 #: Of damage that was met.
 OUTCOMES = ("found", "repaired", "given_up", "failed")
 
 #: Asks other sources for events within the damage. Fails with a `BrokerError` where a source that
 #: may have them could not be asked.
-Find: TypeAlias = Callable[[Damage], "Deferred[Sequence[LoggedEvent]]"]
+FindEvents: TypeAlias = Callable[[Damage], "Deferred[Sequence[LoggedEvent]]"]
 
 
-class Repairable(Protocol):
+class RepairableFile(Protocol):
     """The file of a log, as repairs write it."""
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None: ...
 
 
-def find_nowhere(_: Damage) -> Deferred[Sequence[LoggedEvent]]:
+def find_no_events(_: Damage) -> Deferred[Sequence[LoggedEvent]]:
     """No other source."""
     return succeed([])
 
@@ -47,12 +47,12 @@ class Repairs:
 
     log = Logger()
 
-    def __init__(self, file: Repairable, write: Worker, clock: IClock) -> None:
+    def __init__(self, file: RepairableFile, write: Worker, clock: IClock) -> None:
         """`write` is the thread that writes the file."""
         self._file = file
         self._write = write
         self._clock = clock
-        self.find: Find = find_nowhere
+        self.find_events: FindEvents = find_no_events
         self._waiting: dict[tuple[str, bytes], list[Deferred[None]]] = {}
         self._given_up: dict[tuple[str, bytes], list[tuple[Damage, float]]] = {}
         self.counts: Counter[str] = Counter()
@@ -63,25 +63,25 @@ class Repairs:
         """Damage that no source could repair."""
         return [damage for found in self._given_up.values() for damage, _ in found]
 
-    def gave_up(self, damage: Damage) -> bool:
+    def is_given_up(self, damage: Damage) -> bool:
         """Whether readers are to pass over damage."""
         now = self._clock.seconds()
         found = self._given_up.get((damage.table, damage.key), ())
         return any(each.covers(damage) and now < until for each, until in found)
 
-    def lost_behind(self, table: str, origin: str, mark: Mark) -> Mark | None:
+    def end_of_loss(self, table: str, origin: str, mark: Mark) -> Mark | None:
         """The end of the damage that was given up and begins directly behind a place, or before
         it; None if there is none."""
         ends = [
             span.upto
             for damage in self.given_up
-            if damage.table == table and self.gave_up(damage)
+            if damage.table == table and self.is_given_up(damage)
             for span in damage.spans
             if span.origin == origin and span.after[1] <= mark[1] < span.upto[1]
         ]
         return max(ends, default=None)
 
-    def begin(self, damage: Damage) -> Deferred[None]:
+    def begin_repair(self, damage: Damage) -> Deferred[None]:
         """Repair damage. Fires when that is done or given up; fails where a source that may have
         the events could not be asked."""
         waiter: Deferred[None] = Deferred()
@@ -97,7 +97,7 @@ class Repairs:
         return waiter
 
     async def _repair(self, damage: Damage) -> None:
-        events = await self.find(damage)
+        events = await self.find_events(damage)
         left = await self._write(self._file.repair, damage, events)
         key = (damage.table, damage.key)
         now = self._clock.seconds()
@@ -108,7 +108,7 @@ class Repairs:
         else:
             self.counts["given_up"] += 1
             self.log.error("nobody has what the event log lost: {left}", left=left)
-            known.append((left, now + TRY_AGAIN))
+            known.append((left, now + RETRY_AFTER))
         if known:
             self._given_up[key] = known
 

@@ -17,24 +17,24 @@ import lmdb
 
 from broker.event.place import Mark
 from broker.log.checksum import ValueDamaged
-from broker.log.chunk import chunks_of
-from broker.log.commit import Keeping
-from broker.log.damage import Damage, DamageFound, Kind, Span
+from broker.log.chunk import split_into_chunks
+from broker.log.commit import ReplicaBatch
+from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
-from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored, span_of
+from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk, span_of
 from broker.log.table_size import table_bytes
-from broker.log.archive_hold import UnarchivedHold
-from broker.log.checked_table import Values
+from broker.log.archive_hold import ArchiveHold
+from broker.log.checked_table import CheckedTable
 
 _MARK = struct.Struct(">IQ")
 _SPAN = struct.Struct(">IQIQ")
-KEPT = "kept"
+REPLICA_TABLE = "kept"
 _NEVER_OLD = 2**63
 #: No chunk has as many events.
-_MOST_MARKS = 10_000
+_MAX_MARKS = 10_000
 
 
-class KeptSpan(NamedTuple):
+class ReplicaSpan(NamedTuple):
     """All events of an origin in (after, upto] are kept."""
 
     after: Mark
@@ -42,12 +42,12 @@ class KeptSpan(NamedTuple):
     owner: str = ""
     """The address of the origin's node; empty where that is not known."""
 
-    def packed(self) -> bytes:
+    def encode(self) -> bytes:
         """As it stands in the table."""
         return _SPAN.pack(*self.after, *self.upto) + self.owner.encode()
 
     @classmethod
-    def unpacked(cls, value: bytes) -> KeptSpan:
+    def decode(cls, value: bytes) -> ReplicaSpan:
         """What `packed` wrote."""
         epoch, offset, last_epoch, last_offset = _SPAN.unpack_from(value)
         owner = value[_SPAN.size :].decode()
@@ -62,21 +62,21 @@ class _OldestChunk(NamedTuple):
     last: Mark
 
 
-class Kept:
+class ReplicaTable:
     """The table, as transactions of the log use it."""
 
     def __init__(self, table: Any, copies: Any) -> None:
         self.table = table
-        self.values = Values(b"k", table, copies)
+        self.spans_table = CheckedTable(b"k", table, copies)
 
-    def keep(
+    def add_batches(
         self,
         txn: lmdb.Transaction,
-        spans: Mapping[str, KeptSpan],
-        keeping: Sequence[Keeping],
+        spans: Mapping[str, ReplicaSpan],
+        keeping: Sequence[ReplicaBatch],
         max_bytes: int,
-        hold: UnarchivedHold,
-    ) -> dict[str, KeptSpan]:
+        hold: ArchiveHold,
+    ) -> dict[str, ReplicaSpan]:
         """Keep copies beside these spans; the oldest that `hold` does not keep, of whatever origin,
         make room where that is needed. The spans that are kept then."""
         kept = dict(spans)
@@ -86,41 +86,41 @@ class Kept:
             if span is not None and span.after <= each.after <= span.upto:
                 # Its owner may not have known yet what was on its way to the disk.
                 events = [event for event in events if event.mark > span.upto]
-                span = KeptSpan(span.after, max(span.upto, each.upto), each.owner)
+                span = ReplicaSpan(span.after, max(span.upto, each.upto), each.owner)
             else:
                 if span is not None:
-                    self.begin_again(txn, each.origin)
-                span = KeptSpan(each.after, each.upto, each.owner)
+                    self.remove_origin(txn, each.origin)
+                span = ReplicaSpan(each.after, each.upto, each.owner)
             self._add(txn, span, each.origin, events)
             kept[each.origin] = span
         while (used := table_bytes(txn, self.table)) > max_bytes:
-            oldest = self._oldest(txn, kept, hold, used)
+            oldest = self._origin_to_trim(txn, kept, hold, used)
             if oldest is None:
                 break
-            kept[oldest] = self.trim(txn, oldest, kept[oldest])
+            kept[oldest] = self.drop_oldest_chunk(txn, oldest, kept[oldest])
         return kept
 
     def _add(
-        self, txn: lmdb.Transaction, span: KeptSpan, origin: str, events: Sequence[LoggedEvent]
+        self, txn: lmdb.Transaction, span: ReplicaSpan, origin: str, events: Sequence[LoggedEvent]
     ) -> None:
-        for chunk in chunks_of(events):
-            key = kept_key(origin, chunk[0].mark)
-            txn.put(key, encode_stored(key, chunk), db=self.table)
-        self.values.put(txn, _prefix(origin), span.packed())
+        for chunk in split_into_chunks(events):
+            key = replica_key(origin, chunk[0].mark)
+            txn.put(key, encode_stored_chunk(key, chunk), db=self.table)
+        self.spans_table.put(txn, _prefix(origin), span.encode())
 
-    def begin_again(self, txn: lmdb.Transaction, origin: str) -> None:
+    def remove_origin(self, txn: lmdb.Transaction, origin: str) -> None:
         """What was kept of an origin does not go on: it goes."""
-        self.drop(txn, _prefix(origin))
+        self.delete_prefix(txn, _prefix(origin))
 
-    def drop(self, txn: lmdb.Transaction, prefix: bytes) -> None:
+    def delete_prefix(self, txn: lmdb.Transaction, prefix: bytes) -> None:
         """Delete all entries that begin so, with the span."""
-        self.values.delete(txn, prefix)
+        self.spans_table.delete(txn, prefix)
         with txn.cursor(db=self.table) as cursor:
             more = cursor.set_range(prefix)
             while more and bytes(cursor.key()).startswith(prefix):
                 more = cursor.delete()
 
-    def trim(self, txn: lmdb.Transaction, origin: str, span: KeptSpan) -> KeptSpan:
+    def drop_oldest_chunk(self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan) -> ReplicaSpan:
         """Let the oldest chunk of an origin go; the span that is left."""
         prefix = _prefix(origin)
         with txn.cursor(db=self.table) as cursor:
@@ -129,39 +129,39 @@ class Kept:
                 if chunk is None:
                     last = self._last_place(txn, cursor, span)
                 else:
-                    last = chunk.mark(chunk.last)
+                    last = chunk.mark_at(chunk.last)
                 span = span._replace(after=last)
                 cursor.delete()
-                self.values.put(txn, prefix, span.packed())
+                self.spans_table.put(txn, prefix, span.encode())
         return span
 
-    def forget(
-        self, txn: lmdb.Transaction, origin: str, span: KeptSpan, before: int
-    ) -> KeptSpan | None:
+    def drop_older_chunks(
+        self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan, before: int
+    ) -> ReplicaSpan | None:
         """Let chunks go that were logged `before` (ms since 1970); None if nothing is left."""
         while True:
             oldest = self._oldest_chunk(txn, origin, span)
             if oldest is None:
-                self.begin_again(txn, origin)
+                self.remove_origin(txn, origin)
                 return None
             if oldest.arrival >= before:
                 return span
-            span = self.trim(txn, origin, span)
+            span = self.drop_oldest_chunk(txn, origin, span)
 
-    def _oldest(
-        self, txn: lmdb.Transaction, spans: Mapping[str, KeptSpan], hold: UnarchivedHold, used: int
+    def _origin_to_trim(
+        self, txn: lmdb.Transaction, spans: Mapping[str, ReplicaSpan], hold: ArchiveHold, used: int
     ) -> str | None:
         """The origin that has the oldest chunk, as its owner logged it, that may go."""
         found = [
             (oldest.arrival, origin)
             for origin, span in spans.items()
             for oldest in [self._oldest_chunk(txn, origin, span)]
-            if oldest is not None and not hold.keeps_copies(origin, oldest.last, used)
+            if oldest is not None and not hold.holds_replica(origin, oldest.last, used)
         ]
         return min(found)[1] if found else None
 
     def _oldest_chunk(
-        self, txn: lmdb.Transaction, origin: str, span: KeptSpan
+        self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan
     ) -> _OldestChunk | None:
         prefix = _prefix(origin)
         with txn.cursor(db=self.table) as cursor:
@@ -173,16 +173,16 @@ class Kept:
             if chunk is None:
                 # It is repaired, or goes when something else has to.
                 return _OldestChunk(_NEVER_OLD, self._last_place(txn, cursor, span))
-            return _OldestChunk(chunk.arrival(chunk.last), chunk.mark(chunk.last))
+            return _OldestChunk(chunk.arrival_at(chunk.last), chunk.mark_at(chunk.last))
 
-    def spans(self, txn: lmdb.Transaction) -> dict[str, KeptSpan]:
+    def spans(self, txn: lmdb.Transaction) -> dict[str, ReplicaSpan]:
         """What is kept of each origin."""
-        found: dict[str, KeptSpan] = {}
+        found: dict[str, ReplicaSpan] = {}
         for prefix in self.prefixes(txn):
             try:
-                value = self.values.get(txn, prefix)
+                value = self.spans_table.get(txn, prefix)
                 if value is not None:
-                    found[prefix[:-1].decode()] = KeptSpan.unpacked(value)
+                    found[prefix[:-1].decode()] = ReplicaSpan.decode(value)
             except (ValueDamaged, ValueError):
                 # Without its span a replica is of no use: its owner sends it again.
                 continue
@@ -229,13 +229,13 @@ class Kept:
             damage = self.damage_at(txn, cursor)
             if damage.upto > after:
                 raise DamageFound(damage)
-        elif (start := chunk.after(after)) is not None:
-            yield from chunk.events(start)
+        elif (start := chunk.first_after(after)) is not None:
+            yield from chunk.events_from(start)
 
     def _chunk(self, cursor: lmdb.Cursor) -> StoredChunk | None:
         """The chunk at a cursor; None if its head is damaged."""
         try:
-            return StoredChunk(KEPT, bytes(cursor.key()), 0, cursor.value())
+            return StoredChunk(REPLICA_TABLE, bytes(cursor.key()), 0, cursor.value())
         except HeadDamaged:
             return None
 
@@ -244,45 +244,45 @@ class Kept:
         ends where the next one begins."""
         key = bytes(cursor.key())
         origin = key.partition(b"\0")[0].decode(errors="replace")
-        first = mark_of(key)
+        first = mark_from_key(key)
         span = self.spans(txn).get(origin)
         upto = self._last_place(txn, cursor, span)
-        if upto[1] - first[1] >= _MOST_MARKS:
+        if upto[1] - first[1] >= _MAX_MARKS:
             # Places that hold nothing lie in between.
             epoch, offset = first
             spans = (Span(origin, (epoch, offset - 1), upto),)
-            return Damage(KEPT, key, 0, _MOST_MARKS, Kind.HEAD, spans)
+            return Damage(REPLICA_TABLE, key, 0, _MAX_MARKS, DamageKind.HEAD, spans)
         offsets = range(first[1], max(upto[1], first[1]) + 1)
         marks = (first, *((upto[0], offset) for offset in offsets[1:]))
         return Damage(
-            *(KEPT, key, 0, len(marks) - 1, Kind.HEAD),
+            *(REPLICA_TABLE, key, 0, len(marks) - 1, DamageKind.HEAD),
             spans=(span_of(origin, marks),),
             marks=marks,
         )
 
     def _last_place(
-        self, txn: lmdb.Transaction, cursor: lmdb.Cursor, span: KeptSpan | None
+        self, txn: lmdb.Transaction, cursor: lmdb.Cursor, span: ReplicaSpan | None
     ) -> Mark:
         """The last place of the chunk at a cursor, as the next chunk or the span tells."""
         key = bytes(cursor.key())
         prefix = key[: key.index(b"\0") + 1]
         with txn.cursor(db=self.table) as other:
             if other.set_range(key + b"\0") and bytes(other.key()).startswith(prefix):
-                epoch, offset = mark_of(bytes(other.key()))
+                epoch, offset = mark_from_key(bytes(other.key()))
                 return (epoch, offset - 1)
-        return mark_of(key) if span is None else span.upto
+        return mark_from_key(key) if span is None else span.upto
 
 
 def _prefix(origin: str) -> bytes:
     return origin.encode() + b"\0"
 
 
-def kept_key(origin: str, mark: Mark) -> bytes:
+def replica_key(origin: str, mark: Mark) -> bytes:
     """The key of a chunk that begins with a place."""
     return _prefix(origin) + _MARK.pack(*mark)
 
 
-def mark_of(key: bytes) -> Mark:
+def mark_from_key(key: bytes) -> Mark:
     """The place in the key of a chunk."""
     epoch, offset = _MARK.unpack(key[-_MARK.size :])
     return (epoch, offset)

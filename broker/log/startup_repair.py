@@ -14,16 +14,16 @@ import lmdb
 
 from broker.errors import LogCorrupt
 from broker.log.checksum import Buffer, ValueDamaged
-from broker.log.chunk_repair import hold_chunk, hold_places
+from broker.log.chunk_repair import write_placeholder, append_placeholders
 from broker.log.tables import FORMAT, Tables, format_name, format_number
 
 #: Added to the newest epoch that is known when the stored epoch is lost: failed commits may have
 #: used up epochs without an event.
 EPOCHS_AHEAD = 1_000
 #: More events are not taken to be lost at the end of a log: the place up to which it goes is wrong.
-MOST_HELD = 1_000_000
+MAX_LOST_TAIL = 1_000_000
 #: Bits that may be damaged in the name of a format.
-MOST_BITS = 2
+MAX_DAMAGED_BITS = 2
 
 
 class LogTooNew(LogCorrupt):
@@ -33,7 +33,7 @@ class LogTooNew(LogCorrupt):
 
 
 @attrs.frozen
-class Mended:
+class StartupRepairs:
     """Damage that was found when the log was opened."""
 
     healed: int = 0
@@ -50,7 +50,7 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
     `LogCorrupt`, `LogTooNew`."""
     stored = txn.get(b"format", db=tables.meta_table)
     # The second place tells a damaged or lost number from another one.
-    made = tables.meta.peek(txn, b"made")
+    made = tables.meta.get_or_none(txn, b"made")
     used = any(txn.stat(each)["entries"] for each in (tables.meta_table, tables.events))
     if stored is None and made is None and not used:
         txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
@@ -83,15 +83,15 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
 def _is_nearly(stored: Buffer, name: bytes) -> bool:
     """Whether two names differ by a few bits of damage."""
     differ = [(one ^ other).bit_count() for one, other in zip(bytes(stored), name, strict=False)]
-    return len(stored) == len(name) and sum(differ) <= MOST_BITS
+    return len(stored) == len(name) and sum(differ) <= MAX_DAMAGED_BITS
 
 
 def _upgrade(txn: lmdb.Transaction, tables: Tables) -> None:
     tables.origins.upgrade(txn)
-    for prefix in list(tables.kept.prefixes(txn)):
-        stored = txn.get(prefix, db=tables.kept.table)
+    for prefix in list(tables.replicas.prefixes(txn)):
+        stored = txn.get(prefix, db=tables.replicas.table)
         if stored is not None:
-            tables.kept.values.put(txn, prefix, bytes(stored))
+            tables.replicas.spans_table.put(txn, prefix, bytes(stored))
     for values in (tables.durables, tables.clients):
         values.upgrade(txn)
     for key in (b"origin", b"epoch", b"clean", b"last"):
@@ -102,20 +102,20 @@ def _upgrade(txn: lmdb.Transaction, tables: Tables) -> None:
     tables.meta.put(txn, b"made", b"%d" % FORMAT)
 
 
-def stored_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
+def read_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
     """The newest epoch of the log. Where that is lost: one behind all that may have been."""
     try:
         return int(tables.meta.get(txn, b"epoch") or b"0")
     except (ValueDamaged, ValueError):
         newest = tables.origins.covered(txn).get(origin, (0, 0))[0]
         with tables.chunks.cursor(txn) as cursor:
-            chunk = tables.chunks.last_of(txn, cursor)
+            chunk = tables.chunks.last_chunk(txn, cursor)
         if chunk is not None and chunk.origin == origin:
-            newest = max(newest, chunk.mark(chunk.last)[0])
+            newest = max(newest, chunk.mark_at(chunk.last)[0])
         return newest + EPOCHS_AHEAD
 
 
-def stored_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
+def read_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
     """The name of the log. Raises `LogCorrupt` where it is lost."""
     try:
         return (tables.meta.get(txn, b"origin") or b"").decode()
@@ -127,18 +127,18 @@ def stored_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
         ) from None
 
 
-def mend(txn: lmdb.Transaction, tables: Tables) -> Mended:
+def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
     """Write damaged values again that have an intact copy, and places from their chunks."""
-    healed, missing = tables.origins.mend(txn)
+    healed, missing = tables.origins.repair(txn)
     for places in missing:
-        hold_chunk(txn, tables, places)
+        write_placeholder(txn, tables, places)
     lost: list[str] = []
-    for name, values in tables.values.items():
+    for name, values in tables.checked_tables.items():
         prefixes: list[bytes] = [b""]
         if name == "origins":
             prefixes = [b"c", b"s"]
         elif name == "kept":
-            prefixes = list(tables.kept.prefixes(txn))
+            prefixes = list(tables.replicas.prefixes(txn))
         elif name == "meta":
             # The format has no checksum.
             prefixes = [b"origin", b"made"]
@@ -152,23 +152,23 @@ def mend(txn: lmdb.Transaction, tables: Tables) -> Mended:
             else:
                 lost += [f"{name} {key!r}" for key in values.heal(txn, prefix)]
         healed += values.damaged["healed"] - before
-    return Mended(healed, tuple(lost))
+    return StartupRepairs(healed, tuple(lost))
 
 
-def hold_lost_end(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
+def append_lost_tail(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
     """Of its own events a log has all up to where it covers itself, but for recorded losses. Where
     the last of them are gone with their pages, stand-ins are written; returns their number."""
     covered = tables.origins.covered(txn).get(origin, (0, 0))
-    known = [tables.origins.since(txn).get(origin, (0, 0)), tables.origins.last_place(txn, origin)]
-    known += [(0, loss.next_offset - 1) for loss in tables.histories.chain(txn).losses]
+    known = [tables.origins.begins_after(txn).get(origin, (0, 0)), tables.origins.last_place(txn, origin)]
+    known += [(0, loss.next_offset - 1) for loss in tables.histories.read_chain(txn).losses]
     last = max(known, key=lambda mark: mark[1])
     lost = covered[1] - last[1]
-    return hold_places(txn, tables, origin, last, covered) if 0 < lost <= MOST_HELD else 0
+    return append_placeholders(txn, tables, origin, last, covered) if 0 < lost <= MAX_LOST_TAIL else 0
 
 
 def _heal_span(txn: lmdb.Transaction, tables: Tables, prefix: bytes) -> list[str]:
     """A replica whose span is lost goes: its owner sends it again."""
-    values = tables.kept.values
+    values = tables.replicas.spans_table
     try:
         value = values.get(txn, prefix)
     except ValueDamaged:
@@ -177,5 +177,5 @@ def _heal_span(txn: lmdb.Transaction, tables: Tables, prefix: bytes) -> list[str
         if not values.is_sound(txn, prefix):
             values.put(txn, prefix, value)
         return []
-    tables.kept.drop(txn, prefix)
+    tables.replicas.delete_prefix(txn, prefix)
     return [f"replica {prefix[:-1]!r}"]

@@ -16,7 +16,7 @@ from operator import eq
 from broker.event.place import Mark
 from broker.log.checksum import Buffer, checksum_of, event_checksum
 from broker.log.chunk import Chunk, column_length, encode_chunk
-from broker.log.damage import Damage, DamageFound, Kind, Span
+from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
 
 #: No chunk of format 3 begins so: it would have four billion events.
@@ -29,7 +29,7 @@ class HeadDamaged(Exception):
     """The head of a chunk fails its checksum."""
 
 
-def encode_stored(
+def encode_stored_chunk(
     key: bytes, events: Sequence[LoggedEvent], failing: Mapping[int, int] | None = None
 ) -> bytes:
     """The value to store under `key`. `failing` are the checksums, by index, of events that stay
@@ -56,11 +56,11 @@ class StoredChunk(Chunk):
     def __init__(self, table: str, key: bytes, first: int, value: Buffer) -> None:
         self.table = table
         self.key = key
-        self.is_checked = bytes(value[:4]) == MAGIC
+        self.has_checksums = bytes(value[:4]) == MAGIC
         """False for a chunk of format 3."""
         self._checksums: Sequence[int] = ()
         try:
-            if self.is_checked:
+            if self.has_checksums:
                 self._open(first, value)
             else:
                 super().__init__(first, value)
@@ -82,7 +82,7 @@ class StoredChunk(Chunk):
             raise HeadDamaged("the head fails its checksum")
         self._checksums = struct.unpack_from(f">{count}Q", value, _HEAD.size)
 
-    def checksum(self, serial: int) -> int | None:
+    def checksum_at(self, serial: int) -> int | None:
         """The checksum of the event at `serial`; None in a chunk of format 3."""
         return self._checksums[serial - self.first] if self._checksums else None
 
@@ -93,7 +93,7 @@ class StoredChunk(Chunk):
             event.record, event.document
         )
 
-    def events(self, start: int) -> Iterator[LoggedEvent]:
+    def events_from(self, start: int) -> Iterator[LoggedEvent]:
         """The events from the serial `start` on, as copies. Raises `DamageFound` at the first that
         fails its checksum."""
         checksums, first = self._checksums, self.first
@@ -114,7 +114,7 @@ class StoredChunk(Chunk):
         if not expected:
             return None
         value, at, count = self.value, start - self.first, len(self._checksums)
-        bounds = self.bounds()
+        bounds = self.content_bounds()
         records, documents = bounds[at : count + 1], bounds[count + at :]
         # Without a copy or an object for each event: the archiver checks all that it reads.
         found = [
@@ -140,9 +140,9 @@ class StoredChunk(Chunk):
             if self.is_intact(event):
                 break
             last = event.serial
-        marks = tuple(self.mark(each) for each in range(serial, last + 1))
+        marks = tuple(self.mark_at(each) for each in range(serial, last + 1))
         return Damage(
-            *(self.table, self.key, serial, last, Kind.EVENT),
+            *(self.table, self.key, serial, last, DamageKind.EVENT),
             spans=(span_of(self.origin, marks),),
             marks=marks,
         )

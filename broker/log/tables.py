@@ -7,10 +7,10 @@ from typing import Any
 import lmdb
 
 from broker.log.chunk_table import ChunkTable
-from broker.log.history import Histories
-from broker.log.replica_table import Kept
-from broker.log.origin_table import Origins
-from broker.log.checked_table import Values
+from broker.log.history import HistoryTable
+from broker.log.replica_table import ReplicaTable
+from broker.log.origin_table import OriginTable
+from broker.log.checked_table import CheckedTable
 
 FORMAT = 4
 #: As it is stored.
@@ -33,25 +33,25 @@ class Tables:
         self.origins_table = opened(b"origins")
         copies = self.copies = opened(b"copies")
         self.chunks = ChunkTable(self.events, self.origins_table)
-        self.origins = Origins(self.origins_table, copies, self.chunks)
-        self.kept = Kept(opened(b"kept"), copies)
-        self.marks = Values(b"d", opened(b"marks"), copies, lazy=True)
-        self.durables = Values(b"s", opened(b"durables"), copies)
-        self.clients = Values(b"c", opened(b"clients"), copies)
-        self.histories = Histories(Values(b"h", opened(b"histories"), copies, lazy=True))
+        self.origins = OriginTable(self.origins_table, copies, self.chunks)
+        self.replicas = ReplicaTable(opened(b"kept"), copies)
+        self.marks = CheckedTable(b"d", opened(b"marks"), copies, accepts_unchecked=True)
+        self.durables = CheckedTable(b"s", opened(b"durables"), copies)
+        self.clients = CheckedTable(b"c", opened(b"clients"), copies)
+        self.histories = HistoryTable(CheckedTable(b"h", opened(b"histories"), copies, accepts_unchecked=True))
         self.meta_table = opened(b"meta")
-        self.meta = Values(b"m", self.meta_table, copies)
+        self.meta = CheckedTable(b"m", self.meta_table, copies)
 
     @property
-    def values(self) -> dict[str, Values]:
+    def checked_tables(self) -> dict[str, CheckedTable]:
         """The tables of checked values, by name."""
         return {
-            "origins": self.origins.values,
-            "kept": self.kept.values,
+            "origins": self.origins.checked_entries,
+            "kept": self.replicas.spans_table,
             "marks": self.marks,
             "durables": self.durables,
             "clients": self.clients,
-            "histories": self.histories.values,
+            "histories": self.histories.table,
             "meta": self.meta,
         }
 

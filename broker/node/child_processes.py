@@ -64,10 +64,10 @@ class ProcessesBeside:
         log = node.event_log
 
         def release(reached: Mapping[str, Mark]) -> None:
-            log.hold.archived = reached.get(log.origin, (0, 0))
-            log.hold.archived_copies = reached
+            log.archive_hold.archived = reached.get(log.origin, (0, 0))
+            log.archive_hold.archived_replicas = reached
 
-        log.hold.is_told = False
+        log.archive_hold.is_announced = False
         self.archiver.on_reached = release
         self.archiver.start()
 
@@ -76,7 +76,7 @@ class ProcessesBeside:
         self.archiver.set_dead_origins(node.dead_origins())
         log = node.event_log
         is_known = bool(self.archiver.reached or self.archiver.problem)
-        self._hold_report.log_changes(log.hold, log.bounds.used_bytes, is_known=is_known)
+        self._hold_report.log_changes(log.archive_hold, log.bounds.used_bytes, is_known=is_known)
         self.replays.request_status()
 
     def figures(self) -> dict[str, Any]:

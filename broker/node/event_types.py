@@ -134,11 +134,11 @@ class EventTypes:
         if self.undecided.lost:
             marks = log.coverage.marks
             marks.pop(log.origin, None)
-            self.undecided.expect_all(log.since, marks)
+            self.undecided.expect_all(log.begins_after, marks)
 
     def care(self, matcher: IMatcher, log: EventLog) -> None:
         """Note which types are in use, and what the log does not need any more."""
-        self.undecided.forget_trimmed(log.since)
+        self.undecided.forget_trimmed(log.begins_after)
         self._note_used(matcher)
         log.read(log.bounds.first, 1, 1).addCallbacks(self._note_oldest, lambda _: None)
 

@@ -159,7 +159,7 @@ class Node:
         self.stream_times = StreamTimes(
             *(self.event_log, reactor, wall_clock, post), self.output.progress
         )
-        self.event_log.began_again = self.output.begin_again
+        self.event_log.on_rollback = self.output.begin_again
         self.reception = self._make_reception()
         self.reception.address = self._address
         self.explaining = build_explaining(
@@ -292,7 +292,7 @@ class Node:
 
     def abandon(self) -> None:
         """Close the log as it was found, where `start` was never called."""
-        self.event_log.abandon()
+        self.event_log.close_unused()
 
     def connected(self, channel: ISocketChannel) -> None:
         """A client has connected."""
@@ -320,7 +320,7 @@ class Node:
         self.durables.expire()
         self.types.care(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())
-        for caring in (scrubbed, self.event_log.forget_old_marks()):
+        for caring in (scrubbed, self.event_log.drop_old_windows()):
             caring.addErrback(lambda failure: self.log.error("{error}", error=failure.value))
 
     async def stop(self) -> None:

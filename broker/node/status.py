@@ -87,8 +87,8 @@ def status(node: Inspected) -> dict[str, Any]:
             "writable": log.is_writable,
             "damage": {
                 **{name: log.repairs.counts[name] for name in OUTCOMES},
-                "healed_values": log.mended.healed,
-                "lost_values": list(log.mended.lost),
+                "healed_values": log.startup_repairs.healed,
+                "lost_values": list(log.startup_repairs.lost),
                 "lost": [str(each) for each in log.repairs.given_up[:100]],
             },
         },

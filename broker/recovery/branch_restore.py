@@ -27,7 +27,7 @@ from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
 from broker.log.deduplication import Freshness
 from broker.log.event_log import EventLog
-from broker.log.history import Loss, runs_without
+from broker.log.history import BranchLoss, missing_runs
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.matching.contract import Accepted
 from broker.matching.query.query import Query
@@ -108,7 +108,7 @@ class BranchRestore:
         log = self._event_log
         if request.origin != log.origin or self._has_returned(request):
             return False
-        branch = log.fork(request.after, request.path)
+        branch = log.find_fork(request.after, request.path)
         if branch is None and not (self._is_settling() and request.after[0] < log.newest_own[0]):
             return False
         beyond = 0 if branch is None else request.after[1] - branch[1]
@@ -128,15 +128,14 @@ class BranchRestore:
 
     def _is_settling(self) -> bool:
         """Return whether nodes with more of this log may not have had time to show it."""
-        if not self._event_log.chain.histories[-1].branch[1]:
+        if not self._event_log.history_chain.histories[-1].branch[1]:
             # The history began with this process.
             return False
         if self._first_request_at is None:
             self._first_request_at = self._clock.seconds()
         return self._clock.seconds() - self._first_request_at < SETTLE_TIME
 
-    def has_lost_events(self, reader: Address, loss: Loss) -> bool:
-        """Return whether a reader has all events of a loss, from the other branch."""
+    def has_lost_events(self, reader: Address, loss: BranchLoss) -> bool:
         shown = self._returned_up_to.get(reader, (0, 0))
         return loss.branch < shown <= (loss.after[0], 0) and shown >= loss.upto
 
@@ -148,11 +147,11 @@ class BranchRestore:
     def start_due_job(self) -> None:
         """Log again the events under a previous name, or restore archived branches; call it each
         second."""
-        if self._event_log.adopting and self._network.state and not self._is_running:
+        if self._event_log.pending_adoption and self._network.state and not self._is_running:
             self._is_running = True
-            Deferred.fromCoroutine(self._relog_adopted(*self._event_log.adopting)).addErrback(
-                lambda failure: self.log.failure("logging events again failed", failure)
-            )
+            Deferred.fromCoroutine(
+                self._relog_adopted(*self._event_log.pending_adoption)
+            ).addErrback(lambda failure: self.log.failure("logging events again failed", failure))
         elif self._archive and self._network.state and not self._has_checked_archive:
             self._has_checked_archive = True
             Deferred.fromCoroutine(self._restore_from_archive(self._archive)).addErrback(
@@ -160,7 +159,6 @@ class BranchRestore:
             )
 
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
-        """Restore the branches of which the archive has more than this log."""
         log = self._event_log
         # Other nodes come first, since the archive may lack some events.
         await self._sleep(ARCHIVE_DELAY)
@@ -171,13 +169,13 @@ class BranchRestore:
             return
         shown: dict[Mark, Mark] = {}
         for _, upto in coverage.intervals.get(log.origin, ()):
-            branch = log.fork(upto)
+            branch = log.find_fork(upto)
             if branch is not None and upto[1] - branch[1] <= MAX_BRANCH_PLACES:
                 shown[branch] = max(upto, shown.get(branch, upto))
         self._is_running = True
         try:
             for branch, upto in sorted(shown.items()):
-                if upto > log.chain.shown(branch):
+                if upto > log.history_chain.newest_of_branch(branch):
                     await self._restore_branch(branch, upto, {})
         finally:
             self._is_running = False
@@ -195,7 +193,7 @@ class BranchRestore:
             while events := await log.read_past_damage(origin, after, PAGE_EVENTS, PAGE_BYTES):
                 await self._relog(events, None, known=True)
                 after = events[-1].mark
-            await log.adopted()
+            await log.finish_adoption()
         finally:
             self._is_running = False
         self.log.info("the events of {origin} were logged again", origin=origin)
@@ -219,7 +217,7 @@ class BranchRestore:
     async def _restore_branches(self, waiting: Mapping[Address, PageRequest]) -> None:
         branches: dict[Mark, dict[Address, Mark]] = {}
         for address, request in waiting.items():
-            branch = self._event_log.fork(request.after, request.path)
+            branch = self._event_log.find_fork(request.after, request.path)
             if branch is not None:
                 branches.setdefault(branch, {})[address] = request.after
         for branch, shown in sorted(branches.items()):
@@ -230,7 +228,7 @@ class BranchRestore:
     ) -> None:
         """Fetch a branch's events up to a place, from the nodes in `shown` and from the archive."""
         log = self._event_log
-        known = log.chain.shown(branch)
+        known = log.history_chain.newest_of_branch(branch)
         self.counts.branches += 1
         self.log.warn(
             "another process on this log, or on a copy of it, has logged events behind {branch}: "
@@ -245,7 +243,7 @@ class BranchRestore:
         first = branch[1] + 1
         # A neighbour may have a replica of the branch although it has read on.
         for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
-            if address not in shown and not runs_without(first, upto[1], offsets):
+            if address not in shown and not missing_runs(first, upto[1], offsets):
                 break
             async for events in self._origin_reader.recover_from_node(address, branch, upto):
                 offsets |= await self._relog(events, address)
@@ -254,7 +252,7 @@ class BranchRestore:
         if upto > known:
             # Each of several rounds counts only its new losses.
             first = max(branch[1], known[1]) + 1
-            await self._record_loss(branch, upto, runs_without(first, upto[1], offsets))
+            await self._record_loss(branch, upto, missing_runs(first, upto[1], offsets))
 
     async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
         """Log again own events that readers of the branch mistake for events that they have.
@@ -284,7 +282,7 @@ class BranchRestore:
         log = self._event_log
 
         def begin(done: Callable[[BrokerError | None], None]) -> None:
-            log.lose(branch, upto, runs, done)
+            log.record_loss(branch, upto, runs, done)
 
         await self._until_durable(begin)
         if count:

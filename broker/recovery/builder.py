@@ -106,7 +106,7 @@ def build_recovery(
         lambda: messenger is not None and messenger.is_cut_off,
         parse_query,
     )
-    event_log.repairs.find = log_repair.find_events
+    event_log.repairs.find_events = log_repair.find_events
     if network is not None and archive is not None:
         archive_catch_up = ArchiveCatchUp(RemoteOrigins(network), archive, context)
     branch_restore = silent_origin_recovery = None

@@ -179,7 +179,6 @@ class DurableHandover:
         return attrs.evolve(known, warning=text)
 
     async def _find_in_archive(self, roamer: Roamer) -> Former | None:
-        """Find it in the archive, or better at the node that archived it."""
         found = await self._find_archived(roamer.client_id, roamer.name)
         if found is None:
             return None

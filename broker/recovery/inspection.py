@@ -118,7 +118,7 @@ class RecoveryInspection:
             )
         plan_context = PlanContext(
             own_origin=self._log.origin,
-            log_begins=self._log.since,
+            log_begins=self._log.begins_after,
             sources=sources,
             origin_nodes=lambda origin: [str(each) for each in context.origin_nodes(origin)],
             archived=covered.intervals,
@@ -143,7 +143,7 @@ class RecoveryInspection:
     def _replay_ranges(
         self, bounds: _ReplayBounds
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        cut = self._log.position()
+        cut = self._log.end_position()
         begun: Mapping[str, Mark] = {}
         if bounds.since is None:
             ranges = whole_past(cut).ranges
@@ -163,13 +163,13 @@ class RecoveryInspection:
         back now."""
         log = self._log
         position = set_back(log, durable.position.marks)
-        cut = log.position()
+        cut = log.end_position()
         flows_from = durable.flows_from
         if durable.moved_to or flows_from is None:
-            recovered = at_cut(position, cut, log.origin, log.since).ranges
+            recovered = at_cut(position, cut, log.origin, log.begins_after).ranges
         else:
             complete = {o: mark for o, mark in flows_from.marks.items() if o != log.origin}
-            recovered = at_retention(position, complete, log.since).ranges
+            recovered = at_retention(position, complete, log.begins_after).ranges
         requested: dict[str, MarkRange] = dict(recovered)
         for origin, mark in cut.items():
             begun = position.get(origin, _BEFORE_FIRST)

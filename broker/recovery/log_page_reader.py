@@ -21,7 +21,7 @@ from broker.event.stream import StreamPattern
 from broker.log.chunk_table import EVENTS
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.replica_table import KEPT
+from broker.log.replica_table import REPLICA_TABLE
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
@@ -99,11 +99,9 @@ class LogPageReader:
         return self._log.origin
 
     def has_log_or_replica(self, origin: str) -> bool:
-        """Return whether this is the origin's node, or it has a replica."""
-        return origin == self._log.origin or origin in self._log.kept
+        return origin == self._log.origin or origin in self._log.replica_spans
 
     def complete_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
-        """Return the requested ranges that the log has from their start on."""
         if request.allow_partial:
             return dict(request.ranges)
         begins = self._complete_from(request)
@@ -121,7 +119,7 @@ class LogPageReader:
         own = self._log.origin
         if own in found:
             after, upto = found.pop(own)
-            fork = None if upto is None else self._log.fork(upto)
+            fork = None if upto is None else self._log.find_fork(upto)
             # Own places on a lost branch are not here, although this log has got further.
             if fork is None or after < fork:
                 own_range = {own: (after, upto if fork is None else fork)}
@@ -130,7 +128,7 @@ class LogPageReader:
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         try:
-            events = await self._log.read_of(origin, after, 1, 1)
+            events = await self._log.read_origin(origin, after, 1, 1)
         except DamageFound:
             return True
         return bool(events) and events[0].mark <= upto
@@ -147,7 +145,6 @@ class LogPageReader:
         return {origin for origin, upto in ends.items() if back[origin] != upto}
 
     def _complete_from(self, request: LogPageRequest) -> dict[str, Mark]:
-        """By origin, the mark after which the log is complete."""
         complete: dict[str, Mark] = {self._log.origin: _BEFORE_FIRST}
         durable = self._durables.get(request.client_id, request.name)
         if durable is not None and durable.flows_from is not None:
@@ -156,7 +153,7 @@ class LogPageReader:
                 request.query, durable.namespaces
             ):
                 complete = {**durable.flows_from.marks, **complete}
-        since = _max_marks(self._log.since, self._marks_after_loss(request, {}))
+        since = _max_marks(self._log.begins_after, self._marks_after_loss(request, {}))
         return {
             origin: max(
                 mark,
@@ -173,7 +170,7 @@ class LogPageReader:
         It lies where the events were lost, or, in a first page that begins behind that, where the
         loss was recorded.
         """
-        for loss in self._log.chain.losses:
+        for loss in self._log.history_chain.losses:
             if loss.is_before(after):
                 return loss.branch, loss.upto
             begun = request.ranges[self._log.origin][0]
@@ -208,7 +205,7 @@ class LogPageReader:
 
     def _damage_end(self, table: str, request: LogPageRequest, origin: str) -> Mark:
         after, _ = request.ranges.get(origin, (_BEFORE_FIRST, None))
-        return self._log.repairs.lost_behind(table, origin, after) or _BEFORE_FIRST
+        return self._log.repairs.end_of_loss(table, origin, after) or _BEFORE_FIRST
 
     async def read_page(self, request: LogPageRequest, *, wait: bool = False) -> Page:
         """Return the next page. With `wait` it waits for missing DTDs.
@@ -246,8 +243,8 @@ class LogPageReader:
     def _with_begins(self, request: LogPageRequest, page: Page) -> Page:
         """Add to a page where the unread ranges begin in this log."""
         kept = {
-            origin: max(span.after, self._damage_end(KEPT, request, origin))
-            for origin, span in self._log.kept.items()
+            origin: max(span.after, self._damage_end(REPLICA_TABLE, request, origin))
+            for origin, span in self._log.replica_spans.items()
         }
         begins = {
             origin: mark
@@ -274,7 +271,7 @@ class LogPageReader:
             try:
                 events = await log.read(serial, READ_EVENTS, PAGE_BYTES, wait=wait)
             except DamageFound as error:
-                if log.repairs.gave_up(error.damage):
+                if log.repairs.is_given_up(error.damage):
                     passed.update(marks_before_damage(error.damage, ranges))
                     return Page(found, passed, error.damage.last + 1, denied)
                 if not found:
@@ -305,15 +302,15 @@ class LogPageReader:
     ) -> Page:
         """Read a page of a replica (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
-            span = self._log.kept.get(origin)
+            span = self._log.replica_spans.get(origin)
             if span is None or after < span.after or after >= span.upto:
                 continue
             try:
-                events = await self._log.read_kept(
+                events = await self._log.read_replica(
                     origin, after, READ_EVENTS, PAGE_BYTES, wait=wait
                 )
             except DamageFound as error:
-                if not self._log.repairs.gave_up(error.damage):
+                if not self._log.repairs.is_given_up(error.damage):
                     raise
                 break
             events, behind = split_before_missing(after, events, upto)
@@ -324,7 +321,7 @@ class LogPageReader:
                     continue
             requested = [event for event in events if _is_requested(event, request.ranges, request)]
             matched = await self._select_events(request, reader, requested)
-            span = self._log.kept.get(origin)
+            span = self._log.replica_spans.get(origin)
             if span is None or after < span.after:
                 # They were removed during the read.
                 break

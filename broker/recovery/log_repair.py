@@ -20,7 +20,7 @@ from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.log.damage import Damage, Span
 from broker.log.event_log import EventLog
-from broker.log.replica_table import KEPT
+from broker.log.replica_table import REPLICA_TABLE
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 from broker.recovery.context import RecoveryContext
@@ -94,7 +94,7 @@ class LogRepair:
         search = _Search(
             damage,
             frozenset(offset for _, offset in damage.marks),
-            needs_events=damage.table == KEPT or damage.origin == self._log.origin,
+            needs_events=damage.table == REPLICA_TABLE or damage.origin == self._log.origin,
         )
         until = self._context.clock.seconds() + self._context.patience
         while True:
@@ -113,19 +113,17 @@ class LogRepair:
         return list(search.found.values())
 
     async def _read_replica(self, search: _Search) -> None:
-        """Read events of the log from this node's replica of the origin."""
         span = search.span
-        if search.damage.table == KEPT or span.origin not in self._log.kept:
+        if search.damage.table == REPLICA_TABLE or span.origin not in self._log.replica_spans:
             return
         try:
             search.add_events(
-                await self._log.read_kept(span.origin, span.after, 1_000, 8 << 20, wait=False)
+                await self._log.read_replica(span.origin, span.after, 1_000, 8 << 20, wait=False)
             )
         except BrokerError:
             return
 
     async def _read_nodes(self, search: _Search) -> BrokerError | None:
-        """Read from other nodes. Returns the error of the last one that failed."""
         fetching = self._context.page_exchange
         if fetching is None:
             return None
@@ -172,7 +170,6 @@ class LogRepair:
                 return
 
     async def _read_archive(self, search: _Search) -> BrokerError | None:
-        """Read from the archive. Returns its error."""
         archive, span = self._context.archive, search.span
         if archive is None:
             return None

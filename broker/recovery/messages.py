@@ -168,7 +168,7 @@ def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
     try:
         for data in chunks:
             chunk = Chunk(0, data)
-            events = list(chunk.events(0)) if chunk.is_exact else []
+            events = list(chunk.events_from(0)) if chunk.is_exact else []
             if not events or any(event.level >= _RANKS for event in events):
                 raise ValueError("not exact")
             found += events

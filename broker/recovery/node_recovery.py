@@ -81,7 +81,6 @@ class NodeRecovery:
             self.silent_origin_recovery.run_if_due()
 
     def active_snapshots(self, client_id: str) -> list[dict[str, Any]]:
-        """Return snapshots of a client's active recoveries."""
         return [each.snapshot() for each in self.active if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:

@@ -59,7 +59,6 @@ def marks_of_events(
 
 
 def marks_before_damage(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
-    """Return by origin the mark before the damage."""
     passed: dict[str, Mark] = {}
     for span in damage.spans:
         if span.origin in ranges:

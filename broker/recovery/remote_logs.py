@@ -84,7 +84,6 @@ class LogSurvey:
         return self.senders.get(origin, set()) <= self.answered
 
     def furthest_place(self, origin: str) -> Mark:
-        """Return the last place of all nodes."""
         return max(self.marks.get(origin, {}).values(), default=_BEFORE_FIRST)
 
 

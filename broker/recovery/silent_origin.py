@@ -95,7 +95,6 @@ class SilentOriginRecovery:
         return self._survey_origins(due) if due else None
 
     def _due_origins(self) -> list[str]:
-        """Return the silent origins to survey now."""
         now = self._context.clock.seconds()
         has_new_node = not self._unanswered.isdisjoint(self._flows.reachable_nodes())
         before = self._positions

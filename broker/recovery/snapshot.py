@@ -34,11 +34,13 @@ def _archive_snapshot(archiver: Mapping[str, Any] | None, log: EventLog) -> dict
     return {
         **fields,
         "archived": {origin: f"{mark[0]}:{mark[1]}" for origin, mark in reached.items()},
-        "held_behind": None if log.hold.since is None else "{}:{}".format(*log.hold.since),
-        "hold_bytes": log.hold.most_bytes,
-        "removed_unarchived": log.hold.taken,
+        "held_behind": None
+        if log.archive_hold.held_after is None
+        else "{}:{}".format(*log.archive_hold.held_after),
+        "hold_bytes": log.archive_hold.most_bytes,
+        "removed_unarchived": log.archive_hold.dropped_unarchived,
         # None: the archiver has not reported yet.
-        "behind": None if own is None else max(0, log.cut[1] - own[1]),
+        "behind": None if own is None else max(0, log.own_end[1] - own[1]),
     }
 
 

@@ -50,7 +50,6 @@ class OrderKeys:
     stack_order: Integers | None = None
 
     def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
-        """Return the keys of some rows, with or without stacks."""
         columns = [self.origin, self.epoch, self.offset, self.arrival, self.publisher]
         columns += [self.sequence, self.timestamp]
         if stacks and self.stack is not None and self.stack_order is not None:
@@ -99,7 +98,6 @@ def order_events(keys: OrderKeys) -> EventOrder:
 
 
 def mark_first_of_each(*columns: Integers) -> NDArray[np.bool_]:
-    """Mark the rows that are the first with their values."""
     size = len(columns[0])
     order = np.lexsort(columns)
     is_first = np.ones(size, dtype=np.bool_)

@@ -65,7 +65,7 @@ class ReplayerConnection(Protocol):
     def send(self, message: Message) -> None:
         """Send a message; ignored after the connection is lost."""
         if self.transport is not None:
-            self.transport.writeSequence(framing.encode([encode(message)]))
+            self.transport.writeSequence(framing.encode_frames([encode(message)]))
 
     def drop(self, error: BrokerError) -> None:
         self._error = error

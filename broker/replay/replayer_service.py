@@ -181,7 +181,6 @@ class ReplayerService(Factory):
         self._perform(self._core.handle_timeout(self._reactor.seconds()))
 
     def _run_after_pages(self, what: Callable[[], object]) -> None:
-        """Run a function after the pages that are being read."""
         done = deferToThreadPool(self._reactor, self._pages, what)
         done.addErrback(
             lambda failure: self._log.failure("a spool could not be deleted", failure=failure)

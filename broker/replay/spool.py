@@ -87,7 +87,6 @@ class PartWriter:
         self._waiting, self._bytes = [], 0
 
     def abandon(self) -> None:
-        """Delete the incomplete part."""
         with suppress(OSError, pa.ArrowException):
             # The same error may occur again, or the file is closed already.
             self._close()

@@ -113,7 +113,7 @@ class Session:
     @property
     def writable(self) -> bool:
         """Whether the session takes more deliveries now: one may go beyond the limit."""
-        return not self.over and self.driver.writable and self._delivered < self._credit
+        return not self.over and self.driver.is_writable and self._delivered < self._credit
 
     def send_message(self, message: Message) -> None:
         """Send one control message."""

@@ -66,7 +66,7 @@ def flowing_from(log: EventLog, own: Mark, cuts: Mapping[str, Mark]) -> dict[str
     What was logged of other origins until now was chosen by nodes that did not know of it; of the
     own events it has all behind `own`.
     """
-    known = log.position()
+    known = log.end_position()
     known[log.origin] = own
     return {o: max(known.get(o, (0, 0)), cuts.get(o, (0, 0))) for o in {*known, *cuts}}
 
@@ -74,10 +74,10 @@ def flowing_from(log: EventLog, own: Mark, cuts: Mapping[str, Mark]) -> dict[str
 def check_position(log: EventLog, position: Position) -> None:
     """Raise `BadPosition` where this node's own events have not got so far."""
     mark = position.marks.get(log.origin)
-    if mark is not None and mark > log.cut:
+    if mark is not None and mark > log.own_end:
         raise BadPosition(
             f"position {mark[0]}:{mark[1]} lies in the future of {log.origin}, "
-            f"which has got to {log.cut[0]}:{log.cut[1]}"
+            f"which has got to {log.own_end[0]}:{log.own_end[1]}"
         )
 
 
@@ -90,8 +90,8 @@ def set_back(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
         if (path := log.histories_of(origin))
     }
     own = marks.get(log.origin)
-    fork = None if own is None else log.fork(own)
-    if own is not None and fork is not None and own > log.chain.shown(fork):
+    fork = None if own is None else log.find_fork(own)
+    if own is not None and fork is not None and own > log.history_chain.newest_of_branch(fork):
         back[log.origin] = fork
     return {**marks, **back}
 

@@ -84,7 +84,7 @@ class DurableAnswers:
             for name, durable in self._durables.of(identity.client_id).items()
             if not durable.moved_to
         }
-        return self._log.state_committed().addCallback(lambda _: stored)
+        return self._log.when_state_committed().addCallback(lambda _: stored)
 
     # ------------------------------------------------------------------ looking
 
@@ -182,20 +182,20 @@ class DurableAnswers:
         log = self._log
         if to == "start":
             # What retention has taken is passed over, and not recovered.
-            return {origin: log.since.get(origin, _NOWHERE) for origin in log.coverage}
+            return {origin: log.begins_after.get(origin, _NOWHERE) for origin in log.coverage}
         if to == "end":
             return log.coverage.marks
         if to.isdigit() and len(to) <= 15:
             before = log.position_before(log.first_at(int(to)))
-            return {o: before.get(o, log.since.get(o, _NOWHERE)) for o in log.coverage}
+            return {o: before.get(o, log.begins_after.get(o, _NOWHERE)) for o in log.coverage}
         try:
             position = Position.parse(to)
         except (ValueError, TypeError):
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
-        if position.marks.get(log.origin, _NOWHERE)[1] > log.cut[1]:
+        if position.marks.get(log.origin, _NOWHERE)[1] > log.own_end[1]:
             # Of an earlier epoch: no event has that place, or it was lost with its branch.
-            raise BadPosition(f"{log.origin} has got to offset {log.cut[1]}, not to {position}")
+            raise BadPosition(f"{log.origin} has got to offset {log.own_end[1]}, not to {position}")
         return position.marks
 
     async def _delete(self, identity: Identity, ask: Ask) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class DurableAnswers:
         durable = self._durables.get(client, name)
         if durable is not None:
             self.forget(client, name)
-            await self._log.state_committed()
+            await self._log.when_state_committed()
         elsewhere, silent = await self._delete_elsewhere(client, name)
         if durable is None and not elsewhere and not silent:
             known = f"a durable subscription {name[:80]!r} of {client!r}"
@@ -231,7 +231,7 @@ class DurableAnswers:
         except (ValueError, TypeError, msgpack.UnpackException):
             return None
         had = self.forget(client, name)
-        await self._log.state_committed()
+        await self._log.when_state_committed()
         return (_HAD if had else b"", 0)
 
     def forget(self, client: str, name: str) -> bool:
@@ -249,7 +249,7 @@ class DurableAnswers:
         durable = self._durables.get(client, name)
         assert durable is not None
         row = self._row(client, name, durable, self._durables.lags())
-        return self._log.state_committed().addCallback(lambda _: row)
+        return self._log.when_state_committed().addCallback(lambda _: row)
 
     # ------------------------------------------------------------------ inside
 

@@ -80,7 +80,7 @@ class Subscribing:
         durable = self._around.durables.get(client_id, name)
         if durable is not None and durable.flows_from is None:
             log = self._around.log
-            flows_from = flowing_from(log, log.cut, cuts)
+            flows_from = flowing_from(log, log.own_end, cuts)
             self._around.durables.flows(client_id, name, Position(flows_from))
 
     def subscribe(self, profile: Profile, wanted: Subscribe, confirming: Confirming) -> None:
@@ -116,14 +116,14 @@ class Subscribing:
             if self._around.durables.is_damaged(identity.client_id, wanted.durable):
                 # Its position is lost: better all that the log has than nothing.
                 position = Position({})
-        begins = beginning(log, wanted, position, log.position())
+        begins = beginning(log, wanted, position, log.end_position())
         feed = Feed(
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
             durable=bool(wanted.durable),
             cut=log.newest[1],
             given=log.newest,
-            elsewhere_before=log.places_elsewhere,
+            elsewhere_before=log.unlogged_places,
             cursor=begins.serial,
             query=query,
             pattern=pattern,
@@ -164,7 +164,7 @@ class Subscribing:
         name = profile.durable.get(number)
         if name is None:
             return
-        if position.marks.get(self._around.log.origin, (0, 0)) > self._around.log.cut:
+        if position.marks.get(self._around.log.origin, (0, 0)) > self._around.log.own_end:
             raise BadPosition(
                 f"position {position} lies in the future of {self._around.log.origin}"
             )

@@ -92,7 +92,7 @@ class Taking:
         self._stored = stored
         self._begins = begins
         self._warnings = warnings
-        self._own_cut = around.log.cut
+        self._own_cut = around.log.own_end
         self._told_flowing = self._fed = False
         self._former = "" if stored is None else stored.former
         self._left_off = None if stored is None else stored.position
@@ -154,7 +154,7 @@ class Taking:
 
     def _take_over(self) -> None:
         profile, wanted = self._profile, self._wanted
-        former = wanted.former
+        former = wanted.previous_address
         if self._stored is not None and self._stored.moved_to:
             former = self._stored.moved_to
         roamer = Roamer(
@@ -311,11 +311,11 @@ class Taking:
         if self._is_bounded():
             # The log feeds nothing behind the end: all of it is recovered, this node's own too.
             return self._opened(at_cut(position, feed.flows_from, "", {}), position)
-        behind = log.position()
+        behind = log.end_position()
         if self._is_complete_here() and self._is_too_much(position, behind):
             return at_cut(position, behind, "", {})
         if not self._is_complete_here():
-            seam = at_cut(position, feed.flows_from, log.origin, log.since)
+            seam = at_cut(position, feed.flows_from, log.origin, log.begins_after)
             return self._opened(seam, position)
         complete: dict[str, Mark] = {}
         if self._stored is not None and self._stored.flows_from is not None:
@@ -324,7 +324,7 @@ class Taking:
         # An origin of which nothing is known here: this node's own of before it lost its log, say.
         unknown = [o for o in position if o not in log.coverage]
         gone = [o for o in unknown if self._around.recovery.is_gone(o)]
-        return open_ended(at_retention(position, complete, log.since), position, gone)
+        return open_ended(at_retention(position, complete, log.begins_after), position, gone)
 
     def _opened(self, seam: Seam, position: Mapping[str, Mark]) -> Seam:
         origins = {*self._feed.flows_from, *position}

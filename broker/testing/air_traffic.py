@@ -242,7 +242,6 @@ class _Flight:
 
 
 def _distance(here: Point, there: Point) -> float:
-    """Return approximate nautical miles."""
     north = (there[0] - here[0]) * 60
     west = (there[1] - here[1]) * 60 * math.cos(math.radians((here[0] + there[0]) / 2))
     return math.hypot(north, west)

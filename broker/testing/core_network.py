@@ -73,7 +73,6 @@ class CoreNetwork:
     # ------------------------------------------------------------------ what happens
 
     def add_node(self, name: str, unit: UnitPath, clearance: int = 2) -> CoreNode:
-        """Add a node and start it."""
         node = NodeDescriptor(
             Address(unit, name), f"{len(self.nodes):016x}", 1, (1,), clearance=clearance
         )

@@ -382,5 +382,4 @@ class CoreNode:
 
 
 def carried(event: NumberedEvent) -> FrameEvent:
-    """Return an event in the form of frames."""
     return FrameEvent(event.mark, b"r", str(event.number).encode(), event.level)

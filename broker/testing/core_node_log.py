@@ -31,7 +31,6 @@ class CoreNodeLog:
 
     @property
     def newest_place(self) -> Mark:
-        """Newest place given, durable or not."""
         return (self._epoch, self._next - 1)
 
     def assign_places(self, numbers: Iterable[tuple[int, int]]) -> list[NumberedEvent]:

@@ -91,7 +91,6 @@ class DatagramNetwork:
         self._cut.clear()
 
     def send_datagram(self, datagram: bytes, source: Address, target: Address) -> None:
-        """Deliver one datagram to its address, or to its group."""
         for each in list(self._groups.get(target, {target: None})):
             if each != source or target not in self._groups:
                 self._send_one(datagram, source, each)

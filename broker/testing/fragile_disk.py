@@ -53,7 +53,6 @@ class FragileDisk(Disk):
         return self._copy(dict(self._files), set(self._folders))
 
     def disk_after_power_loss(self, random: Random) -> FragileDisk:
-        """Return the disk of the next process after a loss of power."""
         folders = {
             each for each in self._folders if each in self._durable_folders or random.random() < 0.5
         }

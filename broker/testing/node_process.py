@@ -96,7 +96,6 @@ class NodeProcess:
         return self._node is not None
 
     def start(self) -> Node:
-        """Start a process on the folder of the previous one."""
         assert self._node is None, "the node runs already"
         time = self._time
         clock = self.clock = KillableClock(time.clock)

@@ -24,9 +24,9 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.log.chunk import Chunk, chunks_of, encode_chunk
-from broker.log.history import Chain
-from broker.log.replica_table import KeptSpan
+from broker.log.chunk import Chunk, split_into_chunks, encode_chunk
+from broker.log.history import HistoryChain
+from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Coverage
@@ -65,7 +65,6 @@ class SimulatedArchive:
         return Archive.open(self.uri, wall_clock=self._wall_clock, disk=disk)
 
     def create_access(self, process: NodeProcess) -> ArchiveAccess:
-        """Return the archive access of a node process that is about to start."""
         archiver = self._archivers[process] = _Archiver(self, process)
         process.clock.callLater(self.flush_interval, archiver.flush_repeatedly)
         return ArchiveAccess(
@@ -143,8 +142,8 @@ class _Archiver:
             while self._archiving.flush(self._process.node.dead_origins()):
                 pass
             own = self._process.node.event_log
-            own.hold.archived = self._archiving.reached.get(own.origin, (0, 0))
-            own.hold.archived_copies = dict(self._archiving.reached)
+            own.archive_hold.archived = self._archiving.reached.get(own.origin, (0, 0))
+            own.archive_hold.archived_replicas = dict(self._archiving.reached)
         except BrokerError:
             # Retry later, as the real archiver does.
             return
@@ -221,25 +220,25 @@ class LogView:
     def origin(self) -> str:
         return self._file.origin
 
-    def extent(self) -> tuple[Mark, Mark]:
+    def own_extent(self) -> tuple[Mark, Mark]:
         bounds = self._file.bounds
-        return self._file.since.get(self.origin, (0, 0)), (bounds.epoch, bounds.offset)
+        return self._file.begins_after.get(self.origin, (0, 0)), (bounds.epoch, bounds.offset)
 
-    def chain(self) -> Chain:
-        return self._file.chain
+    def history_chain(self) -> HistoryChain:
+        return self._file.history_chain
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        events = self._file.read_of(self.origin, after, max_events, max_bytes)
-        chunks = [Chunk(0, encode_chunk(each)) for each in chunks_of(events)]
+        events = self._file.read_origin(self.origin, after, max_events, max_bytes)
+        chunks = [Chunk(0, encode_chunk(each)) for each in split_into_chunks(events)]
         return [ChunkColumns.from_chunk(chunk, 0, len(events)) for chunk in chunks]
 
-    def spans(self) -> Mapping[str, KeptSpan]:
-        return self._file.kept
+    def replica_spans(self) -> Mapping[str, ReplicaSpan]:
+        return self._file.replica_spans
 
-    def read_kept(
+    def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        return self._file.read_kept(origin, after, max_events, max_bytes)
+        return self._file.read_replica(origin, after, max_events, max_bytes)
 
     def durables(self) -> dict[tuple[str, str], bytes]:
         found = {}
@@ -248,7 +247,7 @@ class LogView:
             found[client.decode(), name.decode()] = stored
         return found
 
-    def change(self) -> int:
+    def change_number(self) -> int:
         self._change_count += 1
         return self._change_count
 
@@ -265,7 +264,6 @@ class _Replays:
         return _Replay(self, request, self._clock)
 
     def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
-        """Answer a request with the archive of the replay process."""
         if self._opened is None:
             self._opened = self._archive.open()
         return self._archive.run_replay(request, self._opened)

@@ -224,7 +224,6 @@ class NetworkWorld(VirtualTime):
         self._processes[name].clock_offset_ms = off
 
     def key_file(self, key: bytes) -> Path:
-        """Write a file with this key."""
         path = self._folder / f"key-{key.hex()}"
         path.write_bytes(key)
         return path
@@ -289,7 +288,6 @@ class NetworkWorld(VirtualTime):
     # ------------------------------------------------------------------ clients
 
     def client_address(self, node: str, client_id: str) -> str:
-        """Return the address at which a client reaches a node."""
         address = f"node/{node}/{client_id}"
         self._processes[node].listen(address, _client_acceptor)
         return address

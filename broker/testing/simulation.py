@@ -81,7 +81,6 @@ class World(VirtualTime):
         return self._processes.disk
 
     def start_node(self, settings: Settings | None = None) -> Node:
-        """Start a node on the folder of the previous one."""
         if settings is not None:
             self._processes.settings = self._adapt(settings)
         return self._processes.start()
@@ -109,7 +108,6 @@ class World(VirtualTime):
     # ------------------------------------------------------------------ clients
 
     def client_address(self, name: str) -> str:
-        """Return the address at which this client reaches the node."""
         address = f"node/{name}"
         self._processes.listen(address, lambda node: node.connected)
         return address

@@ -120,7 +120,6 @@ class SocketChannelContract(_Base):
             here.channel.send([b"a", b""])
 
     async def test_closing_delivers_sent_packets_and_reports_one_loss_to_each_end(self) -> None:
-        """An orderly end is not an error."""
         here, there = await self.make_ends()
         here.channel.send([bytes(500_000)] * 4)
         here.channel.close()
@@ -191,7 +190,6 @@ class SocketChannelContract(_Base):
         assert self.attach_receiver(here).losses == []
 
     async def test_nothing_is_lost_while_there_is_no_receiver(self) -> None:
-        """Reading starts with the receiver."""
         here, there = await self.make_pair()
         self.attach_receiver(here)
         here.send([b"a", b"b"])

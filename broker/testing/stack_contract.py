@@ -21,7 +21,7 @@ from broker.transport.driver import StackDriver
 from broker.transport.layer import ILayer, ILayerCore, Property
 from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
-from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
 from broker.transport.view import View
 
 #: Bytes that a stack may hold for a peer that reads nothing, before it stops its user.
@@ -71,7 +71,7 @@ class StackLink:
         self, stack: IProtocolStack, options: Mapping[str, object], incarnation: int
     ) -> StackEnd:
         settings = StackSettings(incarnation=incarnation, options=options)
-        built = build(stack, settings, TCP_PROPERTIES)
+        built = build_stack(stack, settings, TCP_PROPERTIES)
         errors: list[Exception] = []
         driver = StackDriver(built.layers, self.clock, bottom=built.bottom, on_error=errors.append)
         return StackEnd(driver, errors)
@@ -94,7 +94,7 @@ class StackContract(_Base):
 
     def _provides(self, *properties: Property) -> bool:
         settings = StackSettings(incarnation=1, options=self.options)
-        return build(self.stack, settings, TCP_PROPERTIES).provides.issuperset(properties)
+        return build_stack(self.stack, settings, TCP_PROPERTIES).provides.issuperset(properties)
 
     def _link(self, seed: int = 0) -> StackLink:
         return StackLink(self.stack, self.options, seed)
@@ -155,13 +155,13 @@ class StackContract(_Base):
                 link.one.driver.send([message] * 16)
                 taken += 16 * len(message)
                 link.run(TICK)
-        self.assertFalse(link.one.driver.writable)
+        self.assertFalse(link.one.driver.is_writable)
         link.run(60.0)
-        self.assertTrue(link.one.driver.attached)
+        self.assertTrue(link.one.driver.is_attached)
         link.other.consumes = True
         link.other.driver.consumed(len(link.other.messages))
         link.run(5.0)
-        self.assertTrue(link.one.driver.writable)
+        self.assertTrue(link.one.driver.is_writable)
 
     def test_foreign_bytes_end_a_connection_but_not_the_stack(self) -> None:
         """The next connection works after any foreign bytes."""

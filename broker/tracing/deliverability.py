@@ -93,7 +93,7 @@ class Deliverability:
         if event is None or event.refused is not None:
             return None
         publisher = (event.client_id, event.incarnation)
-        freshness = self._deduplication.known(publisher, event.sequence_number)
+        freshness = self._deduplication.check(publisher, event.sequence_number)
         return None if freshness is Freshness.OUTSIDE else freshness is Freshness.DUPLICATE
 
     def _looks(

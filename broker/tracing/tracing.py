@@ -214,7 +214,7 @@ class NodeTrace:
         """The event, if it is in the log at a place."""
         origin, epoch, offset = place
         try:
-            events = await self._log.read_of(
+            events = await self._log.read_origin(
                 origin, (epoch, max(0, offset - 1)), 1, PAGE_BYTES, wait=False
             )
         except DamageFound:

@@ -12,14 +12,14 @@ from typing import Final
 import attrs
 
 #: Seconds that a connection or a process must last to count as a success.
-LASTED: Final = 5.0
+SUCCESS_AFTER: Final = 5.0
 #: A higher power of two exceeds every bound.
-_MOST_POWER: Final = 32
+_MAX_POWER: Final = 32
 
 
 def backoff_bound(failures: int, first: float, most: float) -> float:
     """The longest wait in seconds after `failures` earlier failures, without jitter."""
-    return min(most, first * 2.0 ** min(failures, _MOST_POWER))
+    return min(most, first * 2.0 ** min(failures, _MAX_POWER))
 
 
 def backoff_wait(failures: int, first: float, most: float, rng: random.Random) -> float:
@@ -32,32 +32,32 @@ def backoff_wait(failures: int, first: float, most: float, rng: random.Random) -
 class Backoff:
     """Waiting times between attempts to keep one thing up: a session, a child process."""
 
-    first: float = 0.1
-    most: float = 30.0
+    first_wait: float = 0.1
+    max_wait: float = 30.0
     random: random.Random = attrs.field(factory=random.Random)
     jitter: bool = True
     """Half of each wait is random; without it the wait is the bound itself."""
-    lasted: float = LASTED
+    success_after: float = SUCCESS_AFTER
     """Seconds; an attempt that stays up for so long resets the waiting time."""
     _failures: int = 0
     _up_since: float | None = None
 
-    def up(self, now: float) -> None:
+    def report_up(self, now: float) -> None:
         """Note that the attempt has succeeded so far: the session or the process is up."""
         if self._up_since is None:
             self._up_since = now
 
-    def progressed(self) -> None:
+    def report_progress(self) -> None:
         """Note that the attempt does what it is for: its end, however soon, is no failure."""
         self._failures = 0
 
-    def next(self, now: float) -> float:
+    def next_wait(self, now: float) -> float:
         """Seconds to wait, now that the attempt failed or has ended."""
-        if self._up_since is not None and now - self._up_since >= self.lasted:
+        if self._up_since is not None and now - self._up_since >= self.success_after:
             self._failures = 0
         self._up_since = None
         failures = self._failures
         self._failures += 1
         if not self.jitter:
-            return backoff_bound(failures, self.first, self.most)
-        return backoff_wait(failures, self.first, self.most, self.random)
+            return backoff_bound(failures, self.first_wait, self.max_wait)
+        return backoff_wait(failures, self.first_wait, self.max_wait, self.random)

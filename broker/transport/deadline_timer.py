@@ -8,10 +8,10 @@ from typing import Final
 from broker.transport.clock import IClock, IDelayed
 
 #: A call that is later than this (seconds) tells that the process was held up.
-_LATE: Final = 0.1
+_HELD_UP_AFTER: Final = 0.1
 
 
-class Alarm:
+class DeadlineTimer:
     """Keeps at most one call of `clock` armed, so that `ring` is called at the deadline or earlier.
 
     A deadline that moves away leaves the timer as it is: it rings early, whoever hears it looks
@@ -20,33 +20,33 @@ class Alarm:
 
     def __init__(self, clock: IClock, ring: Callable[[], None]) -> None:
         self._clock = clock
-        self._ring = ring
+        self._on_due = ring
         self._call: IDelayed | None = None
-        self.at: float | None = None
+        self.deadline: float | None = None
         """The time at which it rings; None while it is not set."""
-        self._deferred = False
+        self._is_deferred = False
 
-    def set(self, deadline: float | None) -> None:
+    def arm(self, deadline: float | None) -> None:
         """Ring at `deadline` (absolute) at the latest; with None there is no timer any more."""
         if self._call is not None:
-            if deadline is not None and self.at is not None and deadline >= self.at:
+            if deadline is not None and self.deadline is not None and deadline >= self.deadline:
                 return
             self._call.cancel()
             self._call = None
-        self.at = deadline
+        self.deadline = deadline
         if deadline is not None:
-            self._deferred = False
+            self._is_deferred = False
             delay = max(0.0, deadline - self._clock.seconds())
-            self._call = self._clock.callLater(delay, self._fire)
+            self._call = self._clock.callLater(delay, self._handle_call)
 
-    def _fire(self) -> None:
+    def _handle_call(self) -> None:
         self._call = None
-        assert self.at is not None
-        if not self._deferred and self._clock.seconds() > self.at + _LATE:
+        assert self.deadline is not None
+        if not self._is_deferred and self._clock.seconds() > self.deadline + _HELD_UP_AFTER:
             # Reactors call what is due before they read: nobody is silent whose words wait there.
-            self._deferred = True
-            self._call = self._clock.callLater(0.0, self._fire)
+            self._is_deferred = True
+            self._call = self._clock.callLater(0.0, self._handle_call)
             return
-        self._deferred = False
-        self.at = None
-        self._ring()
+        self._is_deferred = False
+        self.deadline = None
+        self._on_due()

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import BrokerError, Closed, StackError
-from broker.transport.deadline_timer import Alarm
-from broker.transport.channel_binding import Attachment
+from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.channel_binding import ChannelBinding
 from broker.transport.clock import IClock
 from broker.transport.effects import (
     Consumed,
@@ -29,7 +29,7 @@ from broker.transport.effects import (
 from broker.transport.layer import ILayer, ILayerCore, Property
 from broker.transport.stack_receiver import IStackReceiver, log_failure
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
-from broker.transport.stack import check
+from broker.transport.stack import check_layers
 from broker.transport.view import LinkState, View
 
 __all__ = ["IClock", "IStackReceiver", "StackDriver"]
@@ -51,7 +51,7 @@ class StackDriver:
         bottom: frozenset[Property] = TCP_PROPERTIES,
         on_error: Callable[[Exception], object] = log_failure,
     ) -> None:
-        self.provides = check(layers, bottom)
+        self.provides = check_layers(layers, bottom)
         self.receiver = receiver
         #: Why this stack can not be used any more: a bug showed in its receiver or in a core.
         self.failure: BrokerError | None = None
@@ -62,24 +62,24 @@ class StackDriver:
         #: Bottom up, to read their counters.
         self.cores: tuple[ILayerCore, ...] = tuple(layer.create_core() for layer in layers)
         #: Whether the user may send without piling up.
-        self.writable = True
-        self._told_writable = True
+        self.is_writable = True
+        self._reported_writable = True
         # Where a layer bounds what is under way, how full the socket is says nothing to the user.
-        self._heeds_socket = not any(Property.BACKPRESSURE in layer.provides for layer in layers)
+        self._uses_socket_pressure = not any(Property.BACKPRESSURE in layer.provides for layer in layers)
         self._inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._top = len(self.cores) - 1
         self._effects: deque[tuple[int, list[Effect]]] = deque()
-        self._turning = False
-        self._attachment: Attachment | None = None
-        self._blocked: set[int] = set()  # heights of what is not writable; -1 is the socket
-        self._alarm = Alarm(clock, lambda: self._enqueue(self._timeouts))
+        self._is_running = False
+        self._binding: ChannelBinding | None = None
+        self._blocked_heights: set[int] = set()  # heights of what is not writable; -1 is the socket
+        self._timer = DeadlineTimer(clock, lambda: self._enqueue(self._handle_timeouts))
 
     # ----------------------------------------------------------------- for the user
 
     @property
-    def attached(self) -> bool:
+    def is_attached(self) -> bool:
         """Whether there is a socket channel below now that is not closing."""
-        return self._attachment is not None and not self._attachment.closing
+        return self._binding is not None and not self._binding.is_closing
 
     def attach(self, channel: ISocketChannel) -> None:
         """Use `channel` from now on; one that is attached is aborted. The stack sees CONNECTED.
@@ -90,13 +90,13 @@ class StackDriver:
             raise self._unusable()
         if self.receiver is None:
             raise StackError("a stack needs a receiver before it gets a channel")
-        attachment = Attachment(
-            channel, self._enqueue, self._packets, self._lost, self._socket_writable
+        attachment = ChannelBinding(
+            channel, self._enqueue, self._packets_received, self._channel_lost, self._socket_writable_changed
         )
-        self._inputs.append((self._begin, (attachment,)))
+        self._inputs.append((self._bind_channel, (attachment,)))
         # What the channel says from here on stands behind `_begin` in the queue.
         channel.receiver = attachment
-        self._turn()
+        self._run()
 
     def send(self, messages: Sequence[bytes], consumed: int = 0) -> None:
         """Send messages. They are in the stack, or were refused, when this returns.
@@ -118,12 +118,12 @@ class StackDriver:
                 if isinstance(effect, WritableChanged) and not effect.writable:
                     # The effect waits for its place in the queue; a caller that sends in a loop
                     # must see it now.
-                    self.writable = False
+                    self.is_writable = False
         else:
             effects = [SendDown(messages)]
         self._effects.append((self._top, effects))
-        if not self._turning:
-            self._turn()
+        if not self._is_running:
+            self._run()
 
     def consumed(self, count: int) -> None:
         """The user has done with `count` delivered messages: their credit returns to the peer.
@@ -133,8 +133,8 @@ class StackDriver:
         if self.cores and count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
             self._effects.append((self._top, effects))
-            if not self._turning:
-                self._turn()
+            if not self._is_running:
+                self._run()
 
     def close(self) -> None:
         """Let the present channel flush what it was given and close. Layers keep their buffers.
@@ -142,11 +142,11 @@ class StackDriver:
         Nothing more is delivered. The stack sees DISCONNECTED when the channel is closed, which
         is `attachment.CLOSE_TIMEOUT` seconds from now at the latest: then it is aborted.
         """
-        self._enqueue(self._close)
+        self._enqueue(self._close_channel)
 
     def abort(self, error: BrokerError) -> None:
         """Close the present channel at once; the stack sees DISCONNECTED with `error`."""
-        self._enqueue(self._lose, error)
+        self._enqueue(self._drop_channel, error)
 
     def fail(self, error: Exception, what: str) -> None:
         """End the use of this stack: `what` (a clause) came to an unexpected `error`."""
@@ -155,84 +155,84 @@ class StackDriver:
             return
         self.failure = Closed(f"{what}: {error}")
         self._effects.clear()
-        if self._attachment is not None:
-            self._attachment.channel.abort(self.failure)
-            self._attachment = None
+        if self._binding is not None:
+            self._binding.channel.abort(self.failure)
+            self._binding = None
         if self.receiver is not None:
             # Not by way of the cores: they are not to be trusted any more.
-            self._tell(self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure))
-        self._turn()
+            self._call_receiver(self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure))
+        self._run()
 
     # ----------------------------------------------------------------- inputs
 
     def _enqueue(self, function: Callable[..., None], *args: object) -> None:
         self._inputs.append((function, args))
-        if not self._turning:
-            self._turn()
+        if not self._is_running:
+            self._run()
 
     def _unusable(self) -> Closed:
         return Closed(f"the stack is not usable any more: {self.failure}")
 
-    def _begin(self, attachment: Attachment) -> None:
+    def _bind_channel(self, attachment: ChannelBinding) -> None:
         if self.failure is not None:
             attachment.channel.abort(self.failure)
-        elif self._attachment is not None:
-            if self._attachment.closing:
-                self._detached(None)  # it may go on flushing
+        elif self._binding is not None:
+            if self._binding.is_closing:
+                self._report_disconnected(None)  # it may go on flushing
             else:
-                self._lose(Closed("a newer connection took the place of this one"))
+                self._drop_channel(Closed("a newer connection took the place of this one"))
             # Everything that comes of that belongs to the old connection, and goes first.
-            self._inputs.appendleft((self._begin, (attachment,)))
+            self._inputs.appendleft((self._bind_channel, (attachment,)))
         else:
-            self._attachment = attachment
-            self._view(View(LinkState.CONNECTED))
+            self._binding = attachment
+            self._pass_view_up(View(LinkState.CONNECTED))
 
-    def _packets(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
-        if self._turning:
-            self._inputs.append((self._receive, (attachment, packets)))
-        elif attachment is self._attachment and not attachment.closing:
+    def _packets_received(self, attachment: ChannelBinding, packets: Sequence[bytes]) -> None:
+        if self._is_running:
+            self._inputs.append((self._deliver_packets, (attachment, packets)))
+        elif attachment is self._binding and not attachment.is_closing:
             self._effects.append((-1, [DeliverUp(packets)]))
-            self._turn()
+            self._run()
 
-    def _receive(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
-        if attachment is self._attachment and not attachment.closing:
+    def _deliver_packets(self, attachment: ChannelBinding, packets: Sequence[bytes]) -> None:
+        if attachment is self._binding and not attachment.is_closing:
             self._effects.append((-1, [DeliverUp(packets)]))
 
-    def _lost(self, attachment: Attachment, error: BrokerError | None) -> None:
-        if attachment is self._attachment:
-            self._detached(error)
+    def _channel_lost(self, attachment: ChannelBinding, error: BrokerError | None) -> None:
+        if attachment is self._binding:
+            self._report_disconnected(error)
 
-    def _socket_writable(self, attachment: Attachment, writable: bool) -> None:
-        if attachment is self._attachment and self._heeds_socket:
+    def _socket_writable_changed(self, attachment: ChannelBinding, writable: bool) -> None:
+        if attachment is self._binding and self._uses_socket_pressure:
             self._set_writable(-1, writable)
 
-    def _close(self) -> None:
-        if self._attachment is not None and not self._attachment.closing:
-            self._attachment.close(self._clock)
+    def _close_channel(self) -> None:
+        if self._binding is not None and not self._binding.is_closing:
+            self._binding.close(self._clock)
 
-    def _lose(self, error: BrokerError) -> None:
-        if self._attachment is not None:
-            self._attachment.channel.abort(error)
-            self._detached(error)
+    def _drop_channel(self, error: BrokerError) -> None:
+        if self._binding is not None:
+            self._binding.channel.abort(error)
+            self._report_disconnected(error)
 
-    def _detached(self, error: BrokerError | None) -> None:
-        self._attachment = None
+    def _report_disconnected(self, error: BrokerError | None) -> None:
+        self._binding = None
         self._set_writable(-1, True)
-        self._view(View(LinkState.DISCONNECTED, error=error))
+        self._pass_view_up(View(LinkState.DISCONNECTED, error=error))
 
-    def _timeouts(self) -> None:
+    def _handle_timeouts(self) -> None:
         now = self._clock.seconds()
         for height, core in enumerate(self.cores):
             due = core.next_timeout()
             if due is not None and due <= now:
-                self._step(height, core.handle_timeout)
+                self._call_core(height, core.handle_timeout)
 
     # ----------------------------------------------------------------- the turn
 
-    def _turn(self) -> None:
-        if self._turning:
+    def _run(self) -> None:
+        if self._is_running:
             return
-        self._turning = True
+        self._is_running = True
         effects, inputs = self._effects, self._inputs
         try:
             while True:
@@ -240,11 +240,11 @@ class StackDriver:
                     height, several = effects.popleft()
                     for effect in several:
                         if isinstance(effect, DeliverUp):
-                            self._up(height + 1, effect.messages, effect.peer)
+                            self._deliver_up(height + 1, effect.messages, effect.peer)
                         elif isinstance(effect, SendDown):
-                            self._down(height, effect.packets)
+                            self._send_down(height, effect.packets)
                         else:
-                            self._apply(height, effect)
+                            self._apply_effect(height, effect)
                         if self.failure is not None:
                             break
                 elif inputs:
@@ -253,40 +253,40 @@ class StackDriver:
                 else:
                     break
         finally:
-            self._turning = False
+            self._is_running = False
         deadline = None
         for core in self.cores if self.failure is None else ():
             due = core.next_timeout()
             if due is not None and (deadline is None or due < deadline):
                 deadline = due
         # To ring early costs less than to set the alarm again with every packet.
-        if deadline is None or self._alarm.at is None or deadline < self._alarm.at:
-            self._alarm.set(deadline)
+        if deadline is None or self._timer.deadline is None or deadline < self._timer.deadline:
+            self._timer.arm(deadline)
 
-    def _apply(self, height: int, effect: Effect) -> None:
+    def _apply_effect(self, height: int, effect: Effect) -> None:
         match effect:
             case Consumed(count):
                 if height > 0:
-                    self._step(height - 1, self.cores[height - 1].consumed, count)
+                    self._call_core(height - 1, self.cores[height - 1].consumed, count)
             case WritableChanged(writable):
                 self._set_writable(height, writable)
             case ViewChanged(view):
-                self._view(view, height + 1)
+                self._pass_view_up(view, height + 1)
             case Failed(error):
-                self._lose(error)
+                self._drop_channel(error)
 
-    def _down(self, height: int, packets: Sequence[bytes]) -> None:
+    def _send_down(self, height: int, packets: Sequence[bytes]) -> None:
         if height > 0:
-            self._step(height - 1, self.cores[height - 1].submit, packets)
-        elif self._attachment is not None and not self._attachment.closing:
+            self._call_core(height - 1, self.cores[height - 1].submit, packets)
+        elif self._binding is not None and not self._binding.is_closing:
             try:
-                self._attachment.channel.send(packets)
+                self._binding.channel.send(packets)
             except Exception as error:
                 self.fail(error, "the socket channel failed")
         else:
             self.dropped += len(packets)
 
-    def _up(self, height: int, messages: Sequence[bytes], peer: object) -> None:
+    def _deliver_up(self, height: int, messages: Sequence[bytes], peer: object) -> None:
         if height <= self._top:
             try:
                 effects = self.cores[height].receive(messages, peer, self._clock.seconds())
@@ -300,24 +300,24 @@ class StackDriver:
             except Exception as error:
                 self.fail(error, "the receiver of the stack failed")
 
-    def _view(self, view: View, height: int = 0) -> None:
+    def _pass_view_up(self, view: View, height: int = 0) -> None:
         if height < len(self.cores):
-            self._step(height, self.cores[height].view_changed, view)
+            self._call_core(height, self.cores[height].view_changed, view)
         elif self.receiver is not None:
-            self._tell(self.receiver.view_changed, view)
+            self._call_receiver(self.receiver.view_changed, view)
 
     def _set_writable(self, height: int, writable: bool) -> None:
         if writable:
-            self._blocked.discard(height)
+            self._blocked_heights.discard(height)
         else:
-            self._blocked.add(height)
-        self.writable = not self._blocked
-        if self.writable is not self._told_writable:
-            self._told_writable = self.writable
+            self._blocked_heights.add(height)
+        self.is_writable = not self._blocked_heights
+        if self.is_writable is not self._reported_writable:
+            self._reported_writable = self.is_writable
             if self.receiver is not None:
-                self._tell(self.receiver.writable_changed, self.writable)
+                self._call_receiver(self.receiver.writable_changed, self.is_writable)
 
-    def _step(self, height: int, operation: Callable[..., list[Effect]], *args: object) -> None:
+    def _call_core(self, height: int, operation: Callable[..., list[Effect]], *args: object) -> None:
         if self.failure is not None:
             return
         try:
@@ -327,7 +327,7 @@ class StackDriver:
         else:
             self._effects.append((height, effects))
 
-    def _tell(self, callback: Callable[..., None], argument: object) -> None:
+    def _call_receiver(self, callback: Callable[..., None], argument: object) -> None:
         try:
             callback(argument)
         except Exception as error:

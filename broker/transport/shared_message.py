@@ -8,15 +8,15 @@ from zlib import crc32
 class SharedMessage(bytes):
     """A message whose check is computed once, however many peers it goes to."""
 
-    _checks: dict[int, int]
+    _checksums: dict[int, int]
 
-    def check(self, start: int) -> int:
+    def checksum(self, start: int) -> int:
         """Its CRC-32 (that of zlib), from the start value `start` on."""
         try:
-            return self._checks[start]
+            return self._checksums[start]
         except AttributeError:
-            self._checks = {}
+            self._checksums = {}
         except KeyError:
             pass
-        check = self._checks[start] = crc32(self, start)
+        check = self._checksums[start] = crc32(self, start)
         return check

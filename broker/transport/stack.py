@@ -13,7 +13,7 @@ from broker.transport.layer import ILayer, ILayerCore, Property
 BOTTOM = "the socket channel"
 
 
-def check(layers: Sequence[ILayer], bottom: frozenset[Property]) -> frozenset[Property]:
+def check_layers(layers: Sequence[ILayer], bottom: frozenset[Property]) -> frozenset[Property]:
     """The properties that hold above `layers` (bottom up), given those of the socket channel.
 
     Raises `StackError` naming the layer that requires a property, and the nearest one below it
@@ -25,12 +25,12 @@ def check(layers: Sequence[ILayer], bottom: frozenset[Property]) -> frozenset[Pr
         if missing:
             # Sorted, so that the same mistake always reads the same.
             wanted = min(missing, key=lambda each: each.value)
-            raise StackError(_complaint(layers[:height], layer, wanted))
+            raise StackError(_error_text(layers[:height], layer, wanted))
         held = (held - layer.breaks) | layer.provides
     return held
 
 
-def _complaint(below: Sequence[ILayer], layer: ILayer, wanted: Property) -> str:
+def _error_text(below: Sequence[ILayer], layer: ILayer, wanted: Property) -> str:
     for lower in reversed(below):
         if wanted in lower.breaks:
             return (
@@ -60,7 +60,7 @@ class Stack:
 
     @provides.default
     def _check(self) -> frozenset[Property]:
-        return check(self.layers, self.bottom)
+        return check_layers(self.layers, self.bottom)
 
     def create_cores(self) -> list[ILayerCore]:
         """A new core of each layer, bottom up."""

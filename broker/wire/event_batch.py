@@ -102,7 +102,7 @@ def decode_batch(data: bytes) -> Batch:
         if len(lengths) == 1 and start + lengths[0] == len(data):
             return Batch(number, [data[start:]])
         # An empty document is no event, and refused as such: those beside it may be.
-        return Batch(number, _cut(data, start, lengths))
+        return Batch(number, _split_documents(data, start, lengths))
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
 
@@ -195,7 +195,7 @@ def decode_delivery(data: bytes) -> Delivery:
         )
         if encoding != PLAIN:
             raise _unknown_encoding(encoding)
-        documents = _cut(data, start, lengths)
+        documents = _split_documents(data, start, lengths)
         unpacker = msgpack.Unpacker(use_list=False)
         unpacker.feed(data[records_start:start])
         headers = [header_from_fields(fields) for fields in unpacker]
@@ -234,7 +234,7 @@ def _assemble(
     ]
 
 
-def _cut(data: bytes, start: int, lengths: Sequence[int]) -> list[bytes]:
+def _split_documents(data: bytes, start: int, lengths: Sequence[int]) -> list[bytes]:
     documents = []
     for length in lengths:
         documents.append(data[start : start + length])

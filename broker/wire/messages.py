@@ -139,7 +139,7 @@ class Subscribe(Message, frozen=True):
     """For `position` and `stored`: how far the client knows that it has got."""
     time: Count
     """For `time`: ms since 1970."""
-    former: Address = ""
+    previous_address: Address = ""
     """Address of the node where it was last, as that node's `Welcome` said; empty: not known."""
     until_ms: Count = 0
     """It ends before the first event of this time of arrival or later; 0: no such end."""
@@ -315,19 +315,19 @@ CODEC: Final = Codec[Message](
 )
 _encode = CODEC.encode
 #: Messages that have a field more since version 2.
-_LONGER_SINCE_2: Final = (Subscribe, Progress)
+_LONGER_IN_VERSION_2: Final = (Subscribe, Progress)
 
 
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
     """Return the bytes of a control message, with the fields that `version` has."""
-    if version == 1 and isinstance(message, _LONGER_SINCE_2):
+    if version == 1 and isinstance(message, _LONGER_IN_VERSION_2):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     return _encode(message)
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"
 #: The first message of either side of a greeting between nodes, which is of another protocol.
-_OF_NODES: Final = {
+_NODE_PROTOCOL_HINTS: Final = {
     b"\x40": "a node greets where clients connect: it needs the port of this node's network.listen",
     b"\x42": _OTHER_NODES,
     b"\x43": _OTHER_NODES,
@@ -339,7 +339,7 @@ _LARGE: Final = frozenset((Answer.kind, Published.kind, Ask.kind))
 
 def decode(data: bytes) -> Message:
     """Return the control message in `data`. Raises `ProtocolError`."""
-    if (meant := _OF_NODES.get(data[:1])) is not None:
+    if (meant := _NODE_PROTOCOL_HINTS.get(data[:1])) is not None:
         raise ProtocolError(meant)
     if len(data) > MAX_CONTROL and data[0] not in _LARGE:
         name = CODEC.by_kind[data[0]].__name__ if data[0] in CODEC.by_kind else "a message"

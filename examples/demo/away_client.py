@@ -36,7 +36,6 @@ class AwayClient:
     got: Counter[EventId] = attrs.field(factory=Counter)
 
     def connect(self, node: NodeProcess) -> AsyncioClient:
-        """Connect a process of the client."""
         return connect(node.endpoint, client_id=NAME, state=self.state)
 
     async def subscribe_part(self, node: NodeProcess) -> asyncio.Task[None]:

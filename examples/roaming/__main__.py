@@ -245,7 +245,6 @@ def report(demo: RoamingDemo) -> int:
 
 
 def log_bytes(feed: Feed) -> int:
-    """Return the size of the nodes' logs."""
     whole = sum(len(item.payload) + ENVELOPE for item in feed.items)
     return max(LEAST_LOG, whole // LOG_PART)
 

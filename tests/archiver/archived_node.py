@@ -9,7 +9,7 @@ from broker.archive.archive import Archive
 from broker.archiver.log_archiver import LogArchiver
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.log.commit import Commit, Keeping, Retention
+from broker.log.commit import Commit, ReplicaBatch, Retention
 from broker.log.history import EPOCHS_SINCE_MS
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
@@ -48,7 +48,6 @@ class Site:
 
     @property
     def disk(self) -> FragileDisk:
-        """Disk of the archive."""
         return self._archive_of._disk
 
     @disk.setter
@@ -59,11 +58,9 @@ class Site:
         self.log.crash()
 
     def open(self) -> Archive:
-        """Open the archive as one more process."""
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
     def archiver(self) -> LogArchiver:
-        """Return one more archiver."""
         return LogArchiver(self.shown, self.open(), self._ask, self.wall)
 
     def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
@@ -89,8 +86,8 @@ class Site:
 
     def keep(self, events: Sequence[LoggedEvent], after: Mark) -> None:
         """Store a replica of another node's events."""
-        keeping = Keeping(events[0].origin, after, events[-1].mark, list(events))
-        self.log.commit(Commit(keeping=[keeping]), self.log.bounds.epoch, MORNING)
+        keeping = ReplicaBatch(events[0].origin, after, events[-1].mark, list(events))
+        self.log.commit(Commit(replicas=[keeping]), self.log.bounds.epoch, MORNING)
 
     def store(self, durables: Mapping[str, bytes | None]) -> None:
         """Store durable subscriptions of the client `c`, by name."""
@@ -102,7 +99,6 @@ class Site:
         return once(everything_in(self.open()))
 
     def offsets(self) -> list[int]:
-        """Return the archived offsets of this log, with repetitions."""
         return [each.offset for each in everything_in(self.open()) if each.origin == self.origin]
 
     def covered(self) -> tuple[tuple[Mark, Mark], ...]:

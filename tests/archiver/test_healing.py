@@ -50,7 +50,6 @@ def test_a_damaged_file_is_written_again(
 
 
 def test_each_origin_writes_its_part_of_a_shared_file_again(site: Site, keeper: Site) -> None:
-    """A file made by compaction."""
     for each in (site, keeper):
         for _ in range(2):
             each.log_more(2)
@@ -80,7 +79,7 @@ def test_only_events_left_in_the_log_are_written_again(tmp_path: Path) -> None:
     damaged(site, 1)
     for _ in range(2):
         site.log_more(5, document=bytes(4_000))
-    since = site.log.since[site.origin]
+    since = site.log.begins_after[site.origin]
     assert 0 < since[1] < 20
     site.carry(archiver)
     assert site.covered()[-1] == (since, (1, 30))

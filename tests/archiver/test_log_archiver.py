@@ -181,7 +181,7 @@ def test_events_removed_before_archiving_are_counted(tmp_path: Path) -> None:
     archiver = site.carry()
     for _ in range(20):
         site.log_more(5, document=bytes(4_000))
-    since = site.log.since[site.origin]
+    since = site.log.begins_after[site.origin]
     assert since[1] > 20
     site.carry(archiver)
     assert site.covered() == (((0, 0), (1, 5)), (since, (1, 105)))

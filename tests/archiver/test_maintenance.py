@@ -56,7 +56,6 @@ class Shared:
         return Maintenance(self.open(), MaintenanceRules(**rules), f"carer-{name}", SMALL)  # type: ignore[arg-type]
 
     def holder(self) -> str:
-        """Return the holder of the lease."""
         try:
             said = json.loads(self.open().objects.get(PATH))
         except (ArchiveObjectMissing, ValueError):

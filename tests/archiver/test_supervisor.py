@@ -22,7 +22,7 @@ from broker.archiver.supervisor import MIN_RESTART_DELAY, STOP_TIMEOUT, Archiver
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Coverage
-from broker.transport.backoff import LASTED
+from broker.transport.backoff import SUCCESS_AFTER
 
 REFERENCE = DtdReference("flight", "1.0")
 
@@ -94,7 +94,6 @@ def archiver(reactor: Reactor, tmp_path: Path) -> ArchiverSupervisor:
 
 
 def answers(deferred: Deferred[Any]) -> list[Any]:
-    """Return the result if there is one."""
     found: list[Any] = []
     deferred.addCallback(found.append)
     return found
@@ -150,7 +149,7 @@ def test_a_dead_process_is_restarted_with_backoff(
     reactor.advance(supervisor.MAX_RESTART_DELAY)
     # A process that lasts resets it.
     reactor.newest.say(report(events=1))
-    reactor.advance(LASTED)
+    reactor.advance(SUCCESS_AFTER)
     reactor.newest.end()
     reactor.advance(MIN_RESTART_DELAY)
     assert len(reactor.processes) == 12

@@ -55,7 +55,6 @@ def status_of(name: str, *, published: int = 10, sent: int = 100) -> dict[str, A
 
 
 def recovery(*, behind: int | None = 12, problem: str = "", replays: bool = True) -> dict[str, Any]:
-    """Return the recovery part of a status with an archive."""
     return {
         "archive": {
             "uri": "/a",

@@ -100,7 +100,6 @@ class FakeNode:
 
     @property
     def subscribes(self) -> list[Subscribe]:
-        """The received Subscribe messages."""
         return [message for message in self.received if isinstance(message, Subscribe)]
 
     def send(self, *outgoing: Message | bytes) -> None:

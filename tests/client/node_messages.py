@@ -65,13 +65,11 @@ def receive(core: ClientCore, *decoded: Message | bytes, now: float = 0.0) -> li
 
 
 def sent(effects: list[Effect]) -> list[Message]:
-    """Return the messages for the node without credit."""
     decoded = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
     return [message for message in decoded if not isinstance(message, Credit)]
 
 
 def credit_limits(effects: list[Effect]) -> list[int]:
-    """Return the limits sent to the node."""
     decoded = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
     return [message.limit for message in decoded if isinstance(message, Credit)]
 

@@ -17,7 +17,7 @@ from broker.errors import (
     ProtocolError,
     ShuttingDown,
 )
-from broker.transport.backoff import LASTED, Backoff
+from broker.transport.backoff import SUCCESS_AFTER, Backoff
 from broker.transport.socket import ISocketChannel
 from broker.wire import messages
 from broker.wire.messages import MAGIC, Goodbye, Hello, Refuse, Welcome
@@ -146,7 +146,7 @@ def _wait_after_session(lasted: float) -> float:
         world.failed(NotConnected("refused"))
         world.clock.advance(8)
     world.connect().receiver.packets_received([WELCOME])  # type: ignore[attr-defined]
-    world.backoff.up(world.clock.seconds())
+    world.backoff.report_up(world.clock.seconds())
     world.clock.advance(lasted)
     world.machine.lost(None)
     (call,) = world.clock.getDelayedCalls()
@@ -154,11 +154,11 @@ def _wait_after_session(lasted: float) -> float:
 
 
 def test_a_lasting_session_resets_the_backoff() -> None:
-    assert _wait_after_session(LASTED) <= 1
+    assert _wait_after_session(SUCCESS_AFTER) <= 1
 
 
 def test_a_short_session_keeps_the_backoff() -> None:
-    assert _wait_after_session(0.9 * LASTED) >= 4
+    assert _wait_after_session(0.9 * SUCCESS_AFTER) >= 4
 
 
 def test_a_wrong_credential_stops_the_machine() -> None:

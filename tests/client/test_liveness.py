@@ -9,7 +9,6 @@ from tests.client.test_subscription_state import core_flowing_at, deliver, flowi
 
 
 def liveness_of(effects: list[Effect]) -> dict[tuple[str, int], str]:
-    """Return the liveness by origin and offset."""
     portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return {
         (event.place.origin, event.place.offset): event.liveness.value

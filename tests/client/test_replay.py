@@ -92,7 +92,11 @@ def test_a_replay_continues_at_another_node(net: FakeNet) -> None:
     begin(first, 1, 2, 3)
     first.die()
     (asked,) = second.subscribes
-    assert (asked.start, asked.position, asked.former) == ("position", (("n", 1, 3),), "c/a")
+    assert (asked.start, asked.position, asked.previous_address) == (
+        "position",
+        (("n", 1, 3),),
+        "c/a",
+    )
     assert (asked.until, asked.rate) == ((("n", 1, 9),), 100)
     begin(second, 4, 9)
     second.send(Ended(1, NO_ERROR))
@@ -169,7 +173,11 @@ def test_the_next_process_resumes_at_another_node(net: FakeNet, tmp_path: Any) -
     net.client(other, resume_points=again.resume_points).subscribe(durable="d")
     net.run(0.1)
     (request,) = other.subscribes
-    assert (request.start, request.position, request.former) == ("stored", (("n", 1, 15),), "c/a")
+    assert (request.start, request.position, request.previous_address) == (
+        "stored",
+        (("n", 1, 15),),
+        "c/a",
+    )
 
 
 def test_closing_writes_the_positions_without_a_thread(net: FakeNet, tmp_path: Any) -> None:

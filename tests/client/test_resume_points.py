@@ -65,7 +65,7 @@ def test_the_next_process_resumes_at_the_further_position() -> None:
     core = new_process(d=ResumePoint(position_of(n=7, m=2), "c/old"))
     (asked,) = sent(subscribe(core, STORED, "d"))
     assert isinstance(asked, Subscribe)
-    assert (asked.start, asked.former) == ("stored", "c/old")
+    assert (asked.start, asked.previous_address) == ("stored", "c/old")
     assert asked.position == wire(n=7, m=2)
     receive(core, Subscribed(1, position_of(n=5, m=4).to_wire(), ()))
     assert core.position_of(1) == position_of(n=7, m=4)

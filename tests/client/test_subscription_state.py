@@ -75,7 +75,6 @@ def flowing_at(**offsets: int) -> Flowing:
 
 
 def delivered_places(effects: list[Effect]) -> list[Place]:
-    """Return the places of the delivered events."""
     portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return [(e.place.origin, e.place.offset) for portion in portions for e in portion.events]
 
@@ -252,11 +251,11 @@ def test_it_sends_the_node_at_which_it_last_flowed() -> None:
     core.session_up(False, "c/first")
     assert sent(subscribe(core))[0] == Subscribe(1, "p.>", "q", {"a": "b"}, "", "new", (), 0)
     receive(core, flowing_at(n=10))
-    assert resubscribe(core, "c/second").former == "c/first"
+    assert resubscribe(core, "c/second").previous_address == "c/first"
     # It did not flow at the second node.
-    assert resubscribe(core, "c/third").former == "c/first"
+    assert resubscribe(core, "c/third").previous_address == "c/first"
     receive(core, flowing_at(n=10))
-    assert resubscribe(core, "c/fourth").former == "c/third"
+    assert resubscribe(core, "c/fourth").previous_address == "c/third"
 
 
 @pytest.mark.parametrize("start", [ALL, since_time(77), since(at(3)), STORED, NEW, last(5)])

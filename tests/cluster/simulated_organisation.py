@@ -130,7 +130,6 @@ class OrganisedNode:
         self._joined_so_far(self.joining.start(self.world.now))
 
     def found(self, cluster: UnitPath) -> None:
-        """Found the first cluster by configuration."""
         self._settle(cluster, 0)
 
     def _joined_so_far(self, effects: Iterable[object]) -> None:

@@ -73,6 +73,12 @@ def test_every_field_is_checked(field: int, value: Any) -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize("fields", [N1.to_plain()[:-1], (*N1.to_plain(), 0)])
+def test_a_descriptor_has_all_fields(fields: Any) -> None:
+    with pytest.raises(ProtocolError):
+        NodeDescriptor.from_plain(fields)
+
+
 @given(plain)
 def test_malformed_descriptors_raise_protocol_error(value: Any) -> None:
     with pytest.raises(ProtocolError):

@@ -14,10 +14,10 @@ from broker.cluster.replicas.service import Replicas
 from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
-from broker.log.commit import Keeping as ToKeep
+from broker.log.commit import ReplicaBatch as ToKeep
 from broker.log.commit import Retention
 from broker.log.event_log import EventLog
-from broker.log.history import Chain, Loss
+from broker.log.history import HistoryChain, BranchLoss
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
@@ -28,7 +28,6 @@ SHORT = Retention(max_bytes=1 << 20)
 
 
 def short_log(folder: Path) -> tuple[EventLog, Thread, Thread]:
-    """Return a log that retains little, with its threads."""
     writer, reader = Thread(), Thread()
     log = EventLog(
         LogFile(folder, SHORT, sync=False),
@@ -74,12 +73,10 @@ def test_events_removed_while_a_page_is_read_are_reported_as_unavailable(tmp_pat
 
 
 def ask_all(name: str, log: EventLog, after: Mark) -> PageRequest:
-    """Request all own events after a place."""
     return PageRequest(node("home"), node(name), MAX_HOPS, log.origin, after, True)
 
 
 def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageServer:
-    """Return a server for readers of all events, and a list of its pages."""
     return LogPageServer(
         event_log=log,
         matcher=cast(Any, None),
@@ -97,10 +94,15 @@ def test_an_empty_page_covers_its_range(tmp_path: Path) -> None:
     writer.step()
     served: list[tuple[Range, list[int]]] = []
     pages = pages_to(served, log)
-    pages.serve_page(ask_all("reader", log, log.cut))
+    pages.serve_page(ask_all("reader", log, log.own_end))
     reader.step()
     ((page, places),) = served
-    assert (page.after, page.upto, page.unavailable_upto, places) == (log.cut, log.cut, None, [])
+    assert (page.after, page.upto, page.unavailable_upto, places) == (
+        log.own_end,
+        log.own_end,
+        None,
+        [],
+    )
 
 
 def test_the_last_page_extends_into_an_empty_epoch(
@@ -110,12 +112,12 @@ def test_the_last_page_extends_into_an_empty_epoch(
     log, writer, _ = short_log(tmp_path)
     log.append([(HEADER_RECORD, 1, b"x")] * 6, lambda _: None)
     writer.step()
-    before = log.cut
+    before = log.own_end
     log.close()
     while writer.calls:
         writer.step()
     log, _, reader = short_log(tmp_path)
-    assert log.cut > before and log.cut[1] == 6
+    assert log.own_end > before and log.own_end[1] == 6
     served: list[tuple[Range, list[int]]] = []
     pages = pages_to(served, log)
     after = (before[0], 0)
@@ -124,7 +126,7 @@ def test_the_last_page_extends_into_an_empty_epoch(
         reader.step()
         after = served[-1][0].upto
     assert [places for _, places in served] == [[1, 2, 3], [4, 5, 6]]
-    assert [page.upto for page, _ in served] == [(before[0], 3), log.cut]
+    assert [page.upto for page, _ in served] == [(before[0], 3), log.own_end]
 
 
 def test_readers_are_served_in_the_order_of_their_requests(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_readers_are_served_in_the_order_of_their_requests(tmp_path: Path) -> No
     writer.step()
     served: list[tuple[Range, list[int]]] = []
     pages = pages_to(served, log)
-    epoch = log.cut[0]
+    epoch = log.own_end[0]
     for name, offset in (("r1", 0), ("r2", 0), ("r3", 0), ("r1", 1), ("r2", 2)):
         pages.serve_page(ask_all(name, log, (epoch, offset)))
     while reader.calls:
@@ -186,7 +188,7 @@ def test_a_page_holds_events_of_interest_that_are_cleared(tmp_path: Path, all_of
         is_cleared=lambda address, rank: address == node("reader") and rank <= 1,
         on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
     )
-    after = (log.cut[0], 0)
+    after = (log.own_end[0], 0)
     pages.serve_page(
         PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, all_of_it)
     )
@@ -195,7 +197,7 @@ def test_a_page_holds_events_of_interest_that_are_cleared(tmp_path: Path, all_of
     ((page, carried),) = served
     assert (page.after, page.upto, page.unavailable_upto, page.is_unfiltered) == (
         after,
-        log.cut,
+        log.own_end,
         None,
         all_of_it,
     )
@@ -224,23 +226,26 @@ def test_a_loss_after_retained_events_is_unavailable_too(tmp_path: Path) -> None
     )
     append()
     epoch = log.bounds.epoch
-    log.lose((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
-    while log.since.get(log.origin) != (epoch, 1):
+    log.record_loss((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
+    while log.begins_after.get(log.origin) != (epoch, 1):
         append()
     pages.serve_page(
         PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True)
     )
     reader.step()
-    assert [page.unavailable_upto for page in served] == [log.chain.losses[0].last]
+    assert [page.unavailable_upto for page in served] == [log.history_chain.losses[0].last]
 
 
 def test_each_reader_gets_a_remembered_loss_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker.cluster.log_page_server.MOST_TOLD_LOSSES", 2)
-    empty, loss = Loss((4, 3), (4, 3), (1, 3), (1, 9)), Loss((5, 3), (5, 9), (1, 3), (1, 9))
+    empty, loss = (
+        BranchLoss((4, 3), (4, 3), (1, 3), (1, 9)),
+        BranchLoss((5, 3), (5, 9), (1, 3), (1, 9)),
+    )
     pages = LogPageServer(
-        event_log=cast(Any, SimpleNamespace(chain=Chain([], [empty, loss]))),
+        event_log=cast(Any, SimpleNamespace(chain=HistoryChain([], [empty, loss]))),
         matcher=cast(Any, None),
         remote_interest=cast(Any, None),
         clock=Clock(),
@@ -269,7 +274,7 @@ def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
     def keep(first: int, last: int) -> None:
         for n in range(first, last + 1):
             event = LoggedEvent(1, n, 5, 1, HEADER_RECORD, bytes(50_000), "far", n)
-            log.keep(ToKeep("far", (1, n - 1), (1, n), [event]), lambda _: None)
+            log.append_replica(ReplicaBatch("far", (1, n - 1), (1, n), [event]), lambda _: None)
             while writer.calls:
                 writer.step()
 
@@ -288,7 +293,7 @@ def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
     keep(4, 30)
     reader.step()
     assert answered == []
-    after = log.kept["far"].after
+    after = log.replica_spans["far"].after
     assert after > (1, 0)
     replicas.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", after))
     reader.step()

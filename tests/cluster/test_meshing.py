@@ -80,9 +80,9 @@ def test_a_linked_target_is_not_dialled() -> None:
     assert keys(meshing.set_targets(targets(*"abc"), 0.0, {"a", "stranger"})) == ["b"]
     # It counts among the links.
     assert meshing.link_up("b", 0.0) == []
-    assert keys(meshing.link_down("a", LASTED)) == ["c"]
-    meshing.dial_failed("c", LASTED)
-    assert keys(meshing.handle_timeout(LASTED + 0.5)) == ["a"]
+    assert keys(meshing.link_down("a", SUCCESS_AFTER)) == ["c"]
+    meshing.dial_failed("c", SUCCESS_AFTER)
+    assert keys(meshing.handle_timeout(SUCCESS_AFTER + 0.5)) == ["a"]
 
 
 def test_a_removed_target_is_not_dialled() -> None:
@@ -149,5 +149,5 @@ def test_a_peer_that_ends_every_link_is_dialled_with_backoff() -> None:
         dials += len(meshing.handle_timeout(now))
     assert dials < 60, dials
     meshing.link_up("a", now)
-    meshing.link_down("a", now + LASTED)
-    assert meshing.next_timeout() <= now + LASTED + 0.5
+    meshing.link_down("a", now + SUCCESS_AFTER)
+    assert meshing.next_timeout() <= now + SUCCESS_AFTER + 0.5

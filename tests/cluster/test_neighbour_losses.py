@@ -6,7 +6,7 @@ import pytest
 
 from broker.cluster.neighbours import Neighbour
 from broker.testing.datagram_network import DatagramFaults
-from broker.transport.arq.counters import Corrections
+from broker.transport.arq.counters import ArqCounters
 from broker.transport.socket import ISocketChannel
 from tests.cluster.sample_nodes import a_node
 from tests.transport.arq.datagram_pair import Pair, User
@@ -43,7 +43,7 @@ def test_losses_and_repeats_are_counted_at_both_ends(seed: int) -> None:
 
 def test_counts_include_earlier_connections() -> None:
     end = link()
-    sums = Corrections()
+    sums = ArqCounters()
     for seed in range(3):
         channel, _ = lossy_connection(seed, 0.2)
         end.set_channel(channel)

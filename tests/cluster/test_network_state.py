@@ -85,7 +85,6 @@ def test_a_node_leads_after_a_delay() -> None:
 
 
 def end(name: str) -> tuple[NetworkState, NodeDescriptor]:
-    """Return a node in a cluster by itself."""
     node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
     state = NetworkState(node, lambda: (node.origin, 1, 0))
     state.publish_descriptor(node, 0.0)
@@ -97,7 +96,6 @@ def said(effects: Iterable[object]) -> list[Message]:
 
 
 def links(state: NetworkState) -> set[str]:
-    """Return the links that the node publishes."""
     own = TableKey("node", state.address.node, state.address.node)
     return {key for key in state.tables.get(own) if key.startswith("link:")}
 

@@ -66,7 +66,7 @@ class FakeLog:
         if self.resting:
             raise LogUnavailable("resting")
 
-    def covers(self, origin: str) -> bool:
+    def has_origin(self, origin: str) -> bool:
         return True
 
     def append_relayed(self, relayed: Any, done: Any) -> None:
@@ -75,7 +75,7 @@ class FakeLog:
     def commit(self, *, fails: bool = False) -> None:
         pending, self.pending = self.pending, []
         if fails:
-            self.deduplication.forget()
+            self.deduplication.clear()
         for relayed, done in pending:
             if fails:
                 done(LogUnavailable("full"))

@@ -111,16 +111,16 @@ def test_a_stream_time_is_valid_when_all_earlier_events_have_arrived(bench: Benc
     assert bench.time() == 500
     bench.reply((1, 12), 600)
     assert bench.time() == 500
-    bench.coverage.rise({"o": (1, 11)})
+    bench.coverage.advance({"o": (1, 11)})
     assert bench.time() == 500
-    bench.coverage.rise({"o": (1, 12)})
+    bench.coverage.advance({"o": (1, 12)})
     assert bench.time() == 600
 
 
 def test_answers_that_are_ahead_of_the_node_are_bounded(bench: Bench) -> None:
     for number in range(2 * MOST_ANSWERS):
         bench.reply((1, 20 + number), 100 + number)
-    bench.coverage.rise({"o": (1, 20 + MOST_ANSWERS)})
+    bench.coverage.advance({"o": (1, 20 + MOST_ANSWERS)})
     assert bench.time() == 100 + MOST_ANSWERS
 
 

@@ -18,8 +18,8 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import UNKNOWN_TYPE, Run
-from broker.log.damage import Damage, DamageFound, Kind, Span
-from broker.log.history import Chain, Loss
+from broker.log.damage import Damage, DamageFound, DamageKind, Span
+from broker.log.history import HistoryChain, BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.messages import Gap, Progress
@@ -79,10 +79,10 @@ class Repairs:
     given_up: bool = False
     begun: list[Deferred[None]] = attrs.field(factory=list)
 
-    def gave_up(self, _: Damage) -> bool:
+    def is_given_up(self, _: Damage) -> bool:
         return self.given_up
 
-    def begin(self, _: Damage) -> Deferred[None]:
+    def begin_repair(self, _: Damage) -> Deferred[None]:
         self.begun.append(Deferred())
         return self.begun[-1]
 
@@ -249,8 +249,8 @@ def test_a_loss_is_told_between_the_events_around_it(at: Mark, gap: tuple[int, i
     events = [*(event(n) for n in (1, 2, 3)), *(event(n, epoch=2) for n in (12, 13))]
     it.log.events = [attrs.evolve(each, serial=i) for i, each in enumerate(events, 1)]
     it.log.read = reads_by_serial(it.log)  # type: ignore[method-assign]
-    loss = Loss((2, 3), (2, 9), (1, 3), (1, 9), ((4, 9),))
-    it.log.chain = Chain([], [loss])
+    loss = BranchLoss((2, 3), (2, 9), (1, 3), (1, 9), ((4, 9),))
+    it.log.history_chain = HistoryChain([], [loss])
     it.feed.told = {"n": at}
     it.feed.cursor = at[1] + 1
     it.start()
@@ -266,8 +266,8 @@ def test_who_was_on_the_other_branch_lacks_only_what_it_has_not_had_of_it() -> N
     events = [event(n, epoch=3) for n in (12, 13)]
     it.log.events = [attrs.evolve(each, serial=i) for i, each in enumerate(events, 1)]
     it.log.read = reads_by_serial(it.log)  # type: ignore[method-assign]
-    it.log.chain = Chain([], [Loss((3, 3), (3, 9), (1, 3), (1, 9), ((4, 9),))])
-    it.log.fork = lambda mark: (1, 3)  # type: ignore[method-assign]
+    it.log.history_chain = HistoryChain([], [BranchLoss((3, 3), (3, 9), (1, 3), (1, 9), ((4, 9),))])
+    it.log.find_fork = lambda mark: (1, 3)  # type: ignore[method-assign]
     it.feed.told = {"n": (1, 7)}
     it.start()
     assert it.came == [(8, "lost"), (9, "lost"), 12, 13]
@@ -276,7 +276,7 @@ def test_who_was_on_the_other_branch_lacks_only_what_it_has_not_had_of_it() -> N
 def test_at_the_end_of_the_log_a_loss_is_told_too() -> None:
     it = Setting().start()
     assert it.feed.pace is Pace.LIVE
-    it.log.chain = Chain([], [Loss((2, 6), (2, 9), (1, 6), (1, 9), ((7, 9),))])
+    it.log.history_chain = HistoryChain([], [BranchLoss((2, 6), (2, 9), (1, 6), (1, 9), ((7, 9),))])
     it.link.tell_losses()
     assert it.came == [*ALL, (7, "lost"), (8, "lost"), (9, "lost")]
     it.link.tell_losses()
@@ -295,7 +295,7 @@ def reads_by_serial(log: Log) -> Callable[..., Deferred[list[LoggedEvent]]]:
 
 def damaged(first: int, last: int) -> Damage:
     span = Span("n", (1, first - 1), (1, last))
-    return Damage("events", b"", first, last, Kind.HEAD, (span,))
+    return Damage("events", b"", first, last, DamageKind.HEAD, (span,))
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -19,7 +19,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
-from broker.log.history import Chain
+from broker.log.history import HistoryChain
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.wire.event_batch import decode_delivery
 from broker.wire.codec import Message
@@ -58,19 +58,19 @@ class FakeOutlet:
 
 class FakeLog:
     origin = "n"
-    places_elsewhere = 0
-    chain = Chain()
+    unlogged_places = 0
+    history_chain = HistoryChain()
 
     def __init__(self, *events: LoggedEvent) -> None:
         self.events = list(events)
-        self.since: dict[str, Mark] = {}
-        self.chain = Chain()
+        self.begins_after: dict[str, Mark] = {}
+        self.history_chain = HistoryChain()
         self.broken = False
         self.slow = False
         self.asked: list[tuple[Deferred[list[LoggedEvent]], list[LoggedEvent]]] = []
 
-    def fork(self, mark: Mark) -> Mark | None:
-        return self.chain.fork(mark, self.events[-1].mark if self.events else (0, 0))
+    def find_fork(self, mark: Mark) -> Mark | None:
+        return self.history_chain.find_fork(mark, self.events[-1].mark if self.events else (0, 0))
 
     @property
     def bounds(self) -> Bounds:
@@ -80,7 +80,7 @@ class FakeLog:
         return Bounds(last.epoch, self.events[0].serial, last.serial, 0)
 
     @property
-    def durable(self) -> Mark:
+    def newest_durable(self) -> Mark:
         return (self.bounds.epoch, self.bounds.last)
 
     @property
@@ -88,11 +88,11 @@ class FakeLog:
         coverage = Coverage({})
         for number, one in enumerate(self.events):
             # A version for each of them, so that all are new to who has seen fewer.
-            coverage.rise({one.origin: one.mark})
+            coverage.advance({one.origin: one.mark})
             assert coverage.version == number + 1
         return coverage
 
-    def position(self) -> dict[str, Mark]:
+    def end_position(self) -> dict[str, Mark]:
         return self.coverage.marks
 
     def read(self, start: int, most: int, _: int, wait: bool = True) -> Deferred[list[LoggedEvent]]:
@@ -303,7 +303,7 @@ def test_what_retention_took_is_told_with_its_bounds() -> None:
     setting.log.slow = True
     feed = setting.subscribe(cursor=3, cut=(3, 8))
     del setting.log.events[:6]
-    setting.log.since["n"] = (1, 6)
+    setting.log.begins_after["n"] = (1, 6)
     setting.log.asked[0][1][:4] = []
     setting.log.answer()
     assert setting.outlet.out[0] == Gap(1, "n", (1, 3), (1, 6), 4, "retention")

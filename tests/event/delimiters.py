@@ -63,7 +63,6 @@ def texts(delimiter: str) -> Iterator[str]:
 
 
 def fillings(place: str, delimiter: str) -> Iterator[str]:
-    """Yield all fillings of a place with the delimiter."""
     if place in VALUE_PLACES:
         raw = delimiter if place == "pointer" else delimiter.replace("&", "&amp;")
         if place == "single-quoted":

@@ -79,7 +79,6 @@ FILLED = st.dictionaries(
 
 
 def chosen(place: str, choices: list[tuple[str, int]]) -> str:
-    """Return concatenated fillings of a place."""
     made = ""
     for delimiter, number in choices:
         possible = list(fillings(place, delimiter))

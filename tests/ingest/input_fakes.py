@@ -87,7 +87,7 @@ class FakeLog:
 
     def fail(self) -> None:
         waiting, self.waiting = self.waiting, []
-        self.deduplication.forget()
+        self.deduplication.clear()
         self.resting = True
         for _, done in waiting:
             done(LogUnavailable("no room"))

@@ -68,7 +68,7 @@ def test_numbers_are_judged_as_if_each_were_checked_alone(
         assert [index for index, _ in judged.refused] == [
             i for i in range(len(numbers)) if found.get(i) in (None, Freshness.OUTSIDE)
         ]
-        assert together.changed() == alone.changed()
+        assert together.take_changed() == alone.take_changed()
 
 
 def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
@@ -90,7 +90,7 @@ def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
         (4, "forged-identity"),
     ]
     assert [rank for _, rank, _ in judged.entries] == [0, 0, 1]
-    assert deduplication.following(KEY) == 4
+    assert deduplication.next_number(KEY) == 4
 
 
 def test_a_right_for_one_stream_is_none_for_the_next_event_s() -> None:

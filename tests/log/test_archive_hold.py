@@ -10,7 +10,7 @@ from twisted.logger import capturedLogs, formatEvent
 from broker.archiver.hold_report import HoldReport
 from broker.event.place import Mark
 from broker.log.commit import Retention
-from broker.log.archive_hold import UnarchivedHold
+from broker.log.archive_hold import ArchiveHold
 from tests.archiver.archived_node import Site
 
 KEPT = 100_000
@@ -30,11 +30,11 @@ def fill(site: Site, commits: int) -> None:
 def test_nothing_is_taken_that_is_not_archived(site: Site) -> None:
     fill(site, 10)
     assert KEPT < site.log.bounds.used_bytes < MOST
-    assert site.origin not in site.log.since
-    assert site.log.hold.since == (1, 0)
+    assert site.origin not in site.log.begins_after
+    assert site.log.archive_hold.held_after == (1, 0)
     archiver = site.carry()
-    site.log.hold.archived = archiver.reached[site.origin]
-    assert site.log.hold.since is None
+    site.log.archive_hold.archived = archiver.reached[site.origin]
+    assert site.log.archive_hold.held_after is None
     fill(site, 2)
     assert site.log.since[site.origin] >= (1, 20)
     assert site.log.hold.taken == 0
@@ -45,52 +45,52 @@ def test_nothing_is_taken_that_is_not_archived(site: Site) -> None:
 def test_beyond_the_limit_the_oldest_go_and_are_counted(site: Site) -> None:
     fill(site, 40)
     assert site.log.bounds.used_bytes < MOST + 100_000
-    assert site.log.hold.taken == site.log.since[site.origin][1] > 0
-    assert site.log.hold.since == site.log.since[site.origin]
+    assert site.log.archive_hold.dropped_unarchived == site.log.begins_after[site.origin][1] > 0
+    assert site.log.archive_hold.held_after == site.log.begins_after[site.origin]
 
 
 def test_nothing_goes_before_it_is_said(site: Site) -> None:
     """The archiver of a node that was started a moment ago may have nothing to say yet."""
-    hold, report = site.log.hold, HoldReport()
-    hold.is_told = False
+    hold, report = site.log.archive_hold, HoldReport()
+    hold.is_announced = False
     fill(site, 16)
-    assert hold.taken == 0
+    assert hold.dropped_unarchived == 0
     while site.log.bounds.used_bytes <= MOST:
         fill(site, 1)
         report.log_changes(hold, site.log.bounds.used_bytes, is_known=False)
     fill(site, 1)
-    assert hold.taken == 0
+    assert hold.dropped_unarchived == 0
     with capturedLogs() as logs:
         report.log_changes(hold, site.log.bounds.used_bytes)
     assert any("will be removed" in formatEvent(each) for each in logs)
     fill(site, 1)
-    assert hold.taken > 0
+    assert hold.dropped_unarchived > 0
 
 
 def test_the_limit_holds_though_nobody_says_so(site: Site) -> None:
-    site.log.hold.is_told = False
+    site.log.archive_hold.is_announced = False
     fill(site, 40)
     assert site.log.bounds.used_bytes < MOST * 9 / 8 + 100_000
-    assert site.log.hold.taken > 0
+    assert site.log.archive_hold.dropped_unarchived > 0
 
 
 def test_without_an_archive_nothing_is_held(tmp_path: Path) -> None:
     assert Retention().unarchived_bytes == 0
     site = Site(tmp_path, max_bytes=KEPT)
     fill(site, 10)
-    assert site.origin in site.log.since
-    assert site.log.hold.taken == 0
+    assert site.origin in site.log.begins_after
+    assert site.log.archive_hold.dropped_unarchived == 0
 
 
 @pytest.mark.parametrize(("is_told", "most"), [(True, 1000), (False, 1125)])
 def test_events_stay_in_a_log_that_is_as_large_as_it_may_be(is_told: bool, most: int) -> None:
-    hold = UnarchivedHold(1000, is_told=is_told)
-    assert hold.keeps((1, 1), (1, 5), most) and hold.taken == 0
-    assert not hold.keeps((1, 1), (1, 5), most + 1) and hold.taken == 5
+    hold = ArchiveHold(1000, is_announced=is_told)
+    assert hold.holds_events((1, 1), (1, 5), most) and hold.dropped_unarchived == 0
+    assert not hold.holds_events((1, 1), (1, 5), most + 1) and hold.dropped_unarchived == 5
 
 
 def test_it_is_said_before_events_go() -> None:
-    hold, report = UnarchivedHold(1000), HoldReport()
+    hold, report = ArchiveHold(1000), HoldReport()
 
     def said(used: int) -> list[str]:
         with capturedLogs() as logs:
@@ -99,14 +99,14 @@ def test_it_is_said_before_events_go() -> None:
         return [f"{each['log_level'].name}: {formatEvent(each)}" for each in logs]
 
     assert said(100) == []
-    hold.keeps((1, 1), (1, 5), 500)
+    hold.holds_events((1, 1), (1, 5), 500)
     [kept] = said(500)
     assert kept.startswith("warn: the archive lacks own events behind (1, 0)")
-    hold.keeps((1, 1), (1, 5), 950)
+    hold.holds_events((1, 1), (1, 5), 950)
     [near] = said(950)
     assert near.startswith("error: the log has 950 of 1000 bytes")
-    hold.keeps((1, 1), (1, 5), 1001)
-    hold.keeps((1, 6), (1, 9), 990)
+    hold.holds_events((1, 1), (1, 5), 1001)
+    hold.holds_events((1, 6), (1, 9), 990)
     [gone] = said(990)
     assert gone == "error: 5 own events were removed that the archive lacks"
     hold.archived = (1, 9)
@@ -121,5 +121,5 @@ def test_it_is_said_before_events_go() -> None:
 def test_copies_that_are_not_archived_stay_up_to_half_of_the_limit(
     used_bytes: int, archived: Mark, stay: bool
 ) -> None:
-    hold = UnarchivedHold(most_bytes=400, archived_copies={"o": archived})
-    assert hold.keeps_copies("o", (1, 7), used_bytes) is stay
+    hold = ArchiveHold(most_bytes=400, archived_replicas={"o": archived})
+    assert hold.holds_replica("o", (1, 7), used_bytes) is stay

@@ -11,7 +11,7 @@ import lmdb
 import pytest
 
 from broker.log.checksum import ValueDamaged
-from broker.log.checked_table import Values
+from broker.log.checked_table import CheckedTable
 from tests.log.bit_damage import flipped
 
 KEY, VALUE = b"key", b"value"
@@ -25,8 +25,8 @@ class Table:
     table: Any
     copies: Any
 
-    def values(self, *, lazy: bool = False) -> Values:
-        return Values(b"n", self.table, self.copies, lazy=lazy)
+    def values(self, *, lazy: bool = False) -> CheckedTable:
+        return CheckedTable(b"n", self.table, self.copies, accepts_unchecked=lazy)
 
     def damage(self, *, value: bool = True, copy: bool = True) -> None:
         for damaged, key, table in ((value, KEY, self.table), (copy, b"n" + KEY, self.copies)):
@@ -71,7 +71,7 @@ def test_a_value_that_is_damaged_with_its_copy_is_counted_as_lost(
     with pytest.raises(ValueDamaged):
         values.get(opened.txn, KEY)
     assert values.damaged == {"lost": 1}
-    assert values.peek(opened.txn, KEY) is None
+    assert values.get_or_none(opened.txn, KEY) is None
     assert list(values.items(opened.txn)) == [(KEY, None)]
     assert values.heal(opened.txn) == [KEY]
 

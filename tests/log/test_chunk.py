@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.chunk import Chunk, encode_chunk, portions
+from broker.log.chunk import Chunk, encode_chunk, split_by_size
 from broker.log.logged_event import LoggedEvent
 
 events = st.lists(
@@ -41,8 +41,11 @@ def test_a_chunk_gives_back_what_was_put_in(
     assert (chunk.first, chunk.last) == (first, given_events[-1].serial)
     start = data.draw(st.integers(first, chunk.last))
     expected = [event for event in given_events if event.serial >= start]
-    assert list(map(fields, chunk.events(start))) == list(map(fields, expected))
-    assert (chunk.mark(start), chunk.arrival(start)) == (expected[0].mark, expected[0].arrival)
+    assert list(map(fields, chunk.events_from(start))) == list(map(fields, expected))
+    assert (chunk.mark_at(start), chunk.arrival_at(start)) == (
+        expected[0].mark,
+        expected[0].arrival,
+    )
     assert chunk.origin == "n"
 
 
@@ -52,7 +55,7 @@ def test_portions_cover_everything_and_are_as_large_as_allowed(sizes: list[int],
         LoggedEvent(1, offset, 0, 0, b"", b"x" * size, "n", offset)
         for offset, size in enumerate(sizes)
     ]
-    cut = list(portions(most, made))
+    cut = list(split_by_size(most, made))
     assert [i for start, end in cut for i in range(start, end)] == list(range(len(made)))
     total = [sum(event.size for event in made[start:end]) for start, end in cut]
     assert all(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.commit import Commit, Retention
-from broker.log.damage import Kind
+from broker.log.damage import DamageKind
 from broker.log.log_file import LogFile
 from tests.log.bit_damage import damage_folder, damage_log, flipped, read_past_damage
 from tests.log.test_damage import event, filled
@@ -40,9 +40,9 @@ def test_a_damaged_event_that_retention_took_meanwhile_does_not_come_back(tmp_pa
     log, everything = filled(tmp_path)
     damage_log(log, "events", lambda value: flipped(value, len(value) * 8 - 20), 0)
     _, (damage,) = read_past_damage(log)
-    assert damage.kind is Kind.EVENT
+    assert damage.kind is DamageKind.EVENT
     log._retention = Retention(max_age_ms=0)
     log.commit(Commit(), 1, 10**9)
     assert log.repair(damage, everything) is None
-    assert log.read(0, 99, 1 << 30) == [] == log.read_of(log.origin, (0, 0), 99, 1 << 30)
+    assert log.read(0, 99, 1 << 30) == [] == log.read_origin(log.origin, (0, 0), 99, 1 << 30)
     log.close()

@@ -11,7 +11,7 @@ import pytest
 from broker.log.chunk_table import ChunkTable
 from broker.log.chunk import encode_key
 from broker.log.logged_event import LoggedEvent
-from broker.log.stored_chunk import encode_stored
+from broker.log.stored_chunk import encode_stored_chunk
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def read(tmp_path: Path) -> Iterator[tuple[ChunkTable, lmdb.Transaction]]:
                     LoggedEvent(1, o, 0, 0, b"r", b"%d" % o, "n", o) for o in range(first, end)
                 ]
                 key = encode_key(first)
-                txn.put(key, encode_stored(key, chunk), db=table.table)
+                txn.put(key, encode_stored_chunk(key, chunk), db=table.table)
         with env.begin(buffers=True) as txn:
             yield table, txn
 
@@ -39,19 +39,19 @@ def test_the_chunk_of_a_serial_is_found(
 ) -> None:
     table, txn = read
     with table.cursor(txn) as cursor:
-        chunk = table.holding(txn, cursor, serial)
+        chunk = table.chunk_holding(txn, cursor, serial)
         assert (None if chunk is None else chunk.first) == first
         if chunk is not None:
-            assert table.under(txn, cursor).first == first
+            assert table.chunk_at(txn, cursor).first == first
 
 
 def test_a_page_begins_and_ends_within_chunks(
     read: tuple[ChunkTable, lmdb.Transaction],
 ) -> None:
     table, txn = read
-    assert [event.offset for event in table.page(txn, 12, 5)] == [12, 13, 14, 15, 16]
-    assert [event.offset for event in table.page(txn, 3, 100)] == list(range(11, 20))
-    assert [event.offset for event in table.page(txn, 13, 100, max_bytes=100)] == [13, 14]
-    assert table.page(txn, 20, 100) == []
-    (event,) = table.page(txn, 11, 1)
+    assert [event.offset for event in table.read_page(txn, 12, 5)] == [12, 13, 14, 15, 16]
+    assert [event.offset for event in table.read_page(txn, 3, 100)] == list(range(11, 20))
+    assert [event.offset for event in table.read_page(txn, 13, 100, max_bytes=100)] == [13, 14]
+    assert table.read_page(txn, 20, 100) == []
+    (event,) = table.read_page(txn, 11, 1)
     assert (type(event.document), event.document, event.record) == (bytes, b"11", b"r")

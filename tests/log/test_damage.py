@@ -12,14 +12,14 @@ import pytest
 from broker.errors import LogCorrupt
 from broker.log.checksum import ValueDamaged
 from broker.log.chunk import encode_key
-from broker.log.commit import Commit, Keeping, Retention
-from broker.log.damage import Damage, DamageFound, Kind
+from broker.log.commit import Commit, ReplicaBatch, Retention
+from broker.log.damage import Damage, DamageFound, DamageKind
 from broker.log.log_file import LogFile
 from broker.log.chunk_places import decode_places, places_key
-from broker.log.external_reader import LogAlong
+from broker.log.external_reader import ExternalReader
 from broker.log.logged_event import LoggedEvent
-from broker.log.file_rebuild import salvage
-from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored
+from broker.log.file_rebuild import rebuild_file
+from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import MAX_TABLES
 from tests.log.bit_damage import damage_folder, damage_log, flipped, read_past_damage
 
@@ -62,7 +62,7 @@ def filled(folder: Path, commits: int = 4, count: int = 5) -> tuple[LogFile, lis
 
 def test_every_bit_of_a_chunk_counts() -> None:
     events = chunk(7, 4)
-    value = encode_stored(KEY, events)
+    value = encode_stored_chunk(KEY, events)
     originals = fields(events)
     for bit in range(len(value) * 8):
         damaged = flipped(value, bit)
@@ -79,14 +79,14 @@ def test_every_bit_of_a_chunk_counts() -> None:
 
 
 def test_a_chunk_under_another_key_is_damaged() -> None:
-    value = encode_stored(KEY, chunk(7, 4))
+    value = encode_stored_chunk(KEY, chunk(7, 4))
     with pytest.raises(HeadDamaged):
         StoredChunk("events", encode_key(8), 8, value)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 20, 60, 150])
 def test_a_chunk_that_was_cut_short_is_damaged(cut: int) -> None:
-    value = encode_stored(KEY, chunk(7, 4))
+    value = encode_stored_chunk(KEY, chunk(7, 4))
     with pytest.raises(HeadDamaged):
         StoredChunk("events", KEY, 7, value[:cut])
     for short in range(cut):
@@ -113,7 +113,7 @@ def test_a_flipped_bit_is_named_exactly_and_written_again(tmp_path: Path, seed: 
         found = [attrs.evolve(each, serial=0, arrival=99) for each in everything]
         assert log.repair(damage, found) is None
         intact, damages = read_past_damage(log)
-        if damage.kind is Kind.EVENT:
+        if damage.kind is DamageKind.EVENT:
             assert fields(intact) == fields(everything)
         assert [(e.place, e.serial, e.record, e.document, e.level) for e in intact] == [
             (e.place, e.serial, e.record, e.document, e.level) for e in everything
@@ -129,15 +129,15 @@ def test_a_chunk_that_is_missing_is_noticed_and_written_again(tmp_path: Path, nt
     if nth == 0:
         # The log begins later, as if retention had taken it; its places say that it has not.
         with pytest.raises(DamageFound):
-            log.read_of(log.origin, (0, 0), 99, 1 << 30)
+            log.read_origin(log.origin, (0, 0), 99, 1 << 30)
         return
     if nth == 3:
         with pytest.raises(DamageFound):
-            log.read_of("far", everything[9].mark, 99, 1 << 30)
+            log.read_origin("far", everything[9].mark, 99, 1 << 30)
         return
     _, damages = read_past_damage(log)
     assert [(d.kind, d.first, d.last) for d in damages] == [
-        (Kind.MISSING, nth * 5 + 1, nth * 5 + 5)
+        (DamageKind.MISSING, nth * 5 + 1, nth * 5 + 5)
     ]
     assert log.repair(damages[0], everything) is None
     assert [e.place for e in read_past_damage(log)[0]] == [e.place for e in everything]
@@ -148,7 +148,7 @@ def test_what_nobody_has_stays_damaged_and_the_rest_is_written(tmp_path: Path) -
     damage_log(log, "events", lambda value: flipped(value, 45), 0)
     _, (damage,) = read_past_damage(log)
     left = log.repair(damage, everything[:2] + everything[4:])
-    assert left is not None and (left.first, left.last, left.kind) == (3, 4, Kind.EVENT)
+    assert left is not None and (left.first, left.last, left.kind) == (3, 4, DamageKind.EVENT)
     intact, damages = read_past_damage(log)
     assert [e.serial for e in intact] == [e.serial for e in everything if e.serial not in (3, 4)]
     assert damages == [left]
@@ -184,10 +184,10 @@ def test_places_of_chunks_are_written_again_when_the_log_is_opened(tmp_path: Pat
         nth = 2  # Behind `c` and before `s`: the first chunk of an origin.
         damage_folder(folder, "origins", lambda value, bit=bit: flipped(value, bit), nth)
         again = LogFile(folder, Retention(), sync=False)
-        assert again.mended.healed == 1
+        assert again.startup_repairs.healed == 1
         for origin in ("far", again.origin):
             wanted = [e.place for e in everything if e.origin == origin]
-            assert [e.place for e in again.read_of(origin, (0, 0), 99, 1 << 30)] == wanted
+            assert [e.place for e in again.read_origin(origin, (0, 0), 99, 1 << 30)] == wanted
         again.close()
 
 
@@ -210,11 +210,11 @@ def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
         file.write_bytes(content.replace(key, bytes(damaged)))
         with pytest.raises(LogCorrupt, match="verify --repair"):
             LogFile(tmp_path, Retention(), sync=False)
-        salvage(tmp_path)
+        rebuild_file(tmp_path)
         again = LogFile(tmp_path, Retention(), sync=False)
-        assert again.mended.healed >= 1
+        assert again.startup_repairs.healed >= 1
         assert again.position_before(99) == {log.origin: everything[-1].mark}
-        found = again.read_of(log.origin, (0, 0), 99, 1 << 30)
+        found = again.read_origin(log.origin, (0, 0), 99, 1 << 30)
         assert [each.place for each in found] == [each.place for each in everything]
         again.close()
 
@@ -226,7 +226,7 @@ def test_a_damaged_place_is_found_by_its_chunk_while_the_log_is_open(tmp_path: P
         damage_log(log, "origins", lambda value: flipped(value, 90), nth)
         for origin in (log.origin, "far"):
             wanted = [each.place for each in everything if each.origin == origin]
-            assert [each.place for each in log.read_of(origin, (0, 0), 99, 1 << 30)] == wanted
+            assert [each.place for each in log.read_origin(origin, (0, 0), 99, 1 << 30)] == wanted
     log.close()
 
 
@@ -241,13 +241,13 @@ def test_a_place_that_no_chunk_has_is_removed_once(tmp_path: Path, value: bytes)
         decode_places(key, value)
     for healed in (1, 0):
         again = LogFile(tmp_path, Retention(), sync=False)
-        assert (again.mended.healed, again.mended.lost) == (healed, ())
-        assert again.read_of("gone", (0, 0), 9, 1 << 30) == []
+        assert (again.startup_repairs.healed, again.startup_repairs.lost) == (healed, ())
+        assert again.read_origin("gone", (0, 0), 9, 1 << 30) == []
         again.close()
 
 
 def test_damage_covers_what_lies_within_it() -> None:
-    damage = Damage("events", KEY, 5, 9, Kind.HEAD, ())
+    damage = Damage("events", KEY, 5, 9, DamageKind.HEAD, ())
     assert damage.covers(damage) and damage.covers(attrs.evolve(damage, first=6, last=8))
     for other in ({"first": 4}, {"last": 10}, {"key": b"other"}, {"table": "kept"}):
         assert not damage.covers(attrs.evolve(damage, **other))
@@ -259,7 +259,7 @@ def test_retention_takes_damaged_chunks_too(tmp_path: Path) -> None:
     log._retention = Retention(max_age_ms=0)
     log.commit(Commit(), 1, 10**9)
     assert log.bounds.first == 21
-    assert log.since == {log.origin: everything[14].mark, "far": everything[19].mark}
+    assert log.begins_after == {log.origin: everything[14].mark, "far": everything[19].mark}
 
 
 def test_another_process_reads_no_damaged_event_either(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_another_process_reads_no_damaged_event_either(tmp_path: Path) -> None:
     for nth, bit in ((0, -20), (2, 45)):
         damage_log(log, "events", lambda v, bit=bit: flipped(v, bit % (len(v) * 8)), nth)
     log.crash()
-    along = LogAlong(tmp_path)
+    along = ExternalReader(tmp_path)
     (columns,) = along.read((0, 0), 99, 1 << 30)
     assert columns.documents == b"".join(each.document for each in own[:4])
     with pytest.raises(DamageFound) as caught:
@@ -282,7 +282,7 @@ def test_another_process_reads_no_damaged_event_either(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- values
 
 VALUES = {
-    "marks": lambda log: log.mark_of(("a", 3)),
+    "marks": lambda log: log.stored_window(("a", 3)),
     "durables": lambda log: log.durables(),
     "clients": lambda log: log.newest_incarnation("a"),
     "origins": lambda log: (log.covered, log.since),
@@ -294,7 +294,7 @@ VALUES = {
 
 def with_values(folder: Path) -> LogFile:
     log = LogFile(folder, Retention(), sync=False)
-    keeping = Keeping("far", (1, 0), (1, 4), chunk(1, 4, "own"), "c/far")
+    keeping = ReplicaBatch("far", (1, 0), (1, 4), chunk(1, 4, "own"), "c/far")
     for each in keeping.events:
         each.origin = "far"
     log.commit(
@@ -303,8 +303,8 @@ def with_values(folder: Path) -> LogFile:
             durables=[(b"a\0d", b"stored")],
             clients=[("a", b"newest")],
             covered={"far": (1, 9)},
-            since={"far": (1, 2)},
-            keeping=[keeping],
+            begins_after={"far": (1, 2)},
+            replicas=[keeping],
         ),
         1,
         0,
@@ -329,7 +329,7 @@ def test_a_damaged_value_is_had_of_its_copy(tmp_path: Path, table: str) -> None:
                 # It is written again with its next change.
                 damage_folder(tmp_path, table, lambda v, bit=bit: flipped(v, bit), nth)
     again = LogFile(tmp_path, Retention(), sync=False)
-    assert VALUES[table](again) == before and not again.mended.healed
+    assert VALUES[table](again) == before and not again.startup_repairs.healed
 
 
 def test_a_replica_that_was_damaged_is_named_and_written_again(tmp_path: Path) -> None:
@@ -337,15 +337,15 @@ def test_a_replica_that_was_damaged_is_named_and_written_again(tmp_path: Path) -
     for bit in (45, 3000):
         damage_log(log, "kept", lambda value, bit=bit: flipped(value, bit % (len(value) * 8)), 1)
         with pytest.raises(DamageFound) as caught:
-            log.read_kept("far", (1, 0), 99, 1 << 30)
-            log.read_kept("far", (1, 3), 99, 1 << 30)
+            log.read_replica("far", (1, 0), 99, 1 << 30)
+            log.read_replica("far", (1, 3), 99, 1 << 30)
         damage = caught.value.damage
         assert damage.table == "kept" and damage.origin == "far"
         made = chunk(1, 4, "own")
         for each in made:
             each.origin = "far"
         assert log.repair(damage, made) is None
-        assert [e.offset for e in log.read_kept("far", (1, 0), 99, 1 << 30)] == [1, 2, 3, 4]
+        assert [e.offset for e in log.read_replica("far", (1, 0), 99, 1 << 30)] == [1, 2, 3, 4]
 
 
 def test_a_log_whose_name_is_lost_says_so(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_publishers_beyond_the_cache_are_read_back_from_what_was_stored() -> Non
     marks = Deduplication(stored.get, width=64, cached=2)
     for client in ("a", "b", "c"):
         assert marks.record((client, 1), 1, 0) is Freshness.NEW
-        stored.update(marks.changed())
+        stored.update(marks.take_changed())
     for client in ("a", "b", "c"):
         assert marks.record((client, 1), 1, 0) is Freshness.DUPLICATE
 
@@ -96,18 +96,18 @@ def test_a_window_whose_commit_is_under_way_is_not_read_back_as_it_was_before() 
     marks = Deduplication(stored.get, width=64, cached=1)
     for client in ("a", "b"):
         marks.record((client, 1), 1, 0)
-    rows = marks.changed()
+    rows = marks.take_changed()
     assert marks.record(("a", 1), 1, 0) is Freshness.DUPLICATE
     stored.update(rows)
     marks.record(("c", 1), 1, 0)
-    marks.changed()
+    marks.take_changed()
     assert marks.record(("a", 1), 1, 0) is Freshness.DUPLICATE
 
 
 def test_what_was_recorded_for_a_failed_commit_never_happened() -> None:
     marks = Deduplication(lambda _: None, width=64)
     marks.record(("a", 1), 1, 0)
-    marks.forget()
+    marks.clear()
     assert marks.record(("a", 1), 1, 0) is Freshness.NEW
 
 
@@ -115,23 +115,23 @@ def test_a_run_of_new_numbers_is_recorded_as_each_of_them_would_be() -> None:
     stored: dict[Publisher, bytes] = {}
     marks = Deduplication(stored.get, width=64)
     publisher = ("a", 1)
-    assert marks.following(publisher) == 1
+    assert marks.next_number(publisher) == 1
     marks.record_run(publisher, 3, 7)
-    assert marks.following(publisher) == 4
+    assert marks.next_number(publisher) == 4
     marks.record(publisher, 6, 8)
-    assert marks.following(publisher) == 7
-    stored.update(marks.changed())
-    assert marks.changed() == []
+    assert marks.next_number(publisher) == 7
+    stored.update(marks.take_changed())
+    assert marks.take_changed() == []
     window = SequenceWindow.decode(stored[publisher], 64)
     assert (window.high, window.missing, window.used) == (6, [(4, 5)], 8)
-    assert Deduplication(stored.get, width=64).following(publisher) == 7
+    assert Deduplication(stored.get, width=64).next_number(publisher) == 7
 
 
 def test_after_a_failed_commit_nothing_is_left_to_be_stored() -> None:
     marks = Deduplication(lambda _: None, width=64)
     marks.record(("a", 1), 1, 0)
-    marks.forget()
-    assert marks.changed() == [] and marks.following(("a", 1)) == 1
+    marks.clear()
+    assert marks.take_changed() == [] and marks.next_number(("a", 1)) == 1
 
 
 def test_the_cache_keeps_those_that_changed_last_up_to_its_bound() -> None:
@@ -145,7 +145,7 @@ def test_the_cache_keeps_those_that_changed_last_up_to_its_bound() -> None:
     marks = Deduplication(load, width=64, cached=2)
     for number, client in enumerate("abacab", 1):
         marks.record((client, 1), number, 0)
-        stored.update(marks.changed())
+        stored.update(marks.take_changed())
     # `c` has made room for itself at the cost of `b`, which has been silent for longer than `a`.
     assert loaded == ["a", "b", "c", "b"]
 
@@ -163,9 +163,9 @@ def test_what_is_known_of_a_number_is_what_recording_it_would_say(
     deduplication = Deduplication(lambda _: None, 3)
     for number in numbers:
         deduplication.record(("c", 1), number, 0)
-    before = [encoded for _, encoded in deduplication.changed()]
-    known = deduplication.known(("c", 1), asked)
-    assert deduplication.changed() == []
+    before = [encoded for _, encoded in deduplication.take_changed()]
+    known = deduplication.check(("c", 1), asked)
+    assert deduplication.take_changed() == []
     assert known is deduplication.record(("c", 1), asked, 0)
     stored = Deduplication(lambda _: before[0] if before else None, 3)
-    assert stored.known(("c", 1), asked) is known
+    assert stored.check(("c", 1), asked) is known

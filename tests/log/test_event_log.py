@@ -16,8 +16,8 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.log.commit import Retention
 from broker.log.deduplication import Freshness
-from broker.log.event_log import LINGER, RETRY_AFTER, EventLog
-from broker.log.pending_commit import Relayed
+from broker.log.event_log import COMMIT_DELAY, RETRY_AFTER, EventLog
+from broker.log.pending_commit import RelayedEvents
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent, encode_header
 
@@ -99,7 +99,7 @@ class EventLogTests(SynchronousTestCase):
 
     def test_places_are_given_at_once_and_the_cut_knows_them(self) -> None:
         self.append(3)
-        self.assertEqual(self.log.cut, (self.epoch, 3))
+        self.assertEqual(self.log.own_end, (self.epoch, 3))
         self.assertEqual(self.log.bounds.last, 0)
 
     def test_a_failed_commit_takes_what_follows_along_and_begins_an_epoch(self) -> None:
@@ -109,7 +109,7 @@ class EventLogTests(SynchronousTestCase):
         self.writer.broken = LogUnavailable("full")
         self.writer.step()
         self.assertEqual(self.told, ["log-unavailable", "log-unavailable"])
-        self.assertEqual(self.log.cut, (self.epoch, 0))
+        self.assertEqual(self.log.own_end, (self.epoch, 0))
         self.assertIs(self.log.deduplication.record(("a", 1), 1, 0), Freshness.NEW)
 
     def test_it_rests_after_a_failure_and_then_takes_events_again(self) -> None:
@@ -144,7 +144,7 @@ class EventLogTests(SynchronousTestCase):
         self.log.put_durable(b"a\0n", b"1")
         self.log.put_durable(b"a\0n", b"2")
         self.assertEqual(self.writer.calls, [])
-        self.clock.advance(LINGER)
+        self.clock.advance(COMMIT_DELAY)
         self.writer.step()
         self.assertEqual(self.log.durables(), [(b"a\0n", b"2")])
 
@@ -216,12 +216,12 @@ class EventLogTests(SynchronousTestCase):
         self.append(2)
         self.writer.step()
         self.append(3)
-        self.assertEqual(self.log.cut, (self.epoch, 5))
+        self.assertEqual(self.log.own_end, (self.epoch, 5))
         self.fail_next()
-        self.assertEqual(self.log.cut, (self.epoch, 2))
+        self.assertEqual(self.log.own_end, (self.epoch, 2))
         self.begin_again()
         self.append(4)
-        told = self.log.cut
+        told = self.log.own_end
         self.assertEqual(told, (self.epoch + 1, 6))
         self.log.crash()
         again = LogFile(self.file._folder, Retention())
@@ -244,7 +244,7 @@ class EventLogTests(SynchronousTestCase):
 
     def test_who_counts_places_is_told_that_some_were_taken_back(self) -> None:
         told: list[int] = []
-        self.log.began_again = told.append
+        self.log.on_rollback = told.append
         self.append(2)
         self.writer.step()
         self.append(3)
@@ -316,11 +316,11 @@ def test_coverage_never_falls(tmp_path: Path) -> None:
     """What was taken before a failure was told is logged behind what was taken after it."""
     clock = Clock()
     log, disk = log_at(tmp_path, clock)
-    log.append_relayed(Relayed("o", (1, 0), (1, 20), []), lambda _: None)
+    log.append_relayed(RelayedEvents("o", (1, 0), (1, 20), []), lambda _: None)
     clock.advance(1.0)
     disk.step()
     assert log.coverage["o"] == (1, 20)
-    log.append_relayed(Relayed("o", (1, 0), (1, 15), []), lambda _: None)
+    log.append_relayed(RelayedEvents("o", (1, 0), (1, 15), []), lambda _: None)
     clock.advance(1.0)
     disk.step()
     assert log.coverage["o"] == (1, 20)

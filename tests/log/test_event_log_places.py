@@ -10,8 +10,8 @@ from twisted.logger import capturedLogs
 
 from broker.errors import Cloned, LogUnavailable
 from broker.log.deduplication import Freshness
-from broker.log.event_log import LINGER, RETRY_AFTER, EventLog
-from broker.log.pending_commit import Relayed
+from broker.log.event_log import COMMIT_DELAY, RETRY_AFTER, EventLog
+from broker.log.pending_commit import RelayedEvents
 from tests.log.test_event_log import HEADER_RECORD, Thread, log_at
 
 OTHER = "o" * 16
@@ -35,42 +35,42 @@ def own(log: EventLog, count: int) -> None:
 def relayed(log: EventLog, *offsets: int, covers: int = 0) -> None:
     entries = [((1, offset), HEADER_RECORD, 1, DOCUMENT) for offset in offsets]
     upto = (1, max(covers, *offsets, 0))
-    log.append_relayed(Relayed(OTHER, (1, 0), upto, entries), lambda _: None)
+    log.append_relayed(RelayedEvents(OTHER, (1, 0), upto, entries), lambda _: None)
 
 
 def test_the_position_is_a_cut_of_all_origins_durable_or_not(
     begun: tuple[EventLog, Thread],
 ) -> None:
     log, disk = begun
-    assert log.position() == {log.origin: log.cut} and not log.covers(OTHER)
+    assert log.end_position() == {log.origin: log.own_end} and not log.has_origin(OTHER)
     own(log, 2)
     # The first commit is under way; this waits for the next one.
     relayed(log, 3, covers=5)
-    wanted = {log.origin: (log.cut[0], 2), OTHER: (1, 5)}
-    assert log.position() == wanted and log.covers(OTHER)
+    wanted = {log.origin: (log.own_end[0], 2), OTHER: (1, 5)}
+    assert log.end_position() == wanted and log.has_origin(OTHER)
     disk.step()
-    assert log.position() == wanted and log.covers(OTHER)
+    assert log.end_position() == wanted and log.has_origin(OTHER)
     # Now something of both origins waits while something of both is committed.
     own(log, 1)
     relayed(log, 9)
-    wanted = {log.origin: (log.cut[0], 3), OTHER: (1, 9)}
-    assert log.position() == wanted
+    wanted = {log.origin: (log.own_end[0], 3), OTHER: (1, 9)}
+    assert log.end_position() == wanted
     disk.step()
-    assert log.position() == wanted
+    assert log.end_position() == wanted
     disk.step()
-    assert log.position() == wanted == log.coverage.marks
-    assert not log.covers("p" * 16)
+    assert log.end_position() == wanted == log.coverage.marks
+    assert not log.has_origin("p" * 16)
 
 
 def test_the_cut_of_a_new_epoch_is_in_it(tmp_path: Path, clock: Clock) -> None:
     log, disk = log_at(tmp_path, clock)
     own(log, 1)
     disk.step()
-    before = log.cut
+    before = log.own_end
     log.crash()
     log, _ = log_at(tmp_path, clock)
-    assert log.cut > before and log.cut[1] == before[1]
-    assert log.position() == {log.origin: log.cut}
+    assert log.own_end > before and log.own_end[1] == before[1]
+    assert log.end_position() == {log.origin: log.own_end}
 
 
 def test_own_and_relayed_events_share_one_count_of_serials(begun: tuple[EventLog, Thread]) -> None:
@@ -112,14 +112,14 @@ def test_a_log_that_another_process_goes_on_gives_no_place(begun: tuple[EventLog
             refused()
     ((_, _, arguments),) = disk.calls
     assert [each.__name__ for each in arguments] == ["disown"]
-    assert log.cut[1] == 0
+    assert log.own_end[1] == 0
 
 
 def test_coverage_alone_waits_for_company(begun: tuple[EventLog, Thread], clock: Clock) -> None:
     log, disk = begun
     relayed(log, covers=7)
     assert not disk.calls
-    clock.advance(LINGER)
+    clock.advance(COMMIT_DELAY)
     disk.step()
     assert log.coverage[OTHER] == (1, 7)
 
@@ -162,7 +162,7 @@ def test_state_that_comes_while_the_disk_is_full_is_committed_later(
     disk.step()
     disk.step()
     disk.broken = None
-    committed = log.state_committed()
+    committed = log.when_state_committed()
     assert not committed.called and not disk.calls
     clock.advance(RETRY_AFTER)
     disk.step()
@@ -178,8 +178,8 @@ def test_what_a_start_mended_is_reported(tmp_path: Path, clock: Clock) -> None:
         disk.step()
     with capturedLogs() as captured:
         log, _ = log_at(tmp_path, clock)
-    assert captured == [] and not log.mended and not log.mended.lost
-    log.abandon()
+    assert captured == [] and not log.startup_repairs and not log.startup_repairs.lost
+    log.close_unused()
 
 
 def test_marks_of_duplicates_are_committed_with_their_events(tmp_path: Path, clock: Clock) -> None:
@@ -190,7 +190,7 @@ def test_marks_of_duplicates_are_committed_with_their_events(tmp_path: Path, clo
     disk.step()
     log.crash()
     again, _ = log_at(tmp_path, clock)
-    known = [again.deduplication.known(("p", 1), number) for number in (1, 2, 3, 4, 5)]
+    known = [again.deduplication.check(("p", 1), number) for number in (1, 2, 3, 4, 5)]
     new, duplicate = Freshness.NEW, Freshness.DUPLICATE
     assert known == [duplicate, duplicate, new, duplicate, new]
 
@@ -199,10 +199,10 @@ def test_the_newest_event_and_the_commits_are_counted(begun: tuple[EventLog, Thr
     log, disk = begun
     own(log, 2)
     relayed(log, 4)
-    assert log.newest == (log.cut[0], 3) and log.durable == (log.cut[0], 0)
+    assert log.newest == (log.own_end[0], 3) and log.newest_durable == (log.own_end[0], 0)
     disk.step()
     disk.step()
-    assert log.durable == log.newest == (log.cut[0], 3)
+    assert log.newest_durable == log.newest == (log.own_end[0], 3)
     assert log.commits == 2
 
 
@@ -222,7 +222,7 @@ def test_who_has_nothing_to_be_written_is_told_at_once_and_once(
     told: list[object] = []
     log.append([], told.append)
     assert told == [[]]
-    assert log.state_committed().called
+    assert log.when_state_committed().called
     own(log, 1)
     disk.step()
     assert told == [[]] and disk.calls == []

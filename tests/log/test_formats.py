@@ -15,7 +15,7 @@ import pytest
 
 from broker.errors import LogCorrupt
 from broker.log.commit import Commit, Retention
-from broker.log.replica_table import KeptSpan
+from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.startup_repair import LogTooNew
 from broker.log.tables import MAX_TABLES
@@ -53,19 +53,19 @@ def check(folder: Path, epoch: int) -> None:
     log = LogFile(folder, Retention(), sync=False)
     own = log.origin
     events, damages = read_past_damage(log)
-    assert not damages and not log.mended.lost
+    assert not damages and not log.startup_repairs.lost
     wanted = [*made(own, 1, 70, 1), *made("far", 11, 70, 71), *made(own, 71, 2, 141)]
     assert [(e.place, e.serial, e.record, e.document) for e in events[:142]] == [
         (e.place, e.serial, e.record, e.document) for e in wanted
     ]
     assert log.bounds.epoch >= epoch and log.bounds.first == 1
     assert log.covered == {own: (1, log.bounds.offset), "far": (1, 90)}
-    assert log.since == {"far": (1, 10)}
-    assert log.kept == {"kept": KeptSpan((1, 0), (1, 4), "c/kept")}
-    assert len(log.read_kept("kept", (1, 1), 9, 1 << 20)) == 3
-    assert len(log.read_of("far", (1, 30), 99, 1 << 20)) == 50
+    assert log.begins_after == {"far": (1, 10)}
+    assert log.replica_spans == {"kept": ReplicaSpan((1, 0), (1, 4), "c/kept")}
+    assert len(log.read_replica("kept", (1, 1), 9, 1 << 20)) == 3
+    assert len(log.read_origin("far", (1, 30), 99, 1 << 20)) == 50
     assert log.durables() == [(b"a\0d", b"\x90stored")]
-    assert log.mark_of(("a", 3)) == bytes(24)
+    assert log.stored_window(("a", 3)) == bytes(24)
     assert log.newest_incarnation("a") == b"newest"
     last = log.bounds.last
     added = made(own, log.bounds.offset + 1, 1, last + 1)
@@ -84,7 +84,7 @@ def test_a_log_of_the_previous_version_is_upgraded(
     # What was upgraded is checked from now on.
     damage_folder(tmp_path, "durables", lambda value: flipped(value, 90))
     log = LogFile(tmp_path, Retention(), sync=False)
-    assert (log.durables(), log.mended.healed) == ([(b"a\0d", b"\x90stored")], 1)
+    assert (log.durables(), log.startup_repairs.healed) == ([(b"a\0d", b"\x90stored")], 1)
 
 
 class _KilledError(Exception):

@@ -12,13 +12,13 @@ from broker.log.commit import Commit, Retention
 from broker.log.history import (
     EPOCH_MS,
     EPOCHS_SINCE_MS,
-    MOST_HISTORIES,
-    MOST_RUNS,
-    Chain,
+    MAX_HISTORIES,
+    MAX_RUNS,
+    HistoryChain,
     History,
-    Loss,
+    BranchLoss,
     next_epoch,
-    runs_without,
+    missing_runs,
 )
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
@@ -46,7 +46,7 @@ def started(folder: Path, count: int, now_ms: int) -> LogFile:
 
 
 def fork(log: LogFile, mark: Mark) -> Mark | None:
-    return log.chain.fork(mark, (log.bounds.epoch, log.bounds.offset))
+    return log.history_chain.find_fork(mark, (log.bounds.epoch, log.bounds.offset))
 
 
 def test_a_place_of_another_branch_is_recognised(tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN)
     with log._writing() as txn:
         log._tables.meta.put(txn, b"epoch", b"7")
-        for key, _ in log._tables.histories.values.items(txn):
-            log._tables.histories.values.delete(txn, key)
+        for key, _ in log._tables.histories.table.items(txn):
+            log._tables.histories.table.delete(txn, key)
     log.crash()
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN + 1_000)
-    (history,) = log.chain.histories
+    (history,) = log.history_chain.histories
     assert (history.parent, history.branch) == (7, (7, 0))
     assert fork(log, (6, 0)) is None
     assert fork(log, (7, 1)) == (7, 0)
@@ -89,11 +89,11 @@ def test_a_place_of_another_process_in_the_same_epoch_is_recognised_by_its_id(
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
     one, other = (started(tmp_path / name, 3, BEGAN + 1_000) for name in ("log", "copy"))
     assert one.bounds.epoch == other.bounds.epoch
-    (*_, history), (*_, twin) = one.chain.histories, other.chain.histories
+    (*_, history), (*_, twin) = one.history_chain.histories, other.history_chain.histories
     place, newest = (one.bounds.epoch, 7), (one.bounds.epoch, 8)
-    assert one.chain.fork(place, newest) is None
-    assert one.chain.fork(place, newest, [named(history)]) is None
-    assert one.chain.fork(place, newest, [named(twin)]) == (first.bounds.epoch, 5)
+    assert one.history_chain.find_fork(place, newest) is None
+    assert one.history_chain.find_fork(place, newest, [named(history)]) is None
+    assert one.history_chain.find_fork(place, newest, [named(twin)]) == (first.bounds.epoch, 5)
 
 
 @pytest.mark.parametrize("byte", [0x00, 0xFF])
@@ -102,7 +102,7 @@ def test_the_id_of_a_history_has_63_bits_and_is_not_0(
 ) -> None:
     monkeypatch.setattr("os.urandom", lambda size: bytes([byte]) * size)
     log = started(tmp_path, 1, BEGAN)
-    (history,) = log.chain.histories
+    (history,) = log.history_chain.histories
     assert 0 < history.id < 1 << 63
 
 
@@ -112,14 +112,14 @@ def named(history: History) -> NamedHistory:
 
 def test_the_path_to_a_place_tells_where_its_branch_began() -> None:
     """This log was started again behind the other branch: its places seem to follow it."""
-    chain = Chain([History(2, 1, 1, (1, 0)), History(9, 3, 2, (2, 30))])
+    chain = HistoryChain([History(2, 1, 1, (1, 0)), History(9, 3, 2, (2, 30))])
     far = (7, 15)
-    assert chain.fork(far, (9, 40)) == (2, 30)
+    assert chain.find_fork(far, (9, 40)) == (2, 30)
     path = [(2, 1, (1, 0)), (5, 6, (2, 10)), (7, 8, (5, 12))]
-    assert chain.fork(far, (9, 40), path) == (2, 10)
+    assert chain.find_fork(far, (9, 40), path) == (2, 10)
     # As far as it is known.
-    assert chain.fork(far, (9, 40), path[2:]) == (2, 30)
-    assert chain.fork((2, 20), (9, 40), path[:1]) is None
+    assert chain.find_fork(far, (9, 40), path[2:]) == (2, 30)
+    assert chain.find_fork((2, 20), (9, 40), path[:1]) is None
 
 
 def test_histories_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ def test_histories_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
         Commit(histories={"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}), log.bounds.epoch, 0
     )
     log.crash()
-    for second in range(200, 200 + MOST_HISTORIES + 20):
+    for second in range(200, 200 + MAX_HISTORIES + 20):
         log = LogFile(tmp_path, Retention(), wall_clock=lambda now=second: now * 1000)  # type: ignore[misc]
         log.crash()
-    assert len(log.chain.histories) == MOST_HISTORIES
-    assert log.named == {"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}
+    assert len(log.history_chain.histories) == MAX_HISTORIES
+    assert log.foreign_histories == {"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}
 
 
 def test_events_that_were_given_places_before_an_epoch_began_are_of_the_former_one(
@@ -141,7 +141,7 @@ def test_events_that_were_given_places_before_an_epoch_began_are_of_the_former_o
     log = started(tmp_path, 3, BEGAN)
     epoch = log.bounds.epoch
     log.commit(own_events(log, 2), epoch + 1, BEGAN)
-    assert log.chain.histories[-1].branch == (epoch, 5)
+    assert log.history_chain.histories[-1].branch == (epoch, 5)
     assert fork(log, (epoch, 5)) is None
 
 
@@ -152,10 +152,10 @@ def test_a_log_that_is_disowned_notes_where_its_process_began(tmp_path: Path) ->
     log.close()
     log = started(tmp_path, 2, BEGAN + 1_000)
     log.commit(own_events(log, 2), log.bounds.epoch + 1, BEGAN)
-    log.change_histories(lambda histories, txn: histories.disown(txn, log.began))
+    log.change_history(lambda histories, txn: histories.disown(txn, log.start_mark))
     log.close()
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN + 2_000)
-    assert log.origin != former and log.adopting == (former, began)
+    assert log.origin != former and log.pending_adoption == (former, began)
     log.close()
 
 
@@ -168,11 +168,11 @@ def test_epochs_rise_whatever_the_clock_says() -> None:
 
 
 def test_a_loss_tells_each_reader_what_it_lacks() -> None:
-    loss = Loss((9, 10), (9, 15), (3, 7), (4, 20), ((8, 10), (19, 20)))
-    empty = Loss((9, 20), (9, 20), (3, 7), (5, 30))
-    chain = Chain([History(9, 1, 3, (3, 7))], [empty, loss])
+    loss = BranchLoss((9, 10), (9, 15), (3, 7), (4, 20), ((8, 10), (19, 20)))
+    empty = BranchLoss((9, 20), (9, 20), (3, 7), (5, 30))
+    chain = HistoryChain([History(9, 1, 3, (3, 7))], [empty, loss])
     assert chain.losses == (loss, empty)
-    assert chain.shown((3, 7)) == (5, 30) and chain.shown((1, 1)) == (1, 1)
+    assert chain.newest_of_branch((3, 7)) == (5, 30) and chain.newest_of_branch((1, 1)) == (1, 1)
     assert list(loss.gaps((3, 2))) == [((4, 8), (4, 10)), ((4, 19), (4, 20))]
     assert list(loss.gaps((4, 9))) == [((4, 10), (4, 10)), ((4, 19), (4, 20))]
     assert list(loss.gaps((4, 20))) == []
@@ -180,15 +180,15 @@ def test_a_loss_tells_each_reader_what_it_lacks() -> None:
     assert loss.is_before((4, 19)) and loss.is_before((1, 1))
     assert not loss.is_before((4, 20)) and not loss.is_before((9, 1))
     assert not empty.is_before((3, 7))
-    first = Loss((9, 0), (9, 3), (3, 0), (3, 3), ((1, 3),))
+    first = BranchLoss((9, 0), (9, 3), (3, 0), (3, 3), ((1, 3),))
     assert list(first.gaps((0, 0))) == [((3, 1), (3, 3))]
 
 
 def test_what_was_not_found_is_told_in_runs() -> None:
-    assert runs_without(5, 4, []) == ()
-    assert runs_without(5, 9, [5, 9, 7, 7, 12]) == ((6, 6), (8, 8))
-    assert runs_without(1, 3, [1, 2, 3]) == ()
-    many = runs_without(1, 1000, range(2, 1000, 2))
-    assert len(many) == MOST_RUNS and many[-1][1] == 1000
-    odd = tuple((n, n) for n in range(1, 2 * MOST_RUNS, 2))
-    assert runs_without(1, odd[-1][1], range(2, 2 * MOST_RUNS, 2)) == odd
+    assert missing_runs(5, 4, []) == ()
+    assert missing_runs(5, 9, [5, 9, 7, 7, 12]) == ((6, 6), (8, 8))
+    assert missing_runs(1, 3, [1, 2, 3]) == ()
+    many = missing_runs(1, 1000, range(2, 1000, 2))
+    assert len(many) == MAX_RUNS and many[-1][1] == 1000
+    odd = tuple((n, n) for n in range(1, 2 * MAX_RUNS, 2))
+    assert missing_runs(1, odd[-1][1], range(2, 2 * MAX_RUNS, 2)) == odd

@@ -50,7 +50,7 @@ def offsets(log: LogFile, start: int = 0, limit: int = 10**6) -> list[int]:
 
 def test_a_new_log_is_empty_and_in_its_first_epoch(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention())
-    (history,) = log.chain.histories
+    (history,) = log.history_chain.histories
     assert log.bounds == Bounds(epoch=history.epoch, first=1, last=0, used_bytes=0)
     assert log.read(1, 10, 1000) == []
 
@@ -94,7 +94,7 @@ def test_an_unclean_end_begins_a_new_epoch_and_loses_nothing(tmp_path: Path) -> 
     )
     assert run.returncode == -9
     log = LogFile(tmp_path, Retention())
-    first, second = log.chain.histories[0], log.chain.histories[-1]
+    first, second = log.history_chain.histories[0], log.history_chain.histories[-1]
     assert first.epoch < log.bounds.epoch == second.epoch
     assert (log.bounds.first, log.bounds.last) == (1, 5)
 
@@ -202,8 +202,8 @@ def test_marks_and_durables_commit_with_the_events(tmp_path: Path) -> None:
     commit.durables = [(b"a\0news", b"stored")]
     commit.clients = [("a", b"newest")]
     log.commit(commit, 1, 0)
-    assert log.mark_of(("a", 7)) == b"\0" * 16 + b"window"
-    assert log.mark_of(("a", 8)) is None
+    assert log.stored_window(("a", 7)) == b"\0" * 16 + b"window"
+    assert log.stored_window(("a", 8)) is None
     assert log.durables() == [(b"a\0news", b"stored")]
     assert log.newest_incarnation("a") == b"newest"
     log.commit(Commit(durables=[(b"a\0news", None)]), 1, 0)
@@ -215,9 +215,9 @@ def test_marks_that_nobody_used_are_forgotten(tmp_path: Path) -> None:
     old, new = (5).to_bytes(8, "big"), (1000).to_bytes(8, "big")
     marks = [(("a", 1), b"\0" * 8 + old), (("b", 1), b"\0" * 8 + new)]
     log.commit(Commit(marks=marks), 1, 0)
-    assert log.forget_old(1050) == 1
-    assert log.mark_of(("a", 1)) is None
-    assert log.mark_of(("b", 1)) is not None
+    assert log.drop_old(1050) == 1
+    assert log.stored_window(("a", 1)) is None
+    assert log.stored_window(("b", 1)) is not None
 
 
 def test_a_file_that_is_no_log_is_refused_by_name(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_events_of_an_origin_are_found_behind_any_mark(tmp_path: Path, seed:
         mark = (random.randrange(0, 6), random.randrange(0, 900))
         behind = [event for event in everything if event.origin == origin and event.mark > mark]
         most = random.randrange(1, 300)
-        read = log.read_of(origin, mark, most, 1 << 40)
+        read = log.read_origin(origin, mark, most, 1 << 40)
         assert [event.place for event in read] == [event.place for event in behind[:most]]
         first = behind[0].serial if behind else len(everything) + 1
         assert log.first_after(origin, mark) == first, f"seed {seed}"
@@ -63,8 +63,8 @@ def test_the_events_of_an_origin_are_found_behind_any_mark(tmp_path: Path, seed:
 def test_a_page_of_an_origin_is_bounded_in_bytes(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(), sync=False)
     log.commit(Commit([logged("a", 1, n, n) for n in range(1, 101)]), 1, 0)
-    assert [event.offset for event in log.read_of("a", (1, 10), 100, 1000)] == [11, 12, 13]
-    assert [event.offset for event in log.read_of("a", (1, 10), 100, 1)] == [11]
+    assert [event.offset for event in log.read_origin("a", (1, 10), 100, 1000)] == [11, 12, 13]
+    assert [event.offset for event in log.read_origin("a", (1, 10), 100, 1)] == [11]
     log.close()
 
 
@@ -73,10 +73,10 @@ def test_what_retention_took_is_known_for_each_origin(tmp_path: Path) -> None:
     everything = filled(log, Random(1), 300)
     kept = {event.serial for event in log.read(0, 1 << 30, 1 << 40)}
     gone: dict[str, Mark] = {e.origin: e.mark for e in everything if e.serial not in kept}
-    assert gone and log.since == gone
+    assert gone and log.begins_after == gone
     log.close()
     again = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
-    assert again.since == gone
+    assert again.begins_after == gone
     assert again.covered == {event.origin: event.mark for event in everything}
     again.close()
 
@@ -89,35 +89,35 @@ def test_what_another_log_lost_is_not_forgotten_when_retention_takes_what_came_b
     log.commit(Commit([logged("far", 1, n, n) for n in range(1, 4)], covered={"far": (1, 3)}), 1, 0)
     # In one commit: what is behind a hole comes, and the age takes what lies before it.
     late = [attrs.evolve(logged("far", 1, 9, 4), arrival=10_000)]
-    log.commit(Commit(late, covered={"far": (1, 9)}, since={"far": (1, 8)}), 1, 10_000)
-    assert log.since == {"far": (1, 8)}
+    log.commit(Commit(late, covered={"far": (1, 9)}, begins_after={"far": (1, 8)}), 1, 10_000)
+    assert log.begins_after == {"far": (1, 8)}
     log.close()
     again = LogFile(tmp_path, retention, sync=False)
-    assert again.since == {"far": (1, 8)}
+    assert again.begins_after == {"far": (1, 8)}
     again.close()
 
 
 def test_what_is_covered_outlives_the_process_without_an_event(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(), sync=False)
-    log.commit(Commit(covered={"far": (3, 70)}, since={"far": (3, 50)}), 1, 0)
+    log.commit(Commit(covered={"far": (3, 70)}, begins_after={"far": (3, 50)}), 1, 0)
     log.crash()
     again = LogFile(tmp_path, Retention(), sync=False)
-    assert (again.covered, again.since) == ({"far": (3, 70)}, {"far": (3, 50)})
+    assert (again.covered, again.begins_after) == ({"far": (3, 70)}, {"far": (3, 50)})
     again.close()
 
 
 def test_coverage_tells_what_has_risen_since_a_version() -> None:
     coverage = Coverage({"a": (1, 1), "b": (1, 1)})
-    assert coverage.since(0) == []
-    coverage.rise({"a": (1, 2)})
+    assert coverage.changed_since(0) == []
+    coverage.advance({"a": (1, 2)})
     seen = coverage.version
-    coverage.rise({"c": (1, 5)})
-    coverage.rise({"a": (1, 3)})
-    assert dict(coverage.since(seen)) == {"a": (1, 3), "c": (1, 5)}
-    assert dict(coverage.since(0)) == {"a": (1, 3), "c": (1, 5)}
+    coverage.advance({"c": (1, 5)})
+    coverage.advance({"a": (1, 3)})
+    assert dict(coverage.changed_since(seen)) == {"a": (1, 3), "c": (1, 5)}
+    assert dict(coverage.changed_since(0)) == {"a": (1, 3), "c": (1, 5)}
     assert coverage["b"] == (1, 1) and coverage["unknown"] == (0, 0)
-    coverage.rise({})
-    assert coverage.since(coverage.version) == []
+    coverage.advance({})
+    assert coverage.changed_since(coverage.version) == []
 
 
 def test_with_its_chunk_retention_takes_the_place_of_it(tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_with_its_chunk_retention_takes_the_place_of_it(tmp_path: Path) -> None:
         assert None not in entries
         serials = sorted(places.serial for places in entries if places is not None)
         assert serials[0] == log.bounds.first
-        for origin, since in origins.since(txn).items():
+        for origin, since in origins.begins_after(txn).items():
             first = next(event for event in left if event.origin == origin)
             # Places that nobody wanted may lie between.
             assert since <= origins._before_first(txn, origin) < first.mark
         assert origins._before_first(txn, "none") == (0, 0)
     log.close()
     again = LogFile(tmp_path, Retention(max_bytes=40_000), sync=False)
-    assert (again.mended.healed, again.mended.lost) == (0, ())
+    assert (again.startup_repairs.healed, again.startup_repairs.lost) == (0, ())
     again.close()

@@ -19,8 +19,8 @@ from broker.log.log_file import LogFile
 from broker.log.log_verification import Verification
 from broker.log.page_check import check_pages, check_transaction
 from broker.log.page_file import FILE, PageFile
-from broker.log.external_reader import LogAlong
-from broker.log.file_rebuild import salvage
+from broker.log.external_reader import ExternalReader
+from broker.log.file_rebuild import rebuild_file
 from broker.log.tables import MAX_TABLES, Tables
 from tests.log.old_log import made
 
@@ -144,14 +144,14 @@ def test_a_file_that_is_cut_while_it_is_open_is_told_before_it_is_read(tmp_path:
 
 def test_a_file_that_is_cut_while_others_read_it_is_told(tmp_path: Path) -> None:
     written(tmp_path)
-    along, verification = LogAlong(tmp_path), Verification(tmp_path)
+    along, verification = ExternalReader(tmp_path), Verification(tmp_path)
     os.truncate(tmp_path / FILE, 200_000)
     with pytest.raises(LogCorrupt, match="cut short"):
         along.read((0, 0), 9, 1 << 20)
     along.close()
     with pytest.raises(LogCorrupt, match="cut short"):
-        LogAlong(tmp_path)
-    done = verification.run(verification.metas()[0], lambda done, of: None)
+        ExternalReader(tmp_path)
+    done = verification.verify(verification.rank_metas()[0], lambda done, of: None)
     assert any(each.kind == "page" for each in done.findings)
     verification.close()
 
@@ -200,12 +200,12 @@ def test_an_older_value_beside_a_newer_copy_counts_no_more(tmp_path: Path) -> No
         with env.begin(write=True) as txn:
             for kind in (b"c", b"s"):
                 key = kind + own.encode()
-                tables.origins.values.put(txn, key, struct.pack(">IQ", 1, 20))
+                tables.origins.checked_entries.put(txn, key, struct.pack(">IQ", 1, 20))
                 older = add_checksum(b"o" + key, struct.pack(">IQ", 1, 10))
                 txn.put(key, older, db=tables.origins_table)
     log = LogFile(tmp_path, Retention(), sync=False)
     assert log.covered[own][1] == log.bounds.offset == newest == 30
-    assert log.since[own] == (1, 20)
+    assert log.begins_after[own] == (1, 20)
     log.close()
 
 
@@ -218,7 +218,7 @@ def test_a_lost_list_of_tables_loses_no_commit(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[root * 4096 : root * 4096 + 4096] = bytes(4096)
     path.write_bytes(data)
-    salvage(tmp_path)
+    rebuild_file(tmp_path)
     log = LogFile(tmp_path, Retention(), sync=False)
     assert [event.offset for event in log.read(1, 99, 1 << 20)] == list(range(1, 61))
     assert log.bounds.offset == 60

@@ -12,11 +12,11 @@ from twisted.internet.task import Clock
 
 from broker.errors import NotConnected
 from broker.event.place import Mark
-from broker.log.damage import Damage, Kind, Span
+from broker.log.damage import Damage, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
-from broker.log.repair import TRY_AGAIN, Repairs
+from broker.log.repair import RETRY_AFTER, Repairs
 
-DAMAGE = Damage("events", b"k", 3, 5, Kind.HEAD, (Span("far", (1, 10), (1, 13)),))
+DAMAGE = Damage("events", b"k", 3, 5, DamageKind.HEAD, (Span("far", (1, 10), (1, 13)),))
 COPIES = attrs.evolve(DAMAGE, table="kept", spans=(Span("gone", (1, 10), (1, 15)),))
 
 
@@ -35,7 +35,7 @@ def repairs(clock: Clock, *damages: Damage) -> Repairs:
     """Those of a log that has given up these."""
     made = Repairs(File(), write, clock)
     for damage in damages:
-        assert made.begin(damage).called
+        assert made.begin_repair(damage).called
     return made
 
 
@@ -55,26 +55,26 @@ def test_a_reader_that_would_begin_with_damage_goes_on_behind_it(
     table: str, origin: str, mark: Mark, end: Mark | None
 ) -> None:
     made = repairs(Clock(), DAMAGE, COPIES)
-    assert made.lost_behind(table, origin, mark) == end
+    assert made.end_of_loss(table, origin, mark) == end
 
 
 def test_what_was_given_up_is_looked_for_again_after_a_time() -> None:
     clock = Clock()
     made = repairs(clock, DAMAGE)
-    clock.advance(TRY_AGAIN - 1)
-    assert made.gave_up(DAMAGE) and made.lost_behind("events", "far", (1, 10)) == (1, 13)
+    clock.advance(RETRY_AFTER - 1)
+    assert made.is_given_up(DAMAGE) and made.end_of_loss("events", "far", (1, 10)) == (1, 13)
     clock.advance(1)
-    assert not made.gave_up(DAMAGE) and made.lost_behind("events", "far", (1, 10)) is None
-    made.find = lambda _: succeed([LoggedEvent(1, 11, 0, 0, b"", b"", "far", 3)])
-    assert made.begin(DAMAGE).called
+    assert not made.is_given_up(DAMAGE) and made.end_of_loss("events", "far", (1, 10)) is None
+    made.find_events = lambda _: succeed([LoggedEvent(1, 11, 0, 0, b"", b"", "far", 3)])
+    assert made.begin_repair(DAMAGE).called
     assert made.given_up == []
     assert made.counts == {"found": 2, "given_up": 1, "repaired": 1}
 
 
 def test_a_source_that_can_not_be_asked_gives_nothing_up() -> None:
     made = Repairs(File(), write, Clock())
-    made.find = lambda _: fail(NotConnected("away"))
+    made.find_events = lambda _: fail(NotConnected("away"))
     failed: list[object] = []
-    made.begin(DAMAGE).addErrback(failed.append)
-    assert len(failed) == 1 and not made.gave_up(DAMAGE)
+    made.begin_repair(DAMAGE).addErrback(failed.append)
+    assert len(failed) == 1 and not made.is_given_up(DAMAGE)
     assert made.counts == {"found": 1, "failed": 1}

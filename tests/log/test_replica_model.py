@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.log.commit import Commit, Keeping, Retention
-from broker.log.replica_table import KeptSpan
+from broker.log.commit import Commit, ReplicaBatch, Retention
+from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 
@@ -18,7 +18,7 @@ def copies(origin: str, first: int, count: int, size: int = 1000) -> list[Logged
 
 
 def keep(log: LogFile, origin: str, after: tuple[int, int], events: list[LoggedEvent]) -> None:
-    log.commit(Commit(keeping=[Keeping(origin, after, events[-1].mark, events)]), 1, 0)
+    log.commit(Commit(replicas=[ReplicaBatch(origin, after, events[-1].mark, events)]), 1, 0)
 
 
 def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
@@ -28,11 +28,11 @@ def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
     keep(log, "far", (0, 0), copies("far", 1, 10))
     keep(log, "far", (1, 10), copies("far", 11, 10))
     keep(log, "far", (1, 10), copies("far", 11, 15))
-    assert log.kept == {"far": KeptSpan((0, 0), (1, 25))}
-    assert [e.offset for e in log.read_kept("far", (0, 0), 99, 1 << 30)] == list(range(1, 26))
+    assert log.replica_spans == {"far": ReplicaSpan((0, 0), (1, 25))}
+    assert [e.offset for e in log.read_replica("far", (0, 0), 99, 1 << 30)] == list(range(1, 26))
     keep(log, "far", (1, 10), copies("far", 11, 5))
-    assert log.kept == {"far": KeptSpan((0, 0), (1, 25))}
-    assert [e.offset for e in log.read_kept("far", (0, 0), 99, 1 << 30)] == list(range(1, 26))
+    assert log.replica_spans == {"far": ReplicaSpan((0, 0), (1, 25))}
+    assert [e.offset for e in log.read_replica("far", (0, 0), 99, 1 << 30)] == list(range(1, 26))
     log.close()
 
 
@@ -48,8 +48,8 @@ def test_what_was_kept_just_now_is_there_beside_much_of_another(tmp_path: Path) 
     ]
     keep(log, "other", (0, 0), events)
     # ReplicaAck(other, (1, 20)) is sent now.
-    assert [e.offset for e in log.read_kept("other", (0, 0), 99, 1 << 30)] == list(range(1, 21))
-    assert log.kept["other"] == KeptSpan((0, 0), (1, 20))
+    assert [e.offset for e in log.read_replica("other", (0, 0), 99, 1 << 30)] == list(range(1, 21))
+    assert log.replica_spans["other"] == ReplicaSpan((0, 0), (1, 20))
 
 
 def test_copies_as_old_as_events_may_be_go_and_with_the_last_one_the_span(tmp_path: Path) -> None:
@@ -57,12 +57,12 @@ def test_copies_as_old_as_events_may_be_go_and_with_the_last_one_the_span(tmp_pa
     keep(log, "one", (0, 0), copies("one", 1, 5))
     keep(log, "other", (0, 0), copies("other", 2001, 5))
     keep(log, "other", (1, 2005), copies("other", 3001, 5))
-    log.forget_old(3010)
-    assert log.kept == {"other": KeptSpan((1, 2005), (1, 3005))}
-    assert log.read_kept("one", (0, 0), 99, 1 << 30) == []
+    log.drop_old(3010)
+    assert log.replica_spans == {"other": ReplicaSpan((1, 2005), (1, 3005))}
+    assert log.read_replica("one", (0, 0), 99, 1 << 30) == []
     keep(log, "one", (1, 5), copies("one", 6, 5))
-    assert log.kept["one"] == KeptSpan((1, 5), (1, 10))
+    assert log.replica_spans["one"] == ReplicaSpan((1, 5), (1, 10))
     log.close()
     again = LogFile(tmp_path, Retention(), sync=False)
-    assert again.kept["other"] == KeptSpan((1, 2005), (1, 3005))
+    assert again.replica_spans["other"] == ReplicaSpan((1, 2005), (1, 3005))
     again.close()

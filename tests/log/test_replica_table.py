@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from broker.event.place import Mark
-from broker.log.commit import Commit, Keeping, Retention
-from broker.log.replica_table import KeptSpan
+from broker.log.commit import Commit, ReplicaBatch, Retention
+from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 
@@ -23,7 +23,7 @@ def copies(first: int, count: int, size: int = 300) -> list[LoggedEvent]:
 
 
 def keep(log: LogFile, after: Mark, events: list[LoggedEvent], upto: Mark | None = None) -> None:
-    log.commit(Commit(keeping=[Keeping("far", after, upto or events[-1].mark, events)]), 1, 0)
+    log.commit(Commit(replicas=[ReplicaBatch("far", after, upto or events[-1].mark, events)]), 1, 0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -36,42 +36,44 @@ def test_what_is_kept_is_read_behind_any_mark(tmp_path: Path, seed: int) -> None
         keep(log, after, new)
         after = new[-1].mark
         everything += new
-    assert log.kept == {"far": KeptSpan((0, 0), after)}
+    assert log.replica_spans == {"far": ReplicaSpan((0, 0), after)}
     assert log.read(0, 10, 1 << 20) == [], "none of it is in the log"
     for _ in range(100):
         mark = (random.randrange(0, 6), random.randrange(0, 2000))
         most = random.randrange(1, 200)
         behind = [event.place for event in everything if event.mark > mark][:most]
-        assert [event.place for event in log.read_kept("far", mark, most, 1 << 40)] == behind
-    assert log.read_kept("other", (0, 0), 10, 1 << 20) == []
+        assert [event.place for event in log.read_replica("far", mark, most, 1 << 40)] == behind
+    assert log.read_replica("other", (0, 0), 10, 1 << 20) == []
     log.close()
-    assert LogFile(tmp_path, Retention(), sync=False).kept == {"far": KeptSpan((0, 0), after)}
+    assert LogFile(tmp_path, Retention(), sync=False).replica_spans == {
+        "far": ReplicaSpan((0, 0), after)
+    }
 
 
 def test_what_does_not_go_on_begins_again(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(), sync=False)
     keep(log, (0, 0), copies(1, 10))
     keep(log, (1, 20), copies(21, 5))
-    assert log.kept == {"far": KeptSpan((1, 20), (1, 25))}
-    assert [e.offset for e in log.read_kept("far", (0, 0), 100, 1 << 20)] == list(range(21, 26))
+    assert log.replica_spans == {"far": ReplicaSpan((1, 20), (1, 25))}
+    assert [e.offset for e in log.read_replica("far", (0, 0), 100, 1 << 20)] == list(range(21, 26))
     keep(log, (1, 25), [], (1, 40))
-    assert log.kept == {"far": KeptSpan((1, 20), (1, 40))}
+    assert log.replica_spans == {"far": ReplicaSpan((1, 20), (1, 40))}
 
 
-def kept_span(log: LogFile) -> KeptSpan:
+def kept_span(log: LogFile) -> ReplicaSpan:
     """What is left of 5,000 copies of 900 bytes."""
     after: Mark = (0, 0)
     for first in range(1, 5000, 100):
         new = copies(first, 100, 900)
         keep(log, after, new)
         after = new[-1].mark
-    return log.kept["far"]
+    return log.replica_spans["far"]
 
 
 def test_the_oldest_copies_make_room_and_the_span_says_so(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
     span = kept_span(log)
-    read = log.read_kept("far", (0, 0), 10_000, 1 << 30)
+    read = log.read_replica("far", (0, 0), 10_000, 1 << 30)
     assert span.upto == (11, 5000) and (0, 0) < span.after < span.upto
     assert read[0].mark > span.after and len(read) == span.upto[1] - span.after[1]
     assert 200 < len(read) < 1000
@@ -82,10 +84,10 @@ def test_copies_that_the_archive_lacks_stay_while_there_is_room(tmp_path: Path) 
     log = LogFile(large, Retention(max_bytes=1 << 20, unarchived_bytes=16 << 20), sync=False)
     span = kept_span(log)
     assert span.after == (0, 0)
-    log.hold.archived_copies = {"far": (5, 2000)}
+    log.archive_hold.archived_replicas = {"far": (5, 2000)}
     keep(log, span.upto, copies(5001, 1, 900))
     # Copies that the archive has make room, as before.
-    assert log.kept["far"].after >= (5, 2000)
+    assert log.replica_spans["far"].after >= (5, 2000)
     log = LogFile(small, Retention(max_bytes=1 << 20, unarchived_bytes=2 << 20), sync=False)
     span = kept_span(log)
     assert 700 < span.upto[1] - span.after[1] < 1500
@@ -94,11 +96,11 @@ def test_copies_that_the_archive_lacks_stay_while_there_is_room(tmp_path: Path) 
 def test_archived_copies_of_another_origin_go_before_older_ones(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=1 << 20, unarchived_bytes=16 << 20), sync=False)
     keep(log, (0, 0), copies(1, 400, 900))
-    log.hold.archived_copies = {"other": (9, 9999)}
+    log.archive_hold.archived_replicas = {"other": (9, 9999)}
     after: Mark = (0, 0)
     for first in range(1, 1000, 100):
         new = [attrs.evolve(event, origin="other") for event in copies(first, 100, 900)]
-        log.commit(Commit(keeping=[Keeping("other", after, new[-1].mark, new)]), 1, 0)
+        log.commit(Commit(replicas=[ReplicaBatch("other", after, new[-1].mark, new)]), 1, 0)
         after = new[-1].mark
-    assert log.kept["far"].after == (0, 0)
-    assert log.kept["other"].after > (0, 0)
+    assert log.replica_spans["far"].after == (0, 0)
+    assert log.replica_spans["other"].after > (0, 0)

@@ -180,7 +180,7 @@ class Trial:
             return int(pytest.main([*options, *arguments], plugins=list(plugins)))
 
     def _forked(self, run: Callable[[], int], seconds: int) -> int:
-        child = os.fork()
+        child = os.find_fork()
         if not child:
             os.setpgid(0, 0)
             resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))

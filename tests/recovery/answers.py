@@ -15,7 +15,6 @@ Answer: TypeAlias = tuple[Report, list[LoggedEvent]]
 
 
 def answers(engine: Engine, requests: list[ReplayRequest], folder: Path) -> list[Answer]:
-    """Run an engine, and return its answer to each request."""
     folder.mkdir()
     reports = engine.run(requests, folder, lambda done, of: None, lambda: False)
     spool = Spool(folder)

@@ -16,7 +16,7 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark, NamedHistory
-from broker.log.history import Loss
+from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.branch_restore import (
@@ -39,13 +39,13 @@ class Log:
     begun_at: int = 10
     origin: str = "own"
     newest_own: Mark = (5, 12)
-    adopting: None = None
+    pending_adoption: None = None
 
     @property
-    def chain(self) -> Any:
+    def history_chain(self) -> Any:
         return SimpleNamespace(histories=[SimpleNamespace(branch=(4, self.begun_at))])
 
-    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+    def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         return self.branch
 
 
@@ -176,5 +176,5 @@ def test_a_reader_behind_a_loss_has_all_of_its_events(shown: Mark | None, has_al
     made = make_restore(Log(), Clock())
     if shown is not None:
         made._returned_up_to[READER] = shown
-    loss = Loss((5, 3), (5, 9), (1, 3), (1, 9), ((4, 9),))
+    loss = BranchLoss((5, 3), (5, 9), (1, 3), (1, 9), ((4, 9),))
     assert made.has_lost_events(READER, loss) is has_all

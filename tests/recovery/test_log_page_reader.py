@@ -17,8 +17,8 @@ from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import LateJudgement
 from broker.log.coverage import Coverage
-from broker.log.history import Chain, Loss
-from broker.log.replica_table import KeptSpan
+from broker.log.history import HistoryChain, BranchLoss
+from broker.log.replica_table import ReplicaSpan
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.query.query import Query, parse_query
@@ -41,7 +41,7 @@ class Bounds:
 class Repairs:
     """No damage."""
 
-    def lost_behind(self, table: str, origin: str, after: Mark) -> None:
+    def end_of_loss(self, table: str, origin: str, after: Mark) -> None:
         return None
 
 
@@ -54,12 +54,12 @@ class Log:
     page: int = 0
     """Number of events in one read."""
     origin: str = "own"
-    since: dict[str, Mark] = attrs.field(factory=dict)
+    begins_after: dict[str, Mark] = attrs.field(factory=dict)
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
     bounds: Bounds = attrs.field(factory=Bounds)
-    kept: dict[str, KeptSpan] = attrs.field(factory=dict)
+    replica_spans: dict[str, ReplicaSpan] = attrs.field(factory=dict)
     repairs: Repairs = attrs.field(factory=lambda: Repairs())
-    chain: Chain = attrs.field(factory=Chain)
+    history_chain: HistoryChain = attrs.field(factory=HistoryChain)
     forks_at: Mark | None = None
     """The place at which the branch of any own place leaves this log."""
     histories: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
@@ -67,7 +67,7 @@ class Log:
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
         return self.histories.get(origin, ())
 
-    def fork(self, mark: Mark) -> Mark | None:
+    def find_fork(self, mark: Mark) -> Mark | None:
         return self.forks_at
 
     def first_after(self, origin: str, mark: Mark) -> int:
@@ -78,21 +78,21 @@ class Log:
         self, start: int, max_events: int, max_bytes: int, *, wait: bool
     ) -> Deferred[list[LoggedEvent]]:
         if self.taken:
-            self.since = {"own": (1, self.taken)}
+            self.begins_after = {"own": (1, self.taken)}
         found = [event for event in EVENTS if event.serial >= max(start, self.taken + 1)]
         return succeed(found[: self.page or max_events])
 
-    def read_of(
+    def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> Deferred[list[LoggedEvent]]:
         return succeed([e for e in EVENTS if e.origin == origin and e.mark > after][:max_events])
 
-    def read_kept(
+    def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool
     ) -> Deferred[list[LoggedEvent]]:
         if self.taken:
-            span = self.kept[origin]
-            self.kept = {origin: span._replace(after=(1, self.taken))}
+            span = self.replica_spans[origin]
+            self.replica_spans = {origin: span._replace(after=(1, self.taken))}
         gone = max(after, (1, self.taken))
         found = [attrs.evolve(e, origin=origin) for e in EVENTS if e.mark > gone]
         return succeed(found[: self.page or max_events])
@@ -166,7 +166,7 @@ def test_a_page_omits_and_counts_events_above_the_clearance(
     )
     log, request = Log(), attrs.evolve(WHOLE, clearance=clearance)
     if kept:
-        log.kept = {"gone": KeptSpan((0, 0), (1, 6))}
+        log.replica_spans = {"gone": ReplicaSpan((0, 0), (1, 6))}
         request = attrs.evolve(request, ranges={"gone": ((0, 0), (1, 6))})
     ((page),) = ask(pages_of(log, Matcher()), request)
     cleared = [n for n in range(1, 7) if n // 3 <= clearance]
@@ -239,7 +239,7 @@ def test_a_page_ends_when_its_matching_events_fill_it(
 
 
 def test_a_log_has_its_own_origin_and_its_replicas() -> None:
-    pages = pages_of(Log(kept={"gone": KeptSpan((0, 0), (1, 6))}), Matcher())
+    pages = pages_of(Log(replica_spans={"gone": ReplicaSpan((0, 0), (1, 6))}), Matcher())
     assert [pages.has_log_or_replica(origin) for origin in ("own", "gone", "far")] == [
         True,
         True,
@@ -279,9 +279,9 @@ def test_a_page_ends_before_lost_events_and_the_next_begins_behind(
             for n, mark in enumerate(marks, 1)
         ],
     )
-    empty = Loss((2, 1), (2, 1), (1, 3), (1, 9))
-    loss = Loss((2, 3), (2, 9), (1, 3), (1, 9), ((4, 9),))
-    log = Log(coverage=Coverage({"own": (2, 12)}), chain=Chain([], [empty, loss]))
+    empty = BranchLoss((2, 1), (2, 1), (1, 3), (1, 9))
+    loss = BranchLoss((2, 3), (2, 9), (1, 3), (1, 9), ((4, 9),))
+    log = Log(coverage=Coverage({"own": (2, 12)}), history_chain=HistoryChain([], [empty, loss]))
     log.bounds.last = len(marks)
     request = attrs.evolve(WHOLE, ranges={"own": (after, upto)}, serial=serial)
     ((page),) = ask(pages_of(log, Matcher()), request)
@@ -292,11 +292,11 @@ def test_a_page_ends_before_lost_events_and_the_next_begins_behind(
 
 def test_an_incomplete_page_tells_where_the_log_begins() -> None:
     own = LogPageRequest(*(WHOLE.pattern, WHOLE.query, 2), {"own": ((0, 0), (1, 6))})
-    (page,) = ask(pages_of(Log(since={"own": (1, 2)}), Matcher()), own)
+    (page,) = ask(pages_of(Log(begins_after={"own": (1, 2)}), Matcher()), own)
     assert (page.events, page.reached, page.begins) == ([], {}, {"own": (1, 2)})
     far = attrs.evolve(own, ranges={"far": ((0, 0), (1, 6))})
-    kept = {"far": KeptSpan((1, 4), (1, 6))}
-    (page,) = ask(pages_of(Log(kept=kept), Matcher()), far)
+    kept = {"far": ReplicaSpan((1, 4), (1, 6))}
+    (page,) = ask(pages_of(Log(replica_spans=kept), Matcher()), far)
     assert (page.events, page.reached, page.begins) == ([], {}, {"far": (1, 4)})
     (page,) = ask(pages_of(Log(), Matcher()), far)
     assert page.begins == {}
@@ -360,13 +360,13 @@ def test_a_log_with_a_missing_part_returns_only_own_events(
 
     whole = Log(coverage=Coverage(marks))
     assert page(whole, request) == ([1, 2, 3, 4, 5, 6], {*names})
-    lacking = Log(coverage=Coverage(marks), since={"gone": (1, 2)})
+    lacking = Log(coverage=Coverage(marks), begins_after={"gone": (1, 2)})
     assert page(lacking, request) == ([3, 6], {"own"})
     # Events that the reader has had, and events that never came, are not missing.
     assert page(
         lacking, attrs.evolve(request, ranges={**request.ranges, "gone": ((1, 2), (1, 5))})
     ) == ([1, 3, 4, 5, 6], {*names})
-    never = Log(coverage=Coverage({"own": (1, 6), "far": (1, 4)}), since={"gone": (1, 2)})
+    never = Log(coverage=Coverage({"own": (1, 6), "far": (1, 4)}), begins_after={"gone": (1, 2)})
     assert page(never, request) == ([1, 3, 4, 6], {"own", "far"})
     # An earlier page ended at damage that has been repaired since.
     assert page(whole, attrs.evolve(request, serial=4)) == ([], set())
@@ -379,7 +379,7 @@ def test_a_replica_page_for_an_old_reader_ends_before_a_placeholder(
 ) -> None:
     events = [attrs.evolve(each, origin="far") for each in of_two_origins(refused=4)]
     monkeypatch.setattr(f"{__name__}.EVENTS", events)
-    log = Log(kept={"far": KeptSpan((0, 0), (1, 6))})
+    log = Log(replica_spans={"far": ReplicaSpan((0, 0), (1, 6))})
     request = attrs.evolve(WHOLE, ranges={"far": ((0, 0), (1, 6))}, placeholders=False)
     (page,) = ask(pages_of(log, Matcher()), request)
     assert [event.offset for event in page.events] == [1, 2, 3]

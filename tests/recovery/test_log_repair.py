@@ -13,8 +13,8 @@ from broker.cluster.address import Address
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.log.chunk_table import EVENTS
-from broker.log.damage import Damage, Kind, Span
-from broker.log.replica_table import KEPT
+from broker.log.damage import Damage, DamageKind, Span
+from broker.log.replica_table import REPLICA_TABLE
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.context import RecoveryContext
@@ -41,7 +41,7 @@ class Log:
 
 @pytest.mark.parametrize(
     ("table", "origin", "offsets"),
-    [(EVENTS, "own", [1]), (KEPT, "far", [1]), (EVENTS, "far", [1, 2])],
+    [(EVENTS, "own", [1]), (REPLICA_TABLE, "far", [1]), (EVENTS, "far", [1, 2])],
 )
 def test_a_placeholder_repairs_only_events_that_were_relayed(
     table: str, origin: str, offsets: list[int]
@@ -66,7 +66,7 @@ def test_a_placeholder_repairs_only_events_that_were_relayed(
         lambda text, _: parse_query(text),
     )
     after: Mark = (0, 0)
-    damage = Damage(table, b"", 0, 1, Kind.HEAD, (Span(origin, after, (1, 2)),))
+    damage = Damage(table, b"", 0, 1, DamageKind.HEAD, (Span(origin, after, (1, 2)),))
     found: list[list[LoggedEvent]] = []
     repair.find_events(damage).addCallback(lambda events: found.append(list(events)))
     assert [[event.offset for event in events] for events in found] == [offsets]

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from broker.delivery.recovery import Lost
 from broker.event.place import Mark, Position
 from broker.log.coverage import Coverage
-from broker.log.replica_table import KeptSpan
+from broker.log.replica_table import ReplicaSpan
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.lost_branch_reader import MAX_EVENTS, LostBranchReader
@@ -139,7 +139,7 @@ def test_a_page_of_a_lost_branch_ends_at_its_last_event(
     log = OneLog(histories={"far": ((2, 7, (1, 2)),)})
     stored = None
     if kept:
-        log.kept = {"far": KeptSpan((0, 0), (2, 5))}
+        log.replica_spans = {"far": ReplicaSpan((0, 0), (2, 5))}
     else:
         log.coverage = Coverage({"own": (1, 0), "far": (2, 5)})
         stored = Durable(">", "true()", {}, Position(), 0, flows_from=Position({"far": (1, 0)}))
@@ -169,7 +169,6 @@ class WithBranch(Sources):
 
 
 def branched(**changes: Any) -> SubscriptionRecovery:
-    """Return a recovery from two logs."""
     ranges = {**WHOLE, GONE: ((0, 0), EVENTS[GONE][-1].mark)}
     recovery = recovered(None, Sources([GONE]), ranges)
     context = attrs.evolve(recovery._context, page_reader=cast(Any, WithBranch([OWN])))
@@ -198,7 +197,6 @@ def test_events_before_the_client_position_do_not_come_again() -> None:
 def losses_of(
     recovery: SubscriptionRecovery, position: Mapping[str, Mark]
 ) -> list[tuple[Mark, Mark]]:
-    """Return the losses for a client with a position on a lost branch."""
     missed = attrs.evolve(recovery._missed, position=position)
     lost: list[Lost] = []
     all_of(SubscriptionRecovery(missed, recovery._context, 0), lost)

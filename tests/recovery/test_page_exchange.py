@@ -47,7 +47,6 @@ class Messenger:
         self.sent.append(message)
 
     def deliver(self, message: RoutedMessage) -> None:
-        """Deliver a message to the listener."""
         self.listeners[type(message)](message)
 
     def is_reachable(self, address: Address) -> bool:

@@ -50,7 +50,7 @@ class Log:
     """Sequence numbers of the logged events."""
     losses: list[tuple[tuple[int, int], ...]] = attrs.field(factory=list)
     read: list[Mark] = attrs.field(factory=list)
-    adopting: tuple[str, Mark] | None = None
+    pending_adoption: tuple[str, Mark] | None = None
     origin: str = "own"
     newest_own: Mark = (5, 12)
     is_writable: bool = True
@@ -59,11 +59,11 @@ class Log:
     )
 
     @property
-    def chain(self) -> Any:
+    def history_chain(self) -> Any:
         histories = [SimpleNamespace(branch=BRANCH)]
         return SimpleNamespace(histories=histories, shown=lambda branch: branch)
 
-    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
+    def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         return BRANCH if BRANCH < mark < (5, 0) else None
 
     def check_available(self) -> None:
@@ -84,14 +84,14 @@ class Log:
         self.logged_again += numbers
         done([logged("own", 100 + n, 0, "p", n) for n in numbers])
 
-    def lose(
+    def record_loss(
         self, branch: Mark, upto: Mark, runs: tuple[tuple[int, int], ...], done: Callable[..., None]
     ) -> None:
         self.losses.append(runs)
         done(None)
 
-    def adopted(self) -> Deferred[None]:
-        self.adopting = None
+    def finish_adoption(self) -> Deferred[None]:
+        self.pending_adoption = None
         return succeed(None)
 
 
@@ -173,7 +173,7 @@ def test_valid_unknown_events_are_restored() -> None:
     assert node.log.losses == [((11, 11),)]
     counts = node.restore.counts
     assert (counts.branches, counts.restored, counts.lost) == (1, 3, 1)
-    known = node.log.deduplication.known
+    known = node.log.deduplication.check
     assert [known(("p", 1), n) for n in (13, 15)] == [Freshness.DUPLICATE] * 2
 
 
@@ -213,13 +213,13 @@ def test_undecided_events_are_logged_later(said: dict[str, Any], pause: float) -
 def test_each_event_under_a_previous_name_is_logged_again_once() -> None:
     """A known event too: its only place may be under that name."""
     events = [attrs.evolve(logged("former", n, n, "p", n), epoch=4) for n in range(1, 6)]
-    log = Log(former=events, adopting=("former", (4, 1)))
+    log = Log(former=events, pending_adoption=("former", (4, 1)))
     log.deduplication.record(("p", 1), 5, 0)
     node = Node(log)
     node.restore.start_due_job()
     assert log.logged_again == [2, 3, 4, 5]
     assert log.read == [(4, 1), (4, 3), (4, 5)]
-    assert log.adopting is None
+    assert log.pending_adoption is None
     node.restore.start_due_job()
     assert log.logged_again == [2, 3, 4, 5]
 

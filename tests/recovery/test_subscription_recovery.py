@@ -202,7 +202,6 @@ def recovered(
 
 
 def now(page: Deferred[Sequence[LoggedEvent]]) -> Sequence[LoggedEvent]:
-    """Return the result of a finished page."""
     pages: list[Sequence[LoggedEvent]] = []
     page.addCallback(pages.append)
     assert pages, "it waits for something"

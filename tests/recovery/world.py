@@ -78,12 +78,10 @@ class World:
     """Number of times that `archive_world` wrote each place."""
 
     def upto(self, origin: str) -> Mark:
-        """Return the last mark of an origin."""
         return max(mark for name, mark in self.events if name == origin)
 
 
 def make_world(seed: int, *, events: int = 120) -> World:
-    """Generate the world of a seed."""
     rng = random.Random(f"world {seed}")
     found: dict[tuple[str, Mark], LoggedEvent] = {}
     rows: dict[tuple[str, Mark], Row] = {}
@@ -189,7 +187,6 @@ def some_requests(world: World, seed: int, count: int) -> list[ReplayRequest]:
 
 
 def selects(world: World, query: str, event: LoggedEvent) -> bool:
-    """Return whether lxml evaluates the query to true."""
     root = etree.fromstring(event.document)
     header = header_of(event)
     dtd = _dtd(world, DtdReference(header.type_name, header.version))

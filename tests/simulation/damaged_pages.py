@@ -139,7 +139,7 @@ class Trial:
             world.run(1.0)
             older.append(self._path.read_bytes())
         world.run(4.0)
-        events = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 40))
+        events = world.wait(log.read_origin(log.origin, (0, 0), 1 << 20, 1 << 40))
         self._documents = {event.offset: event.document for event in events}
         world.kill_client(publisher.client)
         (world.stop if stopped else world.kill)("a")
@@ -159,7 +159,7 @@ class Trial:
     def outcome(self, kind: str, seed: int) -> str:
         """Run a trial in a child process and return its outcome."""
         reading, writing = os.pipe()
-        child = os.fork()
+        child = os.find_fork()
         if not child:
             os.close(reading)
             nowhere = os.open(os.devnull, os.O_WRONLY)

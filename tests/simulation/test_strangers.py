@@ -8,6 +8,7 @@ from random import Random
 
 import attrs
 import msgpack
+import msgspec
 import pytest
 
 from broker.config import Settings
@@ -95,10 +96,10 @@ GARBAGE = [
     b"\x01" + msgpack.packb(["xmlbroker", [1], "a", -1, b"t" * 16, "", ""]),
     b"\x01" + msgpack.packb(["xmlbroker", 1, "a", 1, b"t" * 16, "", ""]),
     b"\x01" + msgpack.packb(["xmlbroker", [1], "a", 1, b"t" * 16, "", ""])[:-1],
-    messages.encode(attrs.evolve(hello("a"), magic="amqp")),
-    messages.encode(attrs.evolve(hello("a"), token=b"short")),
-    messages.encode(attrs.evolve(hello("a"), incarnation=0)),
-    messages.encode(attrs.evolve(hello("a"), incarnation=1 << 63)),
+    messages.encode(msgspec.structs.replace(hello("a"), magic="amqp")),
+    messages.encode(msgspec.structs.replace(hello("a"), token=b"short")),
+    messages.encode(msgspec.structs.replace(hello("a"), incarnation=0)),
+    messages.encode(msgspec.structs.replace(hello("a"), incarnation=1 << 63)),
     messages.encode(Goodbye()),
     messages.encode(subscribe()),
     encode_batch(1, [b"<e/>"]),
@@ -133,7 +134,7 @@ def test_welcome_carries_the_address_of_the_node(world: World) -> None:
 @pytest.mark.parametrize("versions", [(), (3, 4), tuple(range(100, 200))])
 def test_other_protocol_versions_are_refused(world: World, versions: tuple[int, ...]) -> None:
     stranger = Stranger(world)
-    stranger.channel.send([messages.encode(attrs.evolve(hello("a"), versions=versions))])
+    stranger.channel.send([messages.encode(msgspec.structs.replace(hello("a"), versions=versions))])
     world.run(1.0)
     assert isinstance(stranger.refusal, VersionMismatch)
 
@@ -296,9 +297,9 @@ def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> N
         1: subscribe(1, "///"),
         2: subscribe(2, pattern="../etc"),
         3: subscribe(3, pattern="a.>.b"),
-        4: attrs.evolve(subscribe(4), start="tomorrow"),
-        5: attrs.evolve(subscribe(5), durable="a/b"),
-        6: attrs.evolve(subscribe(6), start="position", position=(("x" * 16, 1, 1),)),
+        4: msgspec.structs.replace(subscribe(4), start="tomorrow"),
+        5: msgspec.structs.replace(subscribe(5), durable="a/b"),
+        6: msgspec.structs.replace(subscribe(6), start="position", position=(("x" * 16, 1, 1),)),
         7: subscribe(7, "count(" * 200 + "//*" + ")" * 200),
     }
     talker.say(*wrong.values(), Unsubscribe(77, False), Acknowledge(((88, ()),)))
@@ -322,7 +323,7 @@ def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> N
 
 def test_position_from_the_future_ends_its_subscription(world: World) -> None:
     talker = Talker(world)
-    talker.say(attrs.evolve(subscribe(1), durable="d"), subscribe(2))
+    talker.say(msgspec.structs.replace(subscribe(1), durable="d"), subscribe(2))
     world.run(1.0)
     origin = world.node.event_log.origin
     future = (world.node.event_log.bounds.epoch + 1, 999)

@@ -259,8 +259,8 @@ def test_cut_holds_during_the_first_commits_after_a_failed_one() -> None:
             publisher.publish()
         world.run_until(lambda: world.node.event_log.failures == 1)
         world.disk.is_full = False
-        later = (world.node.event_log.chain.histories[0].epoch + 1, 8)
-        while world.node.event_log.cut != later:
+        later = (world.node.event_log.history_chain.histories[0].epoch + 1, 8)
+        while world.node.event_log.own_end != later:
             world.run(0.01)
         readers = [Reader(world, client), Reader(world, client, start=ALL)]
         while not all(reader.subscription for reader in readers):

@@ -1,9 +1,9 @@
 """`./dev soak`: random faults against six real nodes in three clusters, and a checker.
 
-Each seed gives one run: nodes, publishers and subscribers are processes of their own. In the end
-everything heals, and every broken guarantee of `docs/guarantees.md` is reported with its seed and a
-trace of the events concerned. The exit status is 1 then, and the run's folder is kept. Seeds decide
-which faults come, in which order; the exact moments depend on the machine.
+Each seed gives one run. Nodes, publishers and subscribers are processes. In the end all faults are
+repaired. Each broken guarantee of `docs/guarantees.md` is reported with its seed and a trace of its
+events; then the exit status is 1 and the run's folder is kept. The seed decides the faults and
+their order; the exact moments depend on the machine.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ from tests.soak.run import Plan, Verdict, remove, run
 
 def _faults(_: click.Context, __: click.Parameter, value: str) -> list[str]:
     names = list(FAULTS) if value == "all" else [each for each in value.split(",") if each]
-    chosen = [name for name in names if not name.startswith("-")] or list(FAULTS)
-    left_out = {name[1:] for name in names if name.startswith("-")}
-    if unknown := ({*chosen} | left_out) - FAULTS.keys():
+    included = [name for name in names if not name.startswith("-")] or list(FAULTS)
+    excluded = {name[1:] for name in names if name.startswith("-")}
+    if unknown := ({*included} | excluded) - FAULTS.keys():
         raise click.BadParameter(f"{sorted(unknown)}; there are {', '.join(FAULTS)}")
-    return [name for name in chosen if name not in left_out]
+    return [name for name in included if name not in excluded]
 
 
 @click.command(help=__doc__)
-@click.option("--minutes", default=1.0, show_default=True, help="Begin runs for so long.")
+@click.option("--minutes", default=1.0, show_default=True, help="Start new runs for this time.")
 @click.option("--seed", default=None, type=int, help="The first seed.  [default: by the clock]")
-@click.option("--seconds", default=40.0, show_default=True, help="Faults in one run last so long.")
-@click.option("--rate", default=10.0, show_default=True, help="Events a second of each publisher.")
+@click.option("--seconds", default=40.0, show_default=True, help="Duration of a run's faults.")
+@click.option(
+    "--rate", default=10.0, show_default=True, help="Events per second of each publisher."
+)
 @click.option(
     "--faults",
     default="all",
     callback=_faults,
     metavar="LIST",
-    help="Faults with commas between them; with a minus, all others.  [default: all]",
+    help="Comma-separated faults; a leading minus excludes one.  [default: all]",
 )
-@click.option("--keep", is_flag=True, help="Keep the folders of good runs, too.")
+@click.option("--keep", is_flag=True, help="Keep the folders of runs without violations, too.")
 def main(
     minutes: float, seed: int | None, seconds: float, rate: float, faults: list[str], keep: bool
 ) -> None:
-    """Run seeds one after the other."""
+    """Run one seed after the other."""
     # SIGTERM ends the soak with its nodes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     first = int(time.time()) % 1_000_000 if seed is None else seed
@@ -63,42 +65,42 @@ def main(
     except KeyboardInterrupt:
         stopped = True
         print(f"stopped; the run of seed {first + len(verdicts)} was not checked")
-    bad = [verdict.seed for verdict in verdicts if verdict.violations]
+    failed_seeds = [verdict.seed for verdict in verdicts if verdict.violations]
     events = sum(verdict.events for verdict in verdicts)
     seeds = f"{first} to {first + len(verdicts) - 1}" if verdicts else "none"
-    print(f"seeds {seeds}: {events} events acknowledged, violations in {bad or 'none'}")
-    sys.exit(1 if bad else 130 if stopped else 0)
+    print(f"seeds {seeds}: {events} events acknowledged, violations in {failed_seeds or 'none'}")
+    sys.exit(1 if failed_seeds else 130 if stopped else 0)
 
 
 def _run(plan: Plan, dtd_port: int, *, keep: bool) -> Verdict:
     folder = Path(tempfile.mkdtemp(prefix=f"xmlbroker-soak-{plan.seed}-"))
-    begin = time.monotonic()
-    kept = keep
+    started = time.monotonic()
+    keep_folder = keep
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         verdict = asyncio.run(run(plan, folder, dtd_port))
-        kept |= bool(verdict.violations)
+        keep_folder |= bool(verdict.violations)
     except BaseException as error:
-        # One that the soak itself did not expect is looked at in the folder.
-        kept |= not isinstance(error, KeyboardInterrupt)
-        if kept:
+        # An unexpected error of the soak itself needs the folder.
+        keep_folder |= not isinstance(error, KeyboardInterrupt)
+        if keep_folder:
             print(f"seed {plan.seed}: kept in {folder}")
         raise
     finally:
-        if not kept:
+        if not keep_folder:
             remove(folder)
     print(
         f"seed {plan.seed}: {verdict.events} events acknowledged ({verdict.of_new_types} of new "
         f"types), {verdict.deliveries} delivered, "
         f"{verdict.faults} notes of faults, {len(verdict.violations)} violations, "
-        f"{time.monotonic() - begin:.0f} s",
+        f"{time.monotonic() - started:.0f} s",
         flush=True,
     )
     for line in verdict.odd:
         print(f"  odd: {line}")
     if verdict.violations:
         print(verdict.text)
-    if kept:
+    if keep_folder:
         print(f"  kept in {folder}", flush=True)
         (folder / "report.txt").write_text(verdict.text)
     return verdict

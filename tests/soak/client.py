@@ -1,7 +1,7 @@
 """`python -m tests.soak.client JSON`: one client process with a notebook.
 
-SIGTERM ends it in good order: a publisher waits for its receipts, a subscriber closes its client.
-SIGUSR1 lets a publisher use the next version of a type that the nodes do not know yet.
+At SIGTERM a publisher waits for its receipts and a subscriber closes its client. At SIGUSR1 a
+publisher uses the next version of a type that is unknown to the nodes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.soak.interests import ALTITUDES, INTERESTS_OF_ALL, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields
 
-#: Part of the events that are large, so that a portion does not hold all that waits.
+#: Fraction of large events, so that a batch can not hold all waiting events.
 LARGE = 0.05
 
 
 class Publisher:
-    """Publishes flights at a rate, until it is told to stop."""
+    """Publisher of flights at a rate, until it is stopped."""
 
     def __init__(self, client: AsyncioClient, notes: Notebook, said: dict[str, Any]) -> None:
         self._client, self._notes = client, notes
@@ -49,23 +49,23 @@ class Publisher:
         self.stopped = asyncio.Event()
         enqueue: Any = client._enqueue
 
-        def noted(document: bytes, event_id: EventId) -> Any:
-            # Noted before it leaves: every delivered event must be known.
+        def recorded(document: bytes, event_id: EventId) -> Any:
+            # Noted before it is sent: the checker must know each delivered event.
             key, digest = key_fields(event_id), digest_of(document)
             notes.note("published", key=key, digest=digest, **self._next)
             return enqueue(document, event_id)
 
-        client._enqueue = noted  # type: ignore[method-assign]
+        client._enqueue = recorded  # type: ignore[method-assign]
 
     def next_version(self) -> None:
         """Use a newer version of the type `soak` from now on."""
         self._version += 1
 
     async def run(self) -> None:
-        """Publish until the stop, then wait for all receipts."""
+        """Publish until stopped, then wait for all receipts."""
         waiting: set[asyncio.Task[None]] = set()
         while not self.stopped.is_set():
-            # The client's outbox is bounded; a long outage only slows this down.
+            # Limits the unacknowledged events during a long outage.
             if len(waiting) < 2000:
                 task = asyncio.create_task(self._publish())
                 waiting.add(task)
@@ -101,7 +101,7 @@ class Publisher:
 
 
 async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
-    """Be a publisher."""
+    """Run a publisher."""
     publisher = Publisher(client, notes, said)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, publisher.stopped.set)
@@ -112,37 +112,44 @@ async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) 
 
 
 def trace_positions(notes: Notebook) -> None:
-    """Note where each subscription goes on, what its node warns of, where it flows, and how far a
-    node moves it. The checker needs the warnings alone; the rest helps to find the cause of a
-    violation."""
-    subscribe, accepted = SubscriptionState.begin_session, SubscriptionState.receive_subscribed
-    flows, progresses = SubscriptionState.receive_flowing, SubscriptionState.receive_progress
+    """Note each subscription's start, warnings, flow and progress.
 
-    def subscribing(following: SubscriptionState) -> Subscribe:
-        message = subscribe(following)
-        notes.note("subscribes", former=message.former, position=message.position)
+    The checker needs only the warnings. The rest helps to find the cause of a violation.
+    """
+    subscribe, receive_subscribed = (
+        SubscriptionState.begin_session,
+        SubscriptionState.receive_subscribed,
+    )
+    receive_flowing, receive_progress = (
+        SubscriptionState.receive_flowing,
+        SubscriptionState.receive_progress,
+    )
+
+    def note_subscribe(state: SubscriptionState) -> Subscribe:
+        message = subscribe(state)
+        notes.note("subscribes", former=message.previous_address, position=message.position)
         return message
 
-    def accepting(following: SubscriptionState, message: Subscribed) -> Any:
+    def note_accepted(state: SubscriptionState, message: Subscribed) -> Any:
         notes.note("accepted", warnings=message.warnings)
-        return accepted(following, message)
+        return receive_subscribed(state, message)
 
-    def flowing(following: SubscriptionState, message: Flowing, node: str) -> Any:
+    def note_flowing(state: SubscriptionState, message: Flowing, node: str) -> Any:
         notes.note("flows", node=node, position=message.cut)
-        return flows(following, message, node)
+        return receive_flowing(state, message, node)
 
-    def progressing(following: SubscriptionState, position: Position, *times: Any) -> Any:
+    def note_progress(state: SubscriptionState, position: Position, *times: Any) -> Any:
         notes.note("moved", position=position.to_wire())
-        return progresses(following, position, *times)
+        return receive_progress(state, position, *times)
 
-    SubscriptionState.begin_session = subscribing  # type: ignore[method-assign]
-    SubscriptionState.receive_subscribed = accepting  # type: ignore[method-assign]
-    SubscriptionState.receive_flowing = flowing  # type: ignore[method-assign]
-    SubscriptionState.receive_progress = progressing  # type: ignore[method-assign]
+    SubscriptionState.begin_session = note_subscribe  # type: ignore[method-assign]
+    SubscriptionState.receive_subscribed = note_accepted  # type: ignore[method-assign]
+    SubscriptionState.receive_flowing = note_flowing  # type: ignore[method-assign]
+    SubscriptionState.receive_progress = note_progress  # type: ignore[method-assign]
 
 
 async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
-    """Be a subscriber."""
+    """Run a subscriber."""
     trace_positions(notes)
     interest = INTERESTS_OF_ALL[said["interest"]]
     durable = "" if interest.kind in (Kind.TRANSIENT, Kind.FROM_ALL) else "d"
@@ -153,16 +160,16 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
             interest.query, interest.pattern, durable=durable, start=start, on_gap=notes.gap
         )
         notes.note("flowing", cut={} if start is ALL else dict(subscription.cut.marks))
-        asking = asyncio.create_task(caught_up()) if start is ALL else None
+        waiting_task = asyncio.create_task(caught_up()) if start is ALL else None
         async for event in subscription:
             notes.delivered(event)
         notes.note("error", error="the subscription has ended by itself")
-        if asking is not None:
-            asking.cancel()
+        if waiting_task is not None:
+            waiting_task.cancel()
 
     async def caught_up() -> None:
-        """Note that the node has sent all of the past."""
-        while (left := await ask_recoveries(client)) is None or left:
+        """Note when the node has sent all past events."""
+        while (remaining := await ask_recoveries(client)) is None or remaining:
             await asyncio.sleep(INTERVAL)
         notes.note("caught-up")
 
@@ -171,7 +178,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
 
     async def work() -> None:
         await client.when_connected()
-        # Its first cut is unknown: events published after this moment are expected.
+        # The first cut is unknown: events published after this moment are expected.
         asyncio.get_running_loop().call_later(3.0, notes.note, "flowing")
         working = Working(pause=0.1)
         await client.work(
@@ -185,14 +192,14 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
         await task
     except asyncio.CancelledError:
         if await client.close():
-            # Otherwise the node has not confirmed the positions, and events may come again.
+            # Without it the node has not confirmed the positions, and events may repeat.
             notes.note("closed")
     except BrokerError as error:
         notes.note("error", error=repr(error))
 
 
 async def main(said: dict[str, Any]) -> None:
-    """Connect, and be a subscriber or a publisher."""
+    """Connect, then run a subscriber or a publisher."""
     state = Path(said["state"]) if said["state"] else None
     account = said["client"].split("-")[0]
     notes = Notebook(Path(said["notes"]))

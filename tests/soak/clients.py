@@ -1,4 +1,4 @@
-"""Client processes of the soak: they come at any node, are killed, closed, and come again."""
+"""Client processes of the soak: started, killed, closed and started again."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.soak.layout import NAMES, Layout
 from tests.soak.process import SoakProcess
 
 _RUN: Final = (
-    # Signals may come before the client is ready for them.
+    # Signals may arrive before the client has its handlers.
     "import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
     "import asyncio, json, sys\nfrom tests.soak.client import main\n"
     "asyncio.run(main(json.loads(sys.argv[1])))\n"
 )
-#: Seconds in which a publisher gets its last receipts when all is well again.
+#: Seconds for a publisher to get its last receipts after the faults.
 LAST_RECEIPTS: Final = 90.0
 
 
 class SoakClient:
-    """One client name, and its processes."""
+    """One client name with its successive processes."""
 
     def __init__(self, name: str, layout: Layout, random: Random, rate: float) -> None:
         self.name = name
@@ -45,35 +45,35 @@ class SoakClient:
             self._nodes = [first, *(each for each in NAMES if each != first)]
 
     def roam(self) -> None:
-        """The next process tries other nodes first."""
+        """Let the next process try other nodes first."""
         self._random.shuffle(self._nodes)
 
     def notes(self, number: int) -> Path:
-        """The notebook of a process."""
+        """Return the notebook of a process."""
         return self._folder / f"{self.name}.{number}.jsonl"
 
     @property
     def running(self) -> bool:
-        """True while a process exists."""
+        """True while a process runs."""
         return bool(self.processes) and self.processes[-1].running
 
     def come(self) -> None:
-        """Start a process, unless one runs."""
+        """Start a process unless one runs."""
         if self.running:
             return
         number = len(self.processes) + 1
-        said = {
+        arguments = {
             "client": self.name,
             "endpoints": [self._layout.endpoint(node) for node in self._nodes],
             "notes": str(self.notes(number)),
             "state": "",
         }
         if self.name in INTERESTS_OF_ALL:
-            said["interest"] = self.name
+            arguments["interest"] = self.name
             if INTERESTS_OF_ALL[self.name].keeps_state:
-                said["state"] = str(self._folder / "state")
+                arguments["state"] = str(self._folder / "state")
         else:
-            said |= {
+            arguments |= {
                 "seed": self._random.randrange(1 << 30),
                 "rate": self._rate,
                 "dtds": f"http://127.0.0.1:{self._layout.dtd_port}/",
@@ -83,15 +83,15 @@ class SoakClient:
         log = self._folder / f"{self.name}.log"
         self._folder.mkdir(exist_ok=True)
         (self._folder / "state").mkdir(exist_ok=True)
-        self.processes.append(SoakProcess(_RUN, (json.dumps(said),), self._folder, log))
+        self.processes.append(SoakProcess(_RUN, (json.dumps(arguments),), self._folder, log))
 
     def kill(self) -> None:
-        """`kill -9`."""
+        """Kill the process with SIGKILL."""
         if self.running:
             self.processes[-1].kill()
 
     def close(self, seconds: float = 15.0) -> bool:
-        """End it in good order; killed if that takes too long."""
+        """Send SIGTERM, then SIGKILL after `seconds`; return whether it stopped in time."""
         if not self.running:
             return True
         process = self.processes[-1]
@@ -101,13 +101,13 @@ class SoakClient:
         return ended
 
     def next_version(self) -> None:
-        """A publisher uses a newer version of the unknown type."""
+        """Let a publisher use a newer version of the unknown type."""
         self.version += 1
         if self.running:
             self.processes[-1].send(signal.SIGUSR1)
 
 
 def all_clients(layout: Layout, random: Random, rate: float) -> dict[str, SoakClient]:
-    """Every client by its name."""
+    """Return all clients by name."""
     names = (*INTERESTS, *PUBLISHERS, *LATE)
     return {name: SoakClient(name, layout, random, rate) for name in names}

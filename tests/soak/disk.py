@@ -1,4 +1,4 @@
-"""Disks of nodes that can be full."""
+"""Disks of nodes that can be filled."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-#: Room for a log, for its copies of others, and for LMDB pages that are written beside old ones.
+#: Bytes for a log, replicas, and LMDB pages written beside old ones.
 SIZE: Final = 192 << 20
 _BLOCK: Final = b"\0" * (1 << 20)
 
 
 class Disk:
-    """The folder of one node: a disk in memory where this user may mount one."""
+    """The folder of one node: a tmpfs if the user may mount one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,7 +23,7 @@ class Disk:
         self.mounted = os.geteuid() == 0 and _mount(folder)
 
     def fill(self, pid: int) -> None:
-        """Leave no room; without a mount, the process can not make any file longer than 64 KiB."""
+        """Fill the disk. Without a mount, limit the process to files of 64 KiB."""
         if not self.mounted:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
             return
@@ -32,11 +32,11 @@ class Disk:
                 while True:
                     ballast.write(_BLOCK)
             except OSError:
-                # It is full.
+                # The disk is full.
                 return
 
     def empty(self, pid: int) -> None:
-        """Give the room back."""
+        """Free the space again."""
         if self.mounted:
             (self.folder / "ballast").unlink(missing_ok=True)
         else:
@@ -44,7 +44,7 @@ class Disk:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
 
     def close(self, *, keep: bool = False) -> None:
-        """Unmount it; with `keep`, its files are copied to a folder beside it."""
+        """Unmount the disk; with `keep`, copy its files to a folder beside it first."""
         if self.mounted:
             if keep:
                 kept = self.folder.with_name(self.folder.name + "-kept")
@@ -54,7 +54,7 @@ class Disk:
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy all files of a folder to another one, but no sockets."""
+    """Copy all files of a folder except sockets."""
     shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket"))
 
 

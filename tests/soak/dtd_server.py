@@ -1,4 +1,4 @@
-"""A web server for the DTDs of the type `soak`, in as many versions as are asked for."""
+"""A web server for the DTDs of the type `soak`, in any version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.dtd.catalogue import shipped_folder
 
 
 class DtdServer:
-    """Serves `/soak-1.N.dtd`: flights by another name."""
+    """Server of `/soak-1.N.dtd`: the flight DTD with another name."""
 
     def __init__(self) -> None:
         flights = (shipped_folder() / "flight-1.0.dtd").read_text()
@@ -28,7 +28,7 @@ class DtdServer:
                 self.wfile.write(page)
 
             def log_message(self, *_: Any) -> None:
-                """Log nothing."""
+                """Suppress the log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,))

@@ -1,4 +1,4 @@
-"""Subscriptions of the soak, with their meaning in Python."""
+"""Subscriptions of the soak, with the same condition in Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from broker.testing.guarantees import Kind, Published
 from tests.soak.layout import FETCHING, NAMES
 
-#: Streams; acknowledgements for those below `safe` wait for a neighbour's copy.
+#: Events on streams below `safe` are acknowledged when a neighbour has a copy.
 STREAMS: Final = ("safe.zbw.tz", "safe.zny.ho", "quick.zbw.tz", "quick.zny.ho")
 ALTITUDES: Final = (7, 100, 250, 600, 1000)
 LEVELS: Final = ("low", "med", "high")
@@ -18,7 +18,7 @@ LEVELS: Final = ("low", "med", "high")
 
 @attrs.frozen
 class Interest:
-    """One subscription of one client, which is named after its account."""
+    """One subscription of one client; the client's name starts with its account."""
 
     client: str
     kind: Kind
@@ -28,7 +28,7 @@ class Interest:
 
     @property
     def account(self) -> str:
-        """Its account is the first part of the client's name."""
+        """The first part of the client's name."""
         return self.client.split("-")[0]
 
     @property
@@ -38,7 +38,7 @@ class Interest:
 
     @property
     def keeps_state(self) -> bool:
-        """True if the client has a folder for its positions."""
+        """True if the client has a state folder."""
         return self.kind in (Kind.POSITIONS, Kind.WORKING)
 
 
@@ -74,13 +74,13 @@ INTERESTS: Final[Mapping[str, Interest]] = {
         ),
     )
 }
-#: Subscribers that come when everything has healed, read all that there is, and where they do.
+#: Subscribers that start after the faults and read all events, with their nodes.
 LATE: Final[Mapping[str, str]] = {f"high-late-{node}": node for node in FETCHING}
 INTERESTS_OF_ALL: Final[Mapping[str, Interest]] = {
     **INTERESTS,
     **{name: Interest(name, Kind.FROM_ALL, ">", "true()", lambda event: True) for name in LATE},
 }
-#: The nodes at which each publisher publishes: some stay where they are, and one goes anywhere.
+#: Nodes of each publisher: some have one node, one may use all.
 PUBLISHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "high-feed-1": FETCHING[:1],
     "high-feed-2": FETCHING[1:],

@@ -1,4 +1,4 @@
-"""Layout of the soak's network: six nodes in three clusters, their settings and accounts."""
+"""Layout of the soak's network: six nodes in three clusters, settings and accounts."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import attrs
 
 from broker.identity.secret import hash_secret
 
-#: The first node of a cluster founds it; the others ask it to be admitted.
+#: Nodes of each cluster. The first node founds it; the others join it.
 CLUSTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "alps": ("a1", "a2", "a3"),
     "coast": ("c1", "c2"),
     "plain": ("p1",),
 }
-#: The cluster whose members are linked by UDP. These links do not pass through relays.
+#: The cluster whose members are linked by UDP, without relays.
 BY_UDP: Final = "coast"
-#: The node that dials, and the node in another cluster that it dials.
+#: The dialling node, and the node of another cluster that it dials.
 GATEWAYS: Final[Mapping[str, str]] = {"c1": "a2", "c2": "a3", "p1": "c1"}
 NAMES: Final = tuple(name for names in CLUSTERS.values() for name in names)
-#: Nodes that may fetch DTDs from where events point to.
+#: Nodes that may fetch DTDs from the pointers of events.
 FETCHING: Final = ("a1", "c1")
 SECRET: Final = "soak"
-#: The clearance of each account.
+#: Clearance of each account.
 ACCOUNTS: Final[Mapping[str, str]] = {"low": "low", "med": "med", "high": "high"}
 
 
@@ -35,7 +35,7 @@ class Ports:
     clients: int
     nodes: int
     relay: int
-    """Others reach the node through the relay that listens here."""
+    """Other nodes connect to the relay at this port."""
 
 
 @attrs.frozen
@@ -48,11 +48,11 @@ class Layout:
     secret_hash: str = attrs.field(factory=lambda: hash_secret(SECRET))
 
     def endpoint(self, name: str) -> str:
-        """The address of a node for clients."""
+        """Return the address of a node for clients."""
         return f"tcp:127.0.0.1:{self.ports[name].clients}"
 
     def data(self, name: str) -> Path:
-        """The folder that outlives a node's process."""
+        """Return the data folder of a node, which outlives its process."""
         return self.folder / name / "data"
 
     @property
@@ -61,7 +61,7 @@ class Layout:
         return self.folder / "archive"
 
     def settings(self, name: str, faults: str = "") -> str:
-        """The configuration of a node, with `[[faults]]` tables if there are any."""
+        """Return the configuration of a node, with `[[faults]]` tables if given."""
         ports = self.ports[name]
         pointers = [f"http://127.0.0.1:{self.dtd_port}/"] if name in FETCHING else []
         return (
@@ -78,19 +78,19 @@ class Layout:
     def _network(self, name: str) -> str:
         cluster = next(each for each, names in CLUSTERS.items() if name in names)
         founder = CLUSTERS[cluster][0]
-        place = f'cluster = "{cluster}"\n'
+        joining = f'cluster = "{cluster}"\n'
         by_udp = cluster == BY_UDP
         if name != founder:
             port = self.ports[founder].nodes if by_udp else self.ports[founder].relay
-            place = f'join = ["127.0.0.1:{port}"]\n'
+            joining = f'join = ["127.0.0.1:{port}"]\n'
         if by_udp:
-            place += f'udp = "127.0.0.1:{self.ports[name].nodes}"\ntransport = "udp"\n'
+            joining += f'udp = "127.0.0.1:{self.ports[name].nodes}"\ntransport = "udp"\n'
         gateway = ""
         if name in GATEWAYS:
             relay = self.ports[GATEWAYS[name]].relay
             gateway = f'gateways = ["tcp:host=127.0.0.1:port={relay}"]\n'
         return (
-            f'[network]\nname = "soak"\n{place}{gateway}'
+            f'[network]\nname = "soak"\n{joining}{gateway}'
             f'listen = ["tcp:port={self.ports[name].nodes}:interface=127.0.0.1"]\n'
             f'advertise = "127.0.0.1:{self.ports[name].relay}"\n'
             f'key_file = "{self.folder / "key"}"\n'

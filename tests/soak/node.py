@@ -1,4 +1,4 @@
-"""One node of the soak: its process, its disk, its log for people."""
+"""One node of the soak: its process, its disk and its log file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READY: Final = re.compile(r"node \S+ is ready: log (\S+?),")
 
 
 class SoakNode:
-    """A node that can be started, killed, stopped and frozen any number of times."""
+    """A node that can be started, killed, stopped and paused repeatedly."""
 
     def __init__(self, name: str, layout: Layout) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class SoakNode:
         """True while a fault acts on it."""
 
     def start(self, faults: str = "") -> None:
-        """Start a process on the folder of the last one; nothing if one runs."""
+        """Start a process with the previous data unless one runs."""
         if self.running:
             return
         settings = self.folder / "node.toml"
@@ -39,21 +39,20 @@ class SoakNode:
 
     @property
     def running(self) -> bool:
-        """True while a process exists, frozen or not."""
+        """True while a process exists, paused or not."""
         return self.process is not None and self.process.running
 
     @property
     def pid(self) -> int:
-        """The process id; 0 without a process."""
+        """Process id; 0 without a process."""
         return self.process.pid if self.process is not None and self.process.running else 0
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to its process."""
         if self.process is not None:
             self.process.send(number)
 
     def kill(self, *, machine: bool = False) -> None:
-        """`kill -9`; with `machine` also to the processes beside it."""
+        """Kill the process with SIGKILL; with `machine`, its child processes, too."""
         if self.process is not None:
             if machine:
                 self.process.kill_all()
@@ -61,26 +60,26 @@ class SoakNode:
                 self.process.kill()
 
     def stop(self) -> None:
-        """Stop it in good order, and kill all its remaining processes."""
+        """Stop the process with SIGTERM, then kill its child processes."""
         if self.process is not None:
             self.process.send(signal.SIGTERM)
             self.process.wait()
             self.process.kill_all()
 
     def archivers(self) -> list[int]:
-        """Its archiver's process."""
+        """Return the process ids of its archiver."""
         return children_of(self.pid, "broker.archiver") if self.pid else []
 
     def log(self) -> str:
-        """Its log for people, of all its processes."""
+        """Return the log of all its processes."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def origins(self) -> set[str]:
-        """Names of the event logs that it has had."""
+        """Origins of the event logs that it has had."""
         return set(_READY.findall(self.log()))
 
     @property
     def starts(self) -> int:
-        """Number of times that it was ready."""
+        """Number of times that it became ready."""
         return len(_READY.findall(self.log()))

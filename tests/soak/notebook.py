@@ -16,7 +16,7 @@ from broker.testing.guarantees.records import digest_of
 
 
 class Notebook:
-    """A file to which a process appends. Written lines survive `kill -9`."""
+    """A file of notes. Written lines survive `kill -9`."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -27,12 +27,12 @@ class Notebook:
         os.write(self._file, line.encode() + b"\n")
 
     def receipt(self, receipt: Receipt) -> None:
-        """An acknowledged publication."""
+        """Note an acknowledged publication."""
         place = None if receipt.place is None else place_fields(receipt.place)
         self.note("receipt", key=key_fields(receipt.event_id), place=place)
 
     def delivered(self, event: ReceivedEvent) -> None:
-        """An event that the process has handled."""
+        """Note an event that the process has handled."""
         header = event.header
         self.note(
             "delivered",
@@ -46,7 +46,7 @@ class Notebook:
         )
 
     def gap(self, gap: Gap) -> None:
-        """A gap that the process was told of."""
+        """Note a gap that the process received."""
         self.note(
             "gap",
             first=place_fields(gap.first),
@@ -57,24 +57,22 @@ class Notebook:
 
 
 def key_fields(event_id: EventId) -> list[Any]:
-    """Client, incarnation and number."""
     return [event_id.client_id, event_id.incarnation, event_id.sequence_number]
 
 
 def place_fields(place: Place) -> list[Any]:
-    """Origin, epoch and offset."""
     return [place.origin, place.epoch, place.offset]
 
 
 class Pages:
-    """The lines of one notebook, read as they come."""
+    """Reader of a growing notebook."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Observations that were appended since the last call."""
+        """Yield the observations appended since the last call."""
         if not self._path.exists():
             return
         with open(self._path, "rb") as file:

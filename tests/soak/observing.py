@@ -1,4 +1,4 @@
-"""Observations of a soak run, from the notebooks of its clients and the logs of its nodes."""
+"""Observations of a soak run, from the notebooks of clients and the logs of nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgpack
 from broker.archive.archive import Archive
 from broker.errors import BrokerError
 from broker.event.place import Place
-from broker.log.external_reader import LogAlong, read_only
+from broker.log.external_reader import ExternalReader, read_events
 from broker.log.logged_event import header_from_fields
 from broker.recovery.durable_handover import MAY_REPEAT
 from broker.testing.guarantees import (
@@ -30,42 +30,42 @@ from tests.soak.node import SoakNode
 from tests.soak.notebook import Pages
 from tests.soak.recorded_places import RecordedPlaces
 
-#: Events of one page of a log.
+#: Events per page of a log.
 PAGE = 5000
 
 
 class Observer:
-    """Reads the notebooks of clients as they grow."""
+    """Reader of all clients' notebooks while they grow."""
 
     def __init__(self) -> None:
         self.seen = Observations()
         self._pages: dict[tuple[str, int], Pages] = {}
         self._processes: dict[tuple[str, int], Process] = {}
         self.newest = 0.0
-        """When the newest delivery or receipt was noted."""
+        """Time of the newest delivery or receipt."""
         self.flowing: set[str] = set()
-        """Clients of which a process was flowing."""
+        """Clients with an active subscription in some process."""
         self.caught_up: set[str] = set()
-        """Clients to which a node has sent all of the past."""
+        """Clients that have received all past events."""
         self.refused: list[str] = []
         """Publications that the node refused."""
         self.recorded = RecordedPlaces()
 
     def read(self, clients: Iterable[SoakClient]) -> Observations:
-        """Take in all that was noted since the last call."""
+        """Record all notes since the last call."""
         for client in clients:
             for number, process in enumerate(client.processes, 1):
                 pages = self._pages.setdefault((client.name, number), Pages(client.notes(number)))
                 for line in pages.new():
-                    self._take(client.name, number, line)
+                    self._record(client.name, number, line)
                 if client.name in INTERESTS_OF_ALL:
-                    mine = self._process(client.name, number)
-                    if not process.running and mine.end is End.RUNNING:
-                        mine.end = End.KILLED
+                    process_seen = self._process(client.name, number)
+                    if not process.running and process_seen.end is End.RUNNING:
+                        process_seen.end = End.KILLED
         return self.seen
 
     def read_archive(self, location: Path) -> list[str]:
-        """Take in how far the archive goes; complaints."""
+        """Record the newest places of the archive; return problems."""
         try:
             covered = Archive.open(str(location), create=False).state().covered
             for origin, found in covered.items():
@@ -75,35 +75,38 @@ class Observer:
         return []
 
     def read_logs(self, nodes: Iterable[SoakNode]) -> list[str]:
-        """Take in the places of all events that the nodes' logs hold; complaints."""
-        complaints = []
+        """Record the places of all events in the nodes' logs; return problems."""
+        problems = []
         for node in nodes:
             try:
                 self._read_log(node)
             except Exception as error:
-                # A damaged log may raise anything; the guarantees are checked without it.
-                complaints.append(f"the log of {node.name} can not be read: {error!r}")
-        return complaints
+                # Reading a damaged log may raise anything; the check works without it.
+                problems.append(f"the log of {node.name} can not be read: {error!r}")
+        return problems
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ notes
 
     def _process(self, name: str, number: int) -> Process:
         if (name, number) not in self._processes:
             interest = INTERESTS_OF_ALL[name]
             transient = interest.kind is Kind.TRANSIENT
-            called = f"{name}#{number}" if transient else name
-            found = [each for each in self.seen.subscribers if each.name == called]
+            subscriber_name = f"{name}#{number}" if transient else name
+            found = [each for each in self.seen.subscribers if each.name == subscriber_name]
             subscriber = (
                 found[0]
                 if found
                 else self.seen.add_subscriber(
-                    called, interest.matches, kind=interest.kind, clearance=interest.clearance
+                    subscriber_name,
+                    interest.matches,
+                    kind=interest.kind,
+                    clearance=interest.clearance,
                 )
             )
             self._processes[name, number] = subscriber.add_process()
         return self._processes[name, number]
 
-    def _take(self, name: str, number: int, line: dict[str, Any]) -> None:
+    def _record(self, name: str, number: int, line: dict[str, Any]) -> None:
         kind, at = line["kind"], line["at"]
         if kind == "published":
             fields = {each: line[each] for each in ("stream", "type", "level", "digest", "value")}
@@ -117,9 +120,9 @@ class Observer:
         elif kind == "refused":
             self.refused.append(f"{name}/{line['number']}: {line['error']}")
         elif name in INTERESTS_OF_ALL:
-            self._take_delivery(name, number, line)
+            self._record_delivery(name, number, line)
 
-    def _take_delivery(self, name: str, number: int, line: dict[str, Any]) -> None:
+    def _record_delivery(self, name: str, number: int, line: dict[str, Any]) -> None:
         process, kind, at = self._process(name, number), line["kind"], line["at"]
         if kind == "flowing":
             cut = line.get("cut")
@@ -156,17 +159,17 @@ class Observer:
 
     def _read_log(self, node: SoakNode) -> None:
         folder = node.layout.data(node.name) / "log"
-        log = LogAlong(folder)
+        log = ExternalReader(folder)
         for origin, mark in log.covered().items():
             self.recorded.add(origin, [mark])
-        for origin, span in log.spans().items():
+        for origin, span in log.replica_spans().items():
             self.recorded.add(origin, [span.upto])
-        chain = log.chain()
+        chain = log.history_chain()
         self.recorded.set_histories(log.origin, chain.histories)
         self.recorded.add(log.origin, [loss.upto for loss in chain.losses])
         log.close()
         start = 1
-        while events := read_only(folder, start, PAGE):
+        while events := read_events(folder, start, PAGE):
             for event in events:
                 header = header_from_fields(msgpack.unpackb(event.record))
                 self.seen.record_place(EventKey.of(header.event_id), event.place)

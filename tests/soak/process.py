@@ -1,4 +1,4 @@
-"""A process of the soak, which ends with it: a node or a client."""
+"""A child process of the soak: a node or a client."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Lets the kernel kill the process when the soak ends, even by `kill -9`.
 DIES_WITH_PARENT: Final = f"import ctypes; ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)})\n"
-#: Seconds that a process has to end in good order.
+#: Seconds for a process to end after SIGTERM.
 GOODBYE: Final = 15.0
 
 
 class SoakProcess:
-    """Python code in a session of its own; its output is appended to a file."""
+    """Python code in its own session, with its output appended to a file."""
 
     def __init__(self, code: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -31,50 +31,48 @@ class SoakProcess:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
-                # Ctrl-C is for the soak, which ends its processes itself.
+                # Ctrl-C must reach only the soak, which stops its processes.
                 start_new_session=True,
             )
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """True until it has ended."""
         return self._process.poll() is None
 
     @property
     def status(self) -> int | None:
-        """Its exit status; negative for a signal."""
+        """Exit status; negative for a signal."""
         return self._process.poll()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing if it has ended."""
+        """Send a signal unless the process has ended."""
         if self.running:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """`kill -9` to this process alone."""
+        """Kill this process alone with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def kill_all(self) -> None:
-        """`kill -9` to it and to the processes that it has started."""
+        """Kill it and its child processes with SIGKILL."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def wait(self, seconds: float = GOODBYE) -> bool:
-        """Wait for the end. Whether it came in time."""
+        """Wait for the end; return whether it came in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return not self.running
 
 
 def children_of(pid: int, part_of_command: str) -> list[int]:
-    """Processes that a process has started, by a part of their command line."""
+    """Return the child processes whose command line has a part."""
     found = []
     for other in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:

@@ -1,4 +1,4 @@
-"""Places that a log, a replica or the archive of a run records as used, when the run has ended."""
+"""Places that a log, a replica or the archive of a finished run records as used."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from broker.log.history import History
 
 
 class RecordedPlaces:
-    """By origin the furthest recorded mark of each epoch, and where its log was set back."""
+    """The furthest recorded mark by origin and epoch, and the start of each branch."""
 
     def __init__(self) -> None:
         self._furthest: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._branches: dict[str, list[tuple[int, Mark]]] = {}
 
     def add(self, origin: str, marks: Iterable[Mark]) -> None:
-        """Record these places, and those before them on the same branch."""
+        """Record these places and those before them on the same branch."""
         furthest = self._furthest[origin]
         for epoch, offset in marks:
             furthest[epoch] = max(offset, furthest.get(epoch, 0))
@@ -27,15 +27,16 @@ class RecordedPlaces:
         self._branches[origin] = [(history.epoch, history.branch) for history in histories]
 
     def __contains__(self, place: Place) -> bool:
-        """Whether a place is recorded.
+        """True if a place is recorded.
 
-        A mark of a later epoch records it, unless the origin was set back behind the place between
-        both.
+        A mark of a later epoch records it, unless a branch in between started before the place.
         """
         mark = place.mark
         branches = self._branches.get(place.origin, ())
-        left = min((e for e, branch in branches if e > mark[0] and mark > branch), default=None)
+        next_branch = min(
+            (e for e, branch in branches if e > mark[0] and mark > branch), default=None
+        )
         return any(
-            (epoch, offset) >= mark and (left is None or epoch < left)
+            (epoch, offset) >= mark and (next_branch is None or epoch < next_branch)
             for epoch, offset in self._furthest[place.origin].items()
         )

@@ -1,4 +1,4 @@
-"""Relays for TCP between nodes: each direction of each pair can be cut, stalled and refused."""
+"""TCP relays between nodes. Each direction of each pair can be cut, stalled and refused."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
-#: The node that sends, and the node that receives.
+#: Sender and receiver.
 Direction = tuple[str, str]
 _READ: Final = 65536
 
 
-class _Passage:
-    """One connection between two nodes."""
+class _Connection:
+    """One relayed connection between two nodes."""
 
-    def __init__(self, dialler: str, target: str, ends: tuple[asyncio.StreamWriter, ...]) -> None:
-        self.dialler, self.target, self.ends = dialler, target, ends
+    def __init__(
+        self, dialler: str, target: str, writers: tuple[asyncio.StreamWriter, ...]
+    ) -> None:
+        self.dialler, self.target, self.writers = dialler, target, writers
 
     def abort(self) -> None:
         """Reset both ends."""
-        for end in self.ends:
+        for end in self.writers:
             end.transport.abort()
 
 
 class Relays:
-    """One listening port for each node. Runs on the loop that calls `start`."""
+    """A listening port for each node, on the loop that calls `start`."""
 
     def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
-        """`pids` gives the process of each node that runs: so a relay knows the dialling node."""
+        """`pids` returns the process of each running node; it identifies the dialling node."""
         self._pids = pids
         self._servers: list[asyncio.Server] = []
-        self._passages: set[_Passage] = set()
+        self._connections: set[_Connection] = set()
         self._stalled: set[Direction] = set()
         self._refused: set[Direction] = set()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, name: str, port: int, target: int) -> None:
-        """Relay connections to the node of that name from a port to its own port."""
+        """Relay connections from a port to the named node's own port."""
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._pass(name, target, reader, writer))
@@ -59,20 +61,20 @@ class Relays:
     # ------------------------------------------------------------------ faults
 
     def cut(self, one: str, other: str) -> None:
-        """Reset the connections between two nodes; new ones may come."""
-        for passage in list(self._passages):
-            if {passage.dialler, passage.target} == {one, other}:
-                passage.abort()
+        """Reset the connections between two nodes; new ones are accepted."""
+        for connection in list(self._connections):
+            if {connection.dialler, connection.target} == {one, other}:
+                connection.abort()
 
     def half_open(self, one: str, other: str) -> None:
-        """Close the end of `one`, and leave `other` with a silent connection."""
-        for passage in list(self._passages):
-            if {passage.dialler, passage.target} == {one, other}:
+        """Close the end of `one` and leave `other` with a silent connection."""
+        for connection in list(self._connections):
+            if {connection.dialler, connection.target} == {one, other}:
                 self._stalled.add((one, other))
-                passage.ends[passage.target == one].transport.abort()
+                connection.writers[connection.target == one].transport.abort()
 
     def stall(self, directions: Iterable[Direction]) -> None:
-        """Bytes of these directions do not arrive for now."""
+        """Hold back the bytes of these directions."""
         self._stalled.update(directions)
 
     def refuse(self, directions: Iterable[Direction]) -> None:
@@ -81,12 +83,12 @@ class Relays:
         self._stalled.update(directions)
 
     def heal(self, *, reset: bool = False) -> None:
-        """All directions are open. With `reset`, connections that were stalled are lost."""
+        """Open all directions. With `reset`, reset connections that were stalled."""
         if reset:
-            for passage in list(self._passages):
-                pair = passage.dialler, passage.target
+            for connection in list(self._connections):
+                pair = connection.dialler, connection.target
                 if pair in self._stalled or pair[::-1] in self._stalled:
-                    passage.abort()
+                    connection.abort()
         self._stalled.clear()
         self._refused.clear()
         self._changed.set()
@@ -102,20 +104,20 @@ class Relays:
         while (dialler, name) in self._refused:
             await self._changed.wait()
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", target)
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", target)
         except OSError:
             writer.transport.abort()
             return
-        passage = _Passage(dialler, name, (writer, back))
-        self._passages.add(passage)
+        connection = _Connection(dialler, name, (writer, upstream_writer))
+        self._connections.add(connection)
         try:
             await asyncio.gather(
-                self._pump(reader, back, (dialler, name)),
-                self._pump(there, writer, (name, dialler)),
+                self._pump(reader, upstream_writer, (dialler, name)),
+                self._pump(upstream_reader, writer, (name, dialler)),
             )
         finally:
-            self._passages.discard(passage)
-            passage.abort()
+            self._connections.discard(connection)
+            connection.abort()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
@@ -128,13 +130,13 @@ class Relays:
                 await writer.drain()
             while direction in self._stalled:
                 await self._changed.wait()
-            # An end may be closed for writing alone.
+            # An end may be half-closed.
             if writer.can_write_eof():
                 writer.write_eof()
 
 
 def owner_of(port: int, pids: dict[str, int]) -> str:
-    """The node whose process holds the socket with this local port; empty if none does."""
+    """Return the node whose process has the socket with this local port, or an empty string."""
     inode = _inode_of(port)
     if inode:
         for name, pid in pids.items():

@@ -1,4 +1,4 @@
-"""The network of one soak run: nodes, clients and relays, and notes of all faults."""
+"""The network of one soak run: nodes, clients, relays, and a log of all faults."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.soak.layout import BY_UDP, CLUSTERS, FETCHING, GATEWAYS, NAMES, Layou
 from tests.soak.node import SoakNode
 from tests.soak.relay import Relays
 
-#: Seconds until a node that was started is ready.
-READY = 60.0
-LOOK = 0.1
+#: Seconds until a started node is ready.
+READY_SECONDS = 60.0
+POLL_SECONDS = 0.1
 
 
 class World:
-    """Everything that faults act on. To be used on one asyncio loop."""
+    """Everything that faults act on, on one asyncio loop."""
 
     def __init__(self, seed: int, layout: Layout, *, rate: float, most_damaged: int) -> None:
-        """At most so many nodes lose something of their disks."""
+        """`most_damaged` is the largest number of nodes whose disks lose data."""
         self.random = Random(f"soak {seed}")
         self.layout = layout
         self.nodes = {name: SoakNode(name, layout) for name in NAMES}
@@ -32,24 +32,24 @@ class World:
         self.relays = Relays(lambda: {name: node.pid for name, node in self.nodes.items()})
         self.most_damaged = most_damaged
         self.damaged: dict[str, float] = {}
-        """Nodes that lost something of their disks, and when they last may have lost an event."""
+        """Nodes whose disks lost data, with the last time at which an event may have been lost."""
         self.stepped = False
-        """True after a fault has set a clock."""
+        """True after a fault stepped a clock."""
         self.emptied = False
-        """True after a node began anew without a log: it has heard of no other origin."""
+        """True after a node restarted without a log; it knows no other origin."""
         self.set_back: set[str] = set()
-        """Nodes that started on an older copy of their disks."""
+        """Nodes that started from an older copy of their disks."""
         self.versions = 0
-        """Versions of the type that nodes did not know."""
+        """Number of versions of the unknown type."""
         self.lines: list[str] = []
-        """Notes of faults, and of nodes that ended by themselves."""
+        """Faults and unexpected deaths, with their times."""
         self.odd: list[str] = []
-        """Lines that a person should look at, though they break no guarantee."""
+        """Problems that break no guarantee."""
         self.began = time.monotonic()
 
     @property
     def edges(self) -> list[tuple[str, str]]:
-        """Pairs of nodes that are linked over TCP when all is well."""
+        """Pairs of nodes that are linked by TCP."""
         inside = [
             (one, other)
             for cluster, names in CLUSTERS.items()
@@ -60,34 +60,34 @@ class World:
         return [*inside, *GATEWAYS.items()]
 
     def note(self, line: str) -> None:
-        """Something went wrong."""
+        """Record a fault with its time."""
         self.lines.append(f"{time.monotonic():.3f} (+{time.monotonic() - self.began:.1f} s) {line}")
 
     async def start(self) -> None:
-        """Start relays, nodes, and subscribers, and wait for the nodes."""
+        """Start relays and nodes, and wait until the nodes are ready."""
         for name, node in self.nodes.items():
             await self.relays.start(
                 name, self.layout.ports[name].relay, self.layout.ports[name].nodes
             )
             node.start()
-        async with asyncio.timeout(READY):
+        async with asyncio.timeout(READY_SECONDS):
             for node in self.nodes.values():
                 await self.ready(node, 1)
 
     async def ready(self, node: SoakNode, starts: int) -> None:
-        """Wait until a node was ready so often; RuntimeError if its process ended before."""
+        """Wait until a node was ready `starts` times; RuntimeError if its process ended."""
         while node.starts < starts:
             if not node.running:
                 status = None if node.process is None else node.process.status
                 raise RuntimeError(f"{node.name} ended with status {status}")
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def start_node(self, node: SoakNode, faults: str = "") -> bool:
-        """Start a node, and wait until it is ready. Whether that went well."""
+        """Start a node and wait until it is ready; return whether it is."""
         starts = node.starts + 1
         node.start(faults)
         try:
-            async with asyncio.timeout(READY):
+            async with asyncio.timeout(READY_SECONDS):
                 await self.ready(node, starts)
         except (RuntimeError, TimeoutError) as error:
             self.odd.append(f"{node.name} did not start: {error!r}; {last_lines(node.log())}")
@@ -96,9 +96,9 @@ class World:
 
     @contextmanager
     def some_node(self) -> Iterator[SoakNode | None]:
-        """A node that runs and that no other fault has its hands on; None if there is none."""
+        """Claim a running node that no other fault acts on; None if there is none."""
         free = [node for node in self.nodes.values() if node.running and not node.busy]
-        # Most must go on.
+        # More than half of the nodes must keep running.
         if len(free) <= len(self.nodes) // 2:
             yield None
             return
@@ -111,13 +111,13 @@ class World:
 
     @contextmanager
     def some_disk(self) -> Iterator[SoakNode | None]:
-        """The same of a node whose disk may lose something.
+        """Claim a node whose disk may lose data; None if there is none.
 
-        One that was set back is not chosen again: until it has its events back, a second failure of
-        its disk is more than is promised (`docs/guarantees.md`, limits).
+        A restored node is not claimed again. Until it has its events back, a second failure of
+        its disk is beyond the guarantees (`docs/guarantees.md`, limits).
         """
         names = set(self.damaged if len(self.damaged) >= self.most_damaged else self.nodes)
-        # The nodes of the publishers lose most: they are chosen more often.
+        # Nodes with publishers lose most, so they are claimed more often.
         free = [self.nodes[name] for name in (*sorted(names), *(3 * FETCHING)) if name in names]
         free = [node for node in free if node.running and not node.busy]
         free = [node for node in free if node.name not in self.set_back]
@@ -132,7 +132,7 @@ class World:
             node.busy = False
 
     def stop(self, *, keep: bool) -> None:
-        """Kill all processes, and unmount all disks; with `keep`, their files stay."""
+        """Kill all processes and unmount all disks; with `keep`, copy their files first."""
         for client in self.clients.values():
             for process in client.processes:
                 process.kill_all()
@@ -141,13 +141,13 @@ class World:
             node.disk.close(keep=keep)
 
     def some_client(self) -> SoakClient | None:
-        """A subscriber that runs and that no other fault has its hands on."""
+        """Return a running client that no other fault acts on, or None."""
         free = [each for each in self.clients.values() if each.running and not each.busy]
         return self.random.choice(free) if free else None
 
 
 def make_layout(folder: Path, dtd_port: int) -> Layout:
-    """A layout in a folder, on ports that are free now."""
+    """Return a layout in a folder with free ports."""
     free = iter(free_ports(3 * len(NAMES)))
     ports = {name: Ports(next(free), next(free), next(free)) for name in NAMES}
     path = folder
@@ -156,5 +156,5 @@ def make_layout(folder: Path, dtd_port: int) -> Layout:
 
 
 def last_lines(text: str, count: int = 3) -> str:
-    """The end of a log, in one line."""
+    """Return the last lines of a log as one line."""
     return " | ".join(line.strip()[:200] for line in text.splitlines()[-count:])

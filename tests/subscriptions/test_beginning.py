@@ -12,7 +12,7 @@ from broker.event.place import Mark, NamedHistory, Position
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
 from broker.log.event_log import EventLog
-from broker.log.history import Chain, History, Loss
+from broker.log.history import HistoryChain, History, BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.subscriptions.beginning import beginning, lost_branches, serial_behind, set_back
 from broker.wire.messages import Subscribe
@@ -50,20 +50,20 @@ class Log:
         ]
     )
     origin: str = "own"
-    cut: Mark = (3, 8)
+    own_end: Mark = (3, 8)
     newest: Mark = (3, 12)
     bounds: Bounds = attrs.field(factory=lambda: Bounds(3, 1, 12, 0))
     coverage: Coverage = attrs.field(factory=lambda: Coverage(CUT))
-    chain: Chain = attrs.field(
-        factory=lambda: Chain(
+    history_chain: HistoryChain = attrs.field(
+        factory=lambda: HistoryChain(
             [History(1, 11, 0, (0, 0)), History(3, 13, 1, (1, 5))],
-            [Loss((3, 5), (3, 5), (1, 5), (1, 7))],
+            [BranchLoss((3, 5), (3, 5), (1, 5), (1, 7))],
         )
     )
     named: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
 
-    def fork(self, mark: Mark) -> Mark | None:
-        return self.chain.fork(mark, self.cut)
+    def find_fork(self, mark: Mark) -> Mark | None:
+        return self.history_chain.find_fork(mark, self.own_end)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
         return self.named.get(origin, ())

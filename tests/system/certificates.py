@@ -1,4 +1,4 @@
-"""Certificates made for tests: good today and tomorrow, for `localhost` and 127.0.0.1."""
+"""Test certificates for `localhost` and 127.0.0.1, valid until tomorrow."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Certificate:
     certificate: Path
 
     def together(self) -> Path:
-        """Both in one file."""
+        """Write both into one file and return its path."""
         both = self.certificate.with_suffix(".both.pem")
         both.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         return both
 
 
 def make_certificate(folder: Path, name: str, issuer: Certificate | None = None) -> Certificate:
-    """A certificate for `name`; without an issuer it signs itself, and may issue others."""
+    """Make a certificate for `name`. Without an issuer it is self-signed and may issue others."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     signer, signed_by = key, subject

@@ -1,4 +1,4 @@
-"""A node that several tests use, so that each sees that the others did not harm it."""
+"""A node that several tests share, so that each sees if another one harmed it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from tests.system.node_process import NodeProcess
 
-#: Seconds that the shared node waits for a greeting.
+#: Handshake timeout of the shared node, in seconds.
 HANDSHAKE = 2.0
 
 
 @attrs.define
 class DtdServer:
-    """A web server whose requests are counted; `pages` is what it has, by path."""
+    """A web server with counted requests and `pages` by path."""
 
     port: int
     pages: dict[str, bytes] = attrs.field(factory=dict)
@@ -38,7 +38,7 @@ def dtd_server() -> Iterator[DtdServer]:
             self.wfile.write(page or b"")
 
         def log_message(self, *_: Any) -> None:
-            """Nothing: the requests are counted."""
+            """Suppress the log; requests are counted."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         served = DtdServer(server.server_address[1])
@@ -53,7 +53,7 @@ def dtd_server() -> Iterator[DtdServer]:
 def shared_node(
     tmp_path_factory: pytest.TempPathFactory, dtd_server: DtdServer
 ) -> Iterator[NodeProcess]:
-    """A node with short patience for greetings, which fetches DTDs below one path only.
+    """A node with a short handshake timeout that fetches DTDs only below one path.
 
     It must not have logged a traceback when all its tests are done.
     """

@@ -1,4 +1,4 @@
-"""A test case whose receivers tell it that something has happened."""
+"""A test case that waits for calls of its receivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ reactor = cast(Any, the_reactor)
 
 
 class Events(TestCase):
-    """A test case that waits for what its receivers are told."""
+    """A test case with a condition that each call of `changed` evaluates again."""
 
     timeout = 30
 
@@ -21,10 +21,10 @@ class Events(TestCase):
         self.waiting: Deferred[None] | None = None
 
     def changed(self) -> None:
-        """Something was told."""
+        """Evaluate the awaited condition again."""
         waiting, self.waiting = self.waiting, None
         if waiting is not None:
-            # Not from inside the channel's call: the test goes on in a turn of its own.
+            # In a later reactor iteration, not inside the channel's call.
             reactor.callLater(0, waiting.callback, None)
 
     async def until(self, condition: Callable[[], bool]) -> None:

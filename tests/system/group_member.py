@@ -1,4 +1,4 @@
-"""A receiver of a group for tests with real sockets: writes down what it is told."""
+"""A recording receiver of a multicast group, for tests with real sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.transport.socket.datagram_group import IGroupReceiver
 
 @implementer(IGroupReceiver)
 class NotingMember:
-    """Calls `changed` each time that it is told something."""
+    """A receiver that records its calls and then calls `changed`."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
@@ -29,14 +29,14 @@ class NotingMember:
         self.heard[sender] += packets
         self.changed()
 
-    def gap(self, sender: str, count: int) -> None:
+    def packets_lost(self, sender: str, count: int) -> None:
         self.gaps.append((sender, count))
         self.changed()
 
-    def hears_changed(self, sender: str, hears: bool) -> None:
-        """Members of one segment hear each other."""
+    def reachability_changed(self, sender: str, hears: bool) -> None:
+        """Ignored: members of one segment always receive each other."""
 
-    def sender_vanished(self, sender: str) -> None:
+    def sender_disappeared(self, sender: str) -> None:
         self.present.discard(sender)
         self.changed()
 

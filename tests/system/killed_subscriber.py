@@ -1,6 +1,6 @@
 """A subscriber to kill: `python -m tests.system.killed_subscriber ENDPOINT KIND STATE`.
 
-It writes the sequence number of each event that it handles, a line each.
+It writes the sequence number of each handled event, a line each.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from broker.client.received import ReceivedEvent
 
 
 async def handle(event: ReceivedEvent) -> None:
-    """What the process does with an event."""
+    """Write the event's number."""
     os.write(1, b"%d\n" % event.event_id.sequence_number)
 
 
 async def main(endpoint: str, kind: str, state: str) -> None:
-    """Subscribe as that kind, until the end of the process."""
+    """Subscribe as that kind until the process is killed."""
     folder = None if kind == "durable" else Path(state)
     async with connect(endpoint, client_id=kind, state=folder) as client:
         if kind == "working":

@@ -1,7 +1,7 @@
 """One end of a link in a namespace: `python -m tests.system.lossy_actor KIND ...`.
 
-It sends `COUNT` packets, expects as many of each other one, says so, and stays until its standard
-input ends.
+It sends `COUNT` packets, expects as many from each other end, and reports when they are complete.
+It runs until its standard input ends.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ GROUP_PORT = 7002
 
 
 def packet(number: int) -> bytes:
-    """Most are small; some need several datagrams."""
+    """Return a packet: most are small, some need several datagrams."""
     return b"%d:" % number + bytes(20_000 if number % 100 == 0 else number % 1000)
 
 
-def say(*words: object) -> None:
-    """One line for the test."""
+def report(*words: object) -> None:
+    """Print one line for the test."""
     print(*words, flush=True)
 
 
 @implementer(ISocketReceiver)
 class UdpEnd:
-    """Sends everything as far as it may, and expects the same."""
+    """Sender of all packets, and checker of all that it receives."""
 
     def __init__(self, count: int, dials: bool) -> None:
         self.count = count
@@ -54,7 +54,7 @@ class UdpEnd:
         self.channel: ISocketChannel | None = None
         self.writable = True
 
-    def begin(self, channel: ISocketChannel) -> None:
+    def start_sending(self, channel: ISocketChannel) -> None:
         self.channel = channel
         channel.receiver = self
         self.send_more()
@@ -71,11 +71,11 @@ class UdpEnd:
             assert each == packet(self.received)
             self.received += 1
         if self.received == self.count:
-            say("complete")
+            report("complete")
 
     def channel_lost(self, error: BrokerError | None) -> None:
         core = cast(DatagramChannel, self.channel).core
-        say("lost", error, "after repeats" if core.sender.repeated else "without a repeat")
+        report("lost", error, "after repeats" if core.sender.repeated else "without a repeat")
         if self.dials:
             reactor.callLater(0, reactor.stop)
 
@@ -84,8 +84,8 @@ class UdpEnd:
         self.send_more()
 
 
-class UntilInputEnds(Protocol):
-    """Ends the process in good order when whoever started it closes the pipe."""
+class StopAtEndOfInput(Protocol):
+    """Stop the process when its parent closes the pipe."""
 
     def __init__(self, stop: Callable[[], object], lingers: bool) -> None:
         self.stop = stop
@@ -98,10 +98,10 @@ class UntilInputEnds(Protocol):
 
 
 def listen(address: str, count: str) -> Callable[[], object]:
-    """Accept over UDP."""
-    port = UdpPort(reactor, address, UDP_PORT, UdpEnd(int(count), dials=False).begin)
+    """Accept a connection over UDP."""
+    port = UdpPort(reactor, address, UDP_PORT, UdpEnd(int(count), dials=False).start_sending)
     port.start()
-    say("listening")
+    report("listening")
     return port.stop
 
 
@@ -115,35 +115,37 @@ def dial(address: str, peer: str, count: str) -> Callable[[], object]:
         assert end.channel is not None
         end.channel.close()
 
-    port.connect(peer, UDP_PORT).addCallbacks(end.begin, lambda failure: say(failure.value))
+    port.connect(peer, UDP_PORT).addCallbacks(
+        end.start_sending, lambda failure: report(failure.value)
+    )
     return close
 
 
 def group(name: str, address: str, interface: str, count: str) -> Callable[[], object]:
-    """Be a member of a group of two."""
-    wanted = [packet(number) for number in range(int(count))]
+    """Join a group of two."""
+    packets = [packet(number) for number in range(int(count))]
     state = {"sent": 0, "told": False}
 
     def changed() -> None:
-        if not noting.present:
+        if not member.present:
             return
-        while noting.writable and state["sent"] < len(wanted):
+        while member.writable and state["sent"] < len(packets):
             start = state["sent"]
             state["sent"] += 50
-            port.send(wanted[start : start + 50])
-        (heard,) = noting.heard.values() or ([],)
-        if len(heard) >= len(wanted) and not state["told"]:
+            port.send(packets[start : start + 50])
+        (received,) = member.heard.values() or ([],)
+        if len(received) >= len(packets) and not state["told"]:
             state["told"] = True
-            say("complete" if heard == wanted and not noting.gaps else "wrong")
+            report("complete" if received == packets and not member.gaps else "wrong")
 
-    noting = NotingMember(changed)
-    port = MulticastPort(reactor, address, GROUP_PORT, interface, name, noting, secret=b"secret")
+    member = NotingMember(changed)
+    port = MulticastPort(reactor, address, GROUP_PORT, interface, name, member, secret=b"secret")
     port.start()
     return port.stop
 
 
 def main(kind: str, *arguments: str) -> None:
-    """Play one part."""
+    """Run one end."""
     parts: dict[str, Callable[..., Callable[[], object]]] = {
         "listen": listen,
         "dial": dial,
@@ -151,7 +153,7 @@ def main(kind: str, *arguments: str) -> None:
     }
     reactor.callLater(PATIENCE, os._exit, 1)
     stop = parts[kind](*arguments)
-    stdio.StandardIO(UntilInputEnds(stop, lingers=kind == "dial"), reactor=reactor)
+    stdio.StandardIO(StopAtEndOfInput(stop, lingers=kind == "dial"), reactor=reactor)
     reactor.run()
 
 

@@ -1,4 +1,4 @@
-"""Publishers of mixed sizes and kinds, and what their subscribers are owed."""
+"""Publishers of events of mixed sizes and types, and checks of their subscribers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from tests.system.traffic import FLIGHT, Inbox, flight
 
-#: Events of one publisher that may be unacknowledged.
-UNDER_WAY = 100
-#: Bytes by which flight records are made longer: up to more than a hundred datagrams.
+#: Unacknowledged events of one publisher.
+MAX_UNACKNOWLEDGED = 100
+#: Padding of flight records in bytes; the largest need more than a hundred datagrams.
 FILLINGS = (0, 0, 0, 700, 1100, 3000, 0, 20_000, 100, 0)
 LONGEST_FILLING = 199_000
-#: Each so manieth event is that long, is a real alert, flies high.
+#: Every n-th event has the longest padding, is a real alert, flies high.
 LONGEST_EVERY, REAL_EVERY, HIGH_EVERY = 100, 3, 4
 HIGH = "/flight[flightleg/altitude > 300]"
 
@@ -32,23 +32,23 @@ class Published:
 
 
 class Publisher:
-    """Publishes flights and real alerts, some at once; `published` is what its node has logged."""
+    """Publisher of flights and real alerts; `published` lists the acknowledged events."""
 
     def __init__(self, client: AsyncioClient, alerts: Sequence[bytes]) -> None:
         self._client = client
         self._alerts = alerts
         self._noise = Random(len(alerts))
-        self._room = asyncio.Semaphore(UNDER_WAY)
+        self._room = asyncio.Semaphore(MAX_UNACKNOWLEDGED)
         self.published: list[Published] = []
 
     async def publish(self, count: int) -> None:
-        """Publish so many more; returns when all of them are durable."""
+        """Publish `count` events and wait until all are durable."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(count):
                 await self._room.acquire()
-                tasks.create_task(self._one(number))
+                tasks.create_task(self._publish_one(number))
 
-    async def _one(self, number: int) -> None:
+    async def _publish_one(self, number: int) -> None:
         high = False
         if self._alerts and number % REAL_EVERY == 0:
             alert = self._alerts[number % len(self._alerts)]
@@ -58,7 +58,7 @@ class Publisher:
             filling = FILLINGS[number % len(FILLINGS)]
             if number % LONGEST_EVERY == LONGEST_EVERY - 1:
                 filling = LONGEST_FILLING
-            # What can not be made much shorter by compressing it.
+            # Hardly compressible.
             noise = self._noise.randbytes(filling // 2).hex()
             record = flight(number, 400 if high else 200, noise)
             receipt = await self._client.publish("lossy", record, FLIGHT)
@@ -66,7 +66,7 @@ class Publisher:
         self._room.release()
 
     def due(self, *, high: bool) -> list[EventId]:
-        """The events in its order, all or those that fly high."""
+        """Return the published events in order, all or only those that fly high."""
         found = [each.event_id for each in self.published if each.high or not high]
         return sorted(found, key=lambda event_id: event_id.sequence_number)
 
@@ -74,7 +74,7 @@ class Publisher:
 def check(
     received: Sequence[ReceivedEvent], publishers: Sequence[Publisher], *, high: bool = False
 ) -> None:
-    """All that a subscriber was owed came once and in each publisher's order, and no more."""
+    """Check that a subscriber got each event once, in its publisher's order, and no others."""
     ids = [event.event_id for event in received]
     for publisher in publishers:
         due = publisher.due(high=high)
@@ -90,14 +90,14 @@ async def until_all(
     before: int = 0,
     high: bool = False,
 ) -> None:
-    """Wait until so many have come as are due; `before` have come to an earlier inbox."""
+    """Wait until all published events have come; an earlier inbox got the first `before`."""
     due = sum(len(publisher.due(high=high)) for publisher in publishers) - before
     for inbox in inboxes:
         await inbox.until(lambda inbox=inbox: len(inbox.events) >= due)  # type: ignore[misc]
 
 
 class Pauses:
-    """How long nothing of one publisher came to an inbox."""
+    """Longest time without an event of one publisher in an inbox."""
 
     def __init__(self, inbox: Inbox, client_id: str) -> None:
         self._inbox = inbox
@@ -106,7 +106,7 @@ class Pauses:
         self._task = asyncio.create_task(self._watch())
 
     async def longest(self) -> float:
-        """Seconds. Ends it."""
+        """Stop and return the seconds."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -1,4 +1,4 @@
-"""Small disks of their own for tests."""
+"""Small disks for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.capability import need, skip
 
 @contextlib.contextmanager
 def mounted_tmpfs(folder: Path, options: str) -> Iterator[Path]:
-    """A disk in memory on `folder`; skips the test where this user may not mount."""
+    """Mount a tmpfs on `folder`; skip the test if the user may not mount."""
     need("mounts")
     folder.mkdir()
     mounting = subprocess.run(
@@ -26,5 +26,5 @@ def mounted_tmpfs(folder: Path, options: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # Lazily: a process that is still ending must not keep the mount for ever.
+        # Lazily, as a process that is still ending may use it.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -1,4 +1,4 @@
-"""A server of the DNS for tests: Twisted's own, with a zone that is written for it."""
+"""A DNS server for tests: Twisted's, with a zone of the test."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-# On UDP alone, at a port that the system gives: `twistd dns` wants the same number for TCP,
-# where anybody's connection may have it.
+# UDP only, on a free port: `twistd dns` needs the same port for TCP, which may be in use.
 _RUN = """
 import sys
 from twisted.internet import reactor
@@ -24,10 +23,10 @@ reactor.run()
 
 
 class NameServer:
-    """A context: it answers on a port of the loopback interface."""
+    """A context that runs the server on a port of the loopback interface."""
 
     def __init__(self, folder: Path, records: Iterable[str]) -> None:
-        """Records are expressions such as `A("nodes.example.test", "127.0.0.1")`."""
+        """`records` are expressions such as `A("nodes.example.test", "127.0.0.1")`."""
         self._zone = folder / "zone"
         self._zone.write_text(
             'zone = [SOA("example.test", mname="example.test", rname="root.example.test"), '
@@ -36,7 +35,7 @@ class NameServer:
 
     @property
     def prelude(self) -> str:
-        """Python that makes a process ask it."""
+        """Python code that makes a process use this server."""
         return (
             "from twisted.names import client\n"
             f'client.theResolver = client.Resolver(servers=[("127.0.0.1", {self.port})])'
@@ -47,11 +46,11 @@ class NameServer:
             [sys.executable, "-c", _RUN, str(self._zone)], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        told = self._process.stdout.readline()
-        if not told:
-            self._end()
+        line = self._process.stdout.readline()
+        if not line:
+            self._kill()
             raise AssertionError("the server of the DNS has ended")
-        self.port = int(told)
+        self.port = int(line)
         return self
 
     def __exit__(
@@ -60,8 +59,8 @@ class NameServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
+        self._kill()
 
-    def _end(self) -> None:
+    def _kill(self) -> None:
         self._process.kill()
         self._process.communicate()

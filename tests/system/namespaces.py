@@ -1,4 +1,4 @@
-"""Two hosts made of network namespaces and a veth pair, with loss by the kernel's packet filter."""
+"""Two hosts in network namespaces with a veth pair and packet loss by the kernel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import attrs
 from tests.capability import need, skip
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The last part of the hosts' addresses.
+#: Last part of the hosts' addresses.
 _HOSTS = (1, 2)
 
 
 @attrs.frozen
 class Host:
-    """One namespace."""
+    """One namespace with its interface."""
 
     namespace: str
     interface: str
@@ -30,11 +30,11 @@ class Host:
     address6: str
 
     def run(self, *command: str) -> None:
-        """Run a command in there. Raises CalledProcessError."""
+        """Run a command in the namespace. Raises CalledProcessError."""
         run("ip", "netns", "exec", self.namespace, *command)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a Python module in there; its standard input and output are pipes."""
+        """Start a Python module in the namespace, with pipes for its input and output."""
         command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", module]
         return subprocess.Popen(
             [*command, *arguments],
@@ -47,7 +47,7 @@ class Host:
 
 
 class Hosts:
-    """A context: hosts that do not survive it."""
+    """A context that makes hosts and removes them."""
 
     hosts: Sequence[Host]
 
@@ -79,7 +79,7 @@ class Hosts:
 
 
 class TwoHosts(Hosts):
-    """A context: two hosts on one cable, which does not survive it."""
+    """A context with two hosts on one cable."""
 
     def __init__(self) -> None:
         tag = f"xb{os.getpid()}"
@@ -89,7 +89,7 @@ class TwoHosts(Hosts):
         )
 
     def lose(self, percent: int) -> None:
-        """Let both hosts lose so much of what arrives. On output it would be an error instead."""
+        """Drop a share of incoming datagrams at both hosts. On output, loss would be an error."""
         for host in self.hosts:
             if shutil.which("nft"):
                 host.run("nft", "add", "table", "inet", "lossy")
@@ -124,10 +124,10 @@ class TwoHosts(Hosts):
 
 
 def need_namespaces() -> None:
-    """Skip the test, with the reason, where they can not be made."""
+    """Skip the test where namespaces are not possible."""
     need("namespaces", "packet-filter")
 
 
 def run(*command: str) -> None:
-    """Run a command here. Raises CalledProcessError."""
+    """Run a command. Raises CalledProcessError."""
     subprocess.run(command, check=True, capture_output=True, text=True)

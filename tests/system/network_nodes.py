@@ -1,4 +1,4 @@
-"""Node processes on the hosts of a segment, as one cluster or several."""
+"""Node processes on the hosts of a segment, in one cluster or several."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MEMBERS, UDP, GROUP = 7100, 7200, "239.255.78.1:7300"
 def node_on(
     host: Host, name: str, folder: Path, network: str, *, key: str = "a key of all the nodes"
 ) -> NodeProcess:
-    """A node on a host, whose clients come by a socket in the file system; not started."""
-    place = folder / name
-    place.mkdir()
-    (place / "key").write_text(key)
+    """Return a node on a host, not started, with a Unix socket for clients."""
+    node_folder = folder / name
+    node_folder.mkdir()
+    (node_folder / "key").write_text(key)
     return NodeProcess(
-        place,
-        f'[network]\nname = "lossy"\nkey_file = "{place / "key"}"\n'
+        node_folder,
+        f'[network]\nname = "lossy"\nkey_file = "{node_folder / "key"}"\n'
         f'listen = ["tcp:port={MEMBERS}:interface={host.address}"]\n{network}',
-        endpoint=f"unix:{place / 'clients'}",
+        endpoint=f"unix:{node_folder / 'clients'}",
         name=name,
         inside=("ip", "netns", "exec", host.namespace),
     )
 
 
 def members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeProcess]:
-    """One cluster whose links are by UDP; the nodes are called n1, n2, ..."""
+    """Return the nodes n1, n2, ... of one cluster with links by UDP, not started."""
     nodes = []
     for number, host in enumerate(hosts, 1):
         seeds = [f"{other.address}:{UDP}" for other in hosts if other is not host]
@@ -46,7 +46,7 @@ def members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeP
 
 @contextlib.contextmanager
 def running(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> Iterator[None]:
-    """Start all, and wait until there are these links; the nodes' logs are shown on failure."""
+    """Start all nodes and wait for these links; print the nodes' logs on failure."""
     try:
         for node in nodes:
             node.launch()
@@ -63,19 +63,19 @@ def running(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> I
 
 
 class LogFrom:
-    """What a node logs from now on."""
+    """The lines that a node logs from now on."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
         self._seen = len(node.log().splitlines())
 
     async def until(self, pattern: str) -> str:
-        """The first line that has the pattern."""
+        """Wait for the first line with the pattern."""
         return await asyncio.to_thread(self._node.await_log, pattern, self._seen)
 
 
 def place_of(key: str, host: Host) -> str:
-    """A line of the settings that names where a node on that host listens for others."""
+    """Return a settings line with the address at which a node on that host listens for others."""
     if key == "gateways":
         return f'gateways = ["tcp:host={host.address}:port={MEMBERS}"]\n'
     return f'{key} = ["{host.address}:{MEMBERS}"]\n'

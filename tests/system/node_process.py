@@ -1,4 +1,4 @@
-"""A node in a process of its own, as `twistd xmlbroker` runs it, for tests that await its log."""
+"""A node in a child process, as `twistd xmlbroker` runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import TracebackType
 from examples.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which something that should have happened is taken as never to happen.
+#: Seconds after which an awaited condition counts as failed.
 PATIENCE = 30.0
 
 _RUN = "from twisted.scripts.twistd import run; run()"
@@ -24,8 +24,8 @@ _RUN = "from twisted.scripts.twistd import run; run()"
 class NodeProcess:
     """A node with its files in `folder`, listening on a free loopback port.
 
-    `configuration` is TOML besides `[node]` and `[listen]`. Started and killed any number of
-    times; as a context manager it is started at the beginning and killed at the end.
+    `configuration` is TOML besides `[node]` and `[listen]`. The process can be started and killed
+    repeatedly. As a context manager it starts at the beginning and is killed at the end.
     """
 
     def __init__(
@@ -40,8 +40,11 @@ class NodeProcess:
         inside: Sequence[str] = (),
         code: Path = ROOT,
     ) -> None:
-        """`endpoint` is what it listens on; `prelude` is Python that its process runs first,
-        `inside` the command that runs it somewhere else, and `code` the tree that it runs."""
+        """Write the configuration.
+
+        `endpoint` is the listening endpoint. `prelude` is Python code that the process runs first.
+        `inside` is a command prefix, and `code` the tree that the process runs.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.name = name
@@ -52,7 +55,7 @@ class NodeProcess:
             self.endpoint = endpoint
         self.settings = folder / "node.toml"
         if "[archive]" not in configuration:
-            # Another process each, which most tests have no use for.
+            # Another process, which most tests do not need.
             configuration += "\n[archive]\nenabled = false\n"
         self.settings.write_text(
             f'[node]\nname = "{name}"\ndata = "{self.data}"\n'
@@ -81,10 +84,10 @@ class NodeProcess:
         if error is not None:
             print(self.log())
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ process
 
     def launch(self, *arguments: str, daemon: bool = False) -> None:
-        """Start the process and do not wait. `arguments` replace `--config FILE`."""
+        """Start the process without waiting. `arguments` replace `--config FILE`."""
         options = arguments or ("--config", str(self.settings))
         running = ("--pidfile=twistd.pid",) if daemon else ("-n", "--pidfile=")
         self._process = subprocess.Popen(
@@ -105,24 +108,24 @@ class NodeProcess:
         self._reader.start()
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the process and wait until the node is ready."""
         seen = len(self._lines)
         self.launch()
         self.await_log(r"node \S+ is ready", seen)
 
     def kill(self) -> None:
-        """`kill -9`: no warning, no clean end. Nothing if it does not run."""
+        """Kill the process with SIGKILL, if it runs."""
         if self._process is not None:
             self._process.kill()
             self.wait()
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
-        """Send a signal, and wait for the end."""
+        """Send a signal and wait for the end."""
         self.process.send_signal(by)
         self.wait()
 
     def wait(self) -> int:
-        """Wait for the end; the exit status."""
+        """Wait for the end and return the exit status."""
         status = self.process.wait(PATIENCE)
         assert self._reader is not None
         self._reader.join(PATIENCE)
@@ -130,25 +133,27 @@ class NodeProcess:
 
     @property
     def process(self) -> subprocess.Popen[str]:
-        """The process that was started last."""
+        """The last started process."""
         assert self._process is not None
         return self._process
 
-    # ------------------------------------------------------------------ its log
+    # ------------------------------------------------------------------ log
 
     def log(self) -> str:
-        """What it has logged, over all its lives."""
+        """Return the log of all processes."""
         with self._changed:
             return "".join(self._lines)
 
     def await_log(self, pattern: str, after: int = 0, patience: float = PATIENCE) -> str:
-        """The first line that has `pattern`, not before line `after`; waits until it comes, but at
-        most for so many seconds without any line."""
-        wanted = re.compile(pattern)
+        """Wait for the first line with `pattern`, from line `after` on, and return it.
+
+        Raises AssertionError after `patience` seconds without a new line.
+        """
+        expression = re.compile(pattern)
         with self._changed:
             while True:
                 for line in self._lines[after:]:
-                    if wanted.search(line):
+                    if expression.search(line):
                         return line
                 if self._ended or not self._changed.wait(patience):
                     raise AssertionError(f"no line with {pattern!r} in\n{''.join(self._lines)}")

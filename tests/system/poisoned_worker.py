@@ -1,5 +1,7 @@
-"""A process that works through a subscription, and dies over one event: its arguments are the
-node's endpoint, the folder of its state, and the number of the flight that it dies over."""
+"""A worker process that dies at one event: `poisoned_worker ENDPOINT STATE NUMBER`.
+
+It kills itself when it handles the flight with that number.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from broker.client.worker import Working
 
 
 async def main(endpoint: str, state: str, deadly: str) -> None:
-    """Until it dies, or is ended."""
+    """Work until the process dies."""
 
     async def handle(event: ReceivedEvent) -> None:
         number = (event.payload or b"").partition(b"UAL")[2].partition(b"<")[0].decode()

@@ -1,9 +1,9 @@
 """A client of another version: `python -m tests.system.previous_client ENDPOINT NAME`, run in the
-tree whose library it uses.
+tree of that version.
 
-It is a durable subscriber that writes the EventId of each event, and a line for each gap. Of each
-line that it reads, `FIRST LAST`, it publishes these flights, and writes their EventIds. All that it
-writes are lines of JSON: a kind, and an EventId as text.
+It subscribes durably and writes the EventId of each event, and a line for each gap. For each input
+line `FIRST LAST` it publishes these flights and writes their EventIds. Output lines are JSON: a
+kind, and an EventId as text.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.system.traffic import publish
 
 
 class PreviousClient:
-    """Such a process, as a test sees it."""
+    """Such a process, from the test's side."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._said: list[tuple[str, str]] = []
+        self._lines: list[tuple[str, str]] = []
         self._changed = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
     async def start(cls, endpoint: str, name: str, tree: Path) -> PreviousClient:
-        """A client with the library of a tree, which has subscribed when this returns."""
+        """Start a client with the library of a tree and wait until it has subscribed."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.system.previous_client", endpoint, name),
             cwd=tree,
@@ -42,39 +42,39 @@ class PreviousClient:
             stdout=PIPE,
         )
         client = cls(process)
-        await client._until("ready", 1)
+        await client._wait_for("ready", 1)
         return client
 
     def ids(self, kind: str) -> list[str]:
-        """The EventIds that were `published` or `received`; an empty text for each `gap`."""
-        return [text for each, text in self._said if each == kind]
+        """Return the EventIds that were `published` or `received`; an empty text for each `gap`."""
+        return [text for each, text in self._lines if each == kind]
 
     async def publish(self, first: int, last: int) -> None:
         """Publish flights with these numbers."""
         done = len(self.ids("done"))
         assert self._process.stdin is not None
         self._process.stdin.write(b"%d %d\n" % (first, last))
-        await self._until("done", done + 1)
+        await self._wait_for("done", done + 1)
 
-    async def until_received(self, wanted: set[str]) -> None:
+    async def until_received(self, expected: set[str]) -> None:
         """Wait until each of these events has come."""
         async with asyncio.timeout(PATIENCE):
-            while not wanted <= set(self.ids("received")):
-                await self._change()
+            while not expected <= set(self.ids("received")):
+                await self._wait_for_line()
 
     async def close(self) -> None:
-        """End the process in good order."""
+        """Close the input and wait for the end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert await self._process.wait() == 0
         await self._reading
 
-    async def _until(self, kind: str, count: int) -> None:
+    async def _wait_for(self, kind: str, count: int) -> None:
         async with asyncio.timeout(PATIENCE):
             while len(self.ids(kind)) < count:
-                await self._change()
+                await self._wait_for_line()
 
-    async def _change(self) -> None:
+    async def _wait_for_line(self) -> None:
         assert not self._reading.done(), "the client has ended"
         self._changed.clear()
         await self._changed.wait()
@@ -83,30 +83,30 @@ class PreviousClient:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             kind, text = json.loads(line)
-            self._said.append((kind, text))
+            self._lines.append((kind, text))
             self._changed.set()
         self._changed.set()
 
 
-def tell(kind: str, text: object = "") -> None:
-    """Write one line."""
+def write_line(kind: str, text: object = "") -> None:
+    """Write one output line."""
     print(json.dumps([kind, str(text)]), flush=True)
 
 
 async def read(subscription: Subscription) -> None:
-    """Tell of each event."""
+    """Write the EventId of each event."""
     async for event in subscription:
-        tell("received", event.event_id)
+        write_line("received", event.event_id)
 
 
 async def publish_on_request(client: AsyncioClient) -> None:
-    """Publish what is asked for, until there is nothing more to read."""
+    """Publish as the input says, until it ends."""
     while line := await asyncio.to_thread(sys.stdin.readline):
         first, last = map(int, line.split())
         await client.when_connected(PATIENCE)
         for receipt in await publish(client, first, last):
-            tell("published", receipt.event_id)
-        tell("done")
+            write_line("published", receipt.event_id)
+        write_line("done")
 
 
 async def main(endpoint: str, name: str) -> None:
@@ -115,10 +115,10 @@ async def main(endpoint: str, name: str) -> None:
     async with connect(endpoint, client_id=name) as client:
         await client.when_connected(PATIENCE)
         subscription = await client.subscribe(
-            "true()", "roaming.>", durable="d", on_gap=lambda _: tell("gap")
+            "true()", "roaming.>", durable="d", on_gap=lambda _: write_line("gap")
         )
         reading = asyncio.create_task(read(subscription))
-        tell("ready")
+        write_line("ready")
         await publish_on_request(client)
         reading.cancel()
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Passes bytes on in a thread of its own, so that it serves clients under every loop.
+    """A proxy that runs in its own thread, so it works with any event loop of the test.
 
-    `port` is where it listens; `accepted` counts connections. With `cut_after`, each connection
-    is cut when so many bytes have passed, wherever in a frame that is.
+    `port` is its listening port; `accepted` counts connections. `cut_after` cuts connections after
+    a number of bytes, anywhere in a frame.
     """
 
     def __init__(self, target: int) -> None:
@@ -27,11 +27,11 @@ class Proxy:
         self._thread = threading.Thread(target=self._run)
 
     def cut(self) -> None:
-        """Cut all connections there are."""
+        """Cut all connections."""
         self._loop.call_soon_threadsafe(self._cut_all)
 
     def cut_after(self, *sizes: int) -> None:
-        """Cut the next connections, one after another, after so many bytes each."""
+        """Cut the next connections, one after another, after these numbers of bytes."""
         self._loop.call_soon_threadsafe(self._cuts.extend, sizes)
 
     def _cut_all(self) -> None:
@@ -58,38 +58,41 @@ class Proxy:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        room = [self._cuts.pop(0) if self._cuts else 1 << 60]
+        remaining = [self._cuts.pop(0) if self._cuts else 1 << 60]
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+            upstream_reader, upstream_writer = await asyncio.open_connection(
+                "127.0.0.1", self._target
+            )
         except ConnectionError:
             writer.transport.abort()
             return
-        ends = (writer, back)
-        self._writers.update(ends)
+        writers = (writer, upstream_writer)
+        self._writers.update(writers)
         try:
             await asyncio.gather(
-                self._pump(reader, back, room, ends), self._pump(there, writer, room, ends)
+                self._pump(reader, upstream_writer, remaining, writers),
+                self._pump(upstream_reader, writer, remaining, writers),
             )
         finally:
-            self._writers.difference_update(ends)
-            for end in ends:
+            self._writers.difference_update(writers)
+            for end in writers:
                 end.transport.abort()
 
     async def _pump(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        room: list[int],
-        ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
+        remaining: list[int],
+        writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
     ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
-                writer.write(data[: room[0]])
+                writer.write(data[: remaining[0]])
                 await writer.drain()
-                room[0] -= len(data)
-                if room[0] <= 0:
+                remaining[0] -= len(data)
+                if remaining[0] <= 0:
                     break
-        for end in ends:
+        for end in writers:
             end.close()
 
     def __enter__(self) -> Proxy:
@@ -104,7 +107,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def unanswering_port() -> Iterator[int]:
-    """A port whose connections are never made: its queue is full and nobody accepts."""
+    """Yield a port that never answers: its accept queue is full."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -112,11 +115,11 @@ def unanswering_port() -> Iterator[int]:
         waiting = []
         try:
             for _ in range(4):
-                one = socket.socket()
-                one.setblocking(False)
-                one.connect_ex(("127.0.0.1", port))
-                waiting.append(one)
+                client = socket.socket()
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", port))
+                waiting.append(client)
             yield port
         finally:
-            for one in waiting:
-                one.close()
+            for client in waiting:
+                client.close()

@@ -1,4 +1,4 @@
-"""A client without the client library: it says what it likes and reads when it likes."""
+"""A client without the client library: it sends any message and reads at any time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WINDOW = 4 << 20
 
 
 def frame(packet: bytes) -> bytes:
-    """A packet as it lies on the wire."""
+    """Return a packet with its length, as on the wire."""
     return struct.pack(">I", len(packet)) + packet
 
 
 def hello(client_id: str, incarnation: int = 0, token: bytes = b"", secret: str = "") -> Hello:
-    """A greeting; by default of a new process."""
+    """Return the first message of a client, by default of a new process."""
     return Hello(
         magic=MAGIC,
         versions=PROTOCOL_VERSIONS,
@@ -44,13 +44,13 @@ def hello(client_id: str, incarnation: int = 0, token: bytes = b"", secret: str 
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    """The next packet; `IncompleteReadError` at the end of the stream."""
+    """Read a packet; raises `IncompleteReadError` at the end of the stream."""
     (length,) = struct.unpack(">I", await reader.readexactly(4))
     return await reader.readexactly(length)
 
 
 class RawSession:
-    """A session whose messages are sent and read one by one."""
+    """A session that sends and reads single messages."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -61,28 +61,32 @@ class RawSession:
 
     @classmethod
     async def open(cls, port: int, client_id: str) -> RawSession:
-        """Connect, greet, begin the stack."""
+        """Connect, exchange the handshake and start the stack."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        said = hello(client_id)
-        writer.write(frame(messages.encode(said)))
+        message = hello(client_id)
+        writer.write(frame(messages.encode(message)))
         welcome = messages.decode(await read_frame(reader))
         assert isinstance(welcome, Welcome), welcome
         session = cls(reader, writer)
-        theirs = wire.resume_of(wire.read(await read_frame(reader))[1])
-        assert theirs.known == 0
+        node_resume = wire.resume_of(wire.read(await read_frame(reader))[1])
+        assert node_resume.known == 0
         writer.write(
-            frame(wire.resume(wire.Resume(said.incarnation, theirs.incarnation, 0, WINDOW, WINDOW)))
+            frame(
+                wire.resume(
+                    wire.Resume(message.incarnation, node_resume.incarnation, 0, WINDOW, WINDOW)
+                )
+            )
         )
         return session
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Abort the connection."""
         self._writer.transport.abort()
 
     async def send(self, message: bytes) -> None:
-        """Send one message, whatever the credit."""
+        """Send one message, ignoring credit."""
         self._sent += 1
-        (packet,) = wire.data(self._sent, self._received, self._limit, [message])
+        (packet,) = wire.encode_data(self._sent, self._received, self._limit, [message])
         await self.send_packet(packet)
 
     async def send_packet(self, packet: bytes) -> None:
@@ -91,22 +95,22 @@ class RawSession:
         await self._writer.drain()
 
     async def subscribe(self, number: int, pattern: str) -> None:
-        """Subscribe to everything on the pattern's streams, and wait until it flows."""
+        """Subscribe to all events of a stream pattern and wait until the subscription flows."""
         await self.send(messages.encode(Subscribe(number, pattern, "true()", {}, "", "new", (), 0)))
         while not isinstance(await self.receive(), Flowing):
             pass
 
     async def receive(self) -> Message | bytes:
-        """The next message: decoded, or the bytes of a delivery."""
+        """Read a message: decoded, or the bytes of a delivery."""
         while True:
             packet = await read_frame(self._reader)
-            kind, fields, message = wire.read(packet)
+            kind, fields, message = wire.decode_packet(packet)
             if kind == wire.DATA:
                 self._received = fields[0]
                 return message if message[0] == messages.DELIVER else messages.decode(message)
 
     async def refusal(self) -> BrokerError:
-        """Read on until the node says that the session is over, and why."""
+        """Read until the node refuses the session, and return its error."""
         while True:
             message = await self.receive()
             if isinstance(message, Refuse):
@@ -114,7 +118,7 @@ class RawSession:
 
 
 async def refusal_of(port: int, packets: Sequence[bytes]) -> BrokerError:
-    """What the node answers to a connection that begins so."""
+    """Send packets on a new connection and return the node's error."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(b"".join(frame(packet) for packet in packets))
@@ -126,7 +130,7 @@ async def refusal_of(port: int, packets: Sequence[bytes]) -> BrokerError:
 
 
 async def how_it_ends(port: int, data: bytes) -> bytes:
-    """Send bytes that are no frames, and read until the node closes; what it said."""
+    """Send bytes on a new connection and return everything that the node sends until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(data)

@@ -1,4 +1,4 @@
-"""Real nodes with an archive, and clients that count what they recover from it."""
+"""Real nodes with an archive, and clients that recover from it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import Inbox
 
-#: Makes an event so long that the smallest log, of 1 MiB, keeps some hundred.
+#: Padding; the smallest log, of 1 MiB, holds some hundred such events.
 FILLING = "x" * 8_000
-#: Seconds between two looks at the archive.
-LOOK = 0.05
+#: Seconds between two reads of the archive.
+POLL_SECONDS = 0.05
 
 
 def settings(
     archive: Path | str, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> str:
-    """Of a node whose log is the smallest, or as large as that, and whose archive is here; `more`
-    is of `[recovery]`."""
+    """Return settings with a small log and an archive; `more` belongs to `[recovery]`."""
     return (
         f'[log]\nmax_bytes = "{log}"\n'
         f'[archive]\nlocation = "{archive}"\nevery = 0.2\n'
@@ -40,13 +39,13 @@ def settings(
 def two_nodes(
     folder: Path, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> list[NodeProcess]:
-    """One cluster of two that share an archive; not started."""
-    said = settings(folder / "archive", engine=engine, more=more, log=log)
+    """Return the two nodes of a cluster with a common archive, not started."""
+    common = settings(folder / "archive", engine=engine, more=more, log=log)
     ports = {"a": free_port(), "b": free_port()}
     return [
         NodeProcess(
             folder / name,
-            f'{said}[network]\nname = "roaming"\n'
+            f'{common}[network]\nname = "roaming"\n'
             f'listen = ["tcp:port={ports[name]}:interface=127.0.0.1"]\n{place}\n',
             name=name,
         )
@@ -55,34 +54,33 @@ def two_nodes(
 
 
 async def archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
-    """Wait until all up to these is in the archive."""
+    """Wait until the archive has the events of all receipts."""
     archive = Archive(open_object_store(str(folder)))
     marks: dict[str, Mark] = {}
     for place in (receipt.place for receipt in receipts):
         assert place is not None
         marks[place.origin] = max(place.mark, marks.get(place.origin, place.mark))
     async with asyncio.timeout(PATIENCE):
-        # Nobody tells: it is looked at. The node's archiver makes it.
+        # The node's archiver writes it without a notification.
         while not archive.exists() or any(
             archive.state().covered_upto(o, (0, 0)) < mark for o, mark in marks.items()
         ):
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def ids(receipts: Sequence[Receipt]) -> list[EventId]:
-    """Of what was published."""
     return [receipt.event_id for receipt in receipts]
 
 
 def recovered(events: Sequence[ReceivedEvent]) -> list[EventId]:
-    """Those that are marked as recovery events."""
+    """Return the EventIds of recovery events."""
     return [each.event_id for each in events if each.liveness is Liveness.RECOVERY]
 
 
 async def first_events(
     node: NodeProcess, count: int, state: Path | None = None
 ) -> list[ReceivedEvent]:
-    """A process of the durable client reads so many events, says so, and ends."""
+    """Read `count` events with one process of the durable client, acknowledge them, and end."""
     async with connect(node.endpoint, client_id="rover", state=state) as client:
         await client.when_connected(PATIENCE)
         subscription = await client.subscribe("true()", "roaming.>", durable="d")
@@ -96,14 +94,14 @@ async def first_events(
 
 
 async def come_back(client: AsyncioClient) -> Inbox:
-    """Another process of the durable client."""
+    """Subscribe again with another process of the durable client."""
     await client.when_connected(PATIENCE)
     async with asyncio.timeout(4 * PATIENCE):
         return Inbox(await client.subscribe("true()", "roaming.>", durable="d"))
 
 
 def child_of(node: NodeProcess, module: str) -> int:
-    """The process of a node that runs a module; `LookupError` where there is none."""
+    """Return the process id of a node's child that runs a module; raises `LookupError`."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
@@ -117,18 +115,18 @@ def child_of(node: NodeProcess, module: str) -> int:
 
 
 def kill_child(node: NodeProcess, module: str) -> None:
-    """`kill -9` to the process of a node that runs a module."""
+    """Kill a node's child that runs a module with SIGKILL."""
     os.kill(child_of(node, module), signal.SIGKILL)
 
 
 async def until_all(inbox: Inbox, receipts: Sequence[Receipt], seconds: float = PATIENCE) -> None:
-    """Wait until each of these has come; says what has not."""
-    wanted = set(ids(receipts))
+    """Wait until each event has come; the error lists missing ones."""
+    expected = set(ids(receipts))
     try:
-        await inbox.until(lambda: wanted <= set(inbox.ids), seconds)
+        await inbox.until(lambda: expected <= set(inbox.ids), seconds)
     except TimeoutError:
-        missing = sorted(map(str, wanted - set(inbox.ids)))
+        missing = sorted(map(str, expected - set(inbox.ids)))
         raise AssertionError(
-            f"{len(missing)} of {len(wanted)} did not come: {missing[:3]} to {missing[-3:]}; "
+            f"{len(missing)} of {len(expected)} did not come: {missing[:3]} to {missing[-3:]}; "
             f"{len(inbox.ids)} came; gaps {list(inbox.subscription.gaps)}"
         ) from None

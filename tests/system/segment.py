@@ -12,10 +12,10 @@ _TABLE = ("inet", "segment")
 
 
 class Segment(Hosts):
-    """A context: hosts on one bridge, which has a namespace of its own; none survives it."""
+    """A context with hosts on one bridge, which has its own namespace."""
 
     def __init__(self, count: int) -> None:
-        """The hosts are `hosts`, the first has the address 10.78.0.1."""
+        """The first of `hosts` has the address 10.78.0.1."""
         tag = f"xs{os.getpid()}"
         self._bridge = f"{tag}-b"
         self.hosts: Sequence[Host] = tuple(
@@ -26,7 +26,7 @@ class Segment(Hosts):
     # ------------------------------------------------------------------ faults
 
     def lose_datagrams(self, percent: int) -> None:
-        """Let each host lose so much of the UDP that arrives. On output it would be an error."""
+        """Drop a share of incoming UDP at each host. On output, loss would be an error."""
         for host in self.hosts:
             if shutil.which("nft"):
                 _rule(host, "meta", "l4proto", "udp", *_chance(percent), "drop")
@@ -37,7 +37,7 @@ class Segment(Hosts):
                 )
 
     def cut(self, one: Host, other: Host) -> None:
-        """Drop all that these two send each other; nobody is told."""
+        """Drop everything between two hosts silently."""
         for host, sender in ((one, other), (other, one)):
             if shutil.which("nft"):
                 host.run("nft", "add", "element", *_TABLE, "cut", f"{{ {sender.address} }}")
@@ -45,7 +45,7 @@ class Segment(Hosts):
                 host.run("iptables", "-I", "INPUT", "-s", sender.address, "-j", "DROP")
 
     def heal(self, one: Host, other: Host) -> None:
-        """The end of a cut."""
+        """End a cut."""
         for host, sender in ((one, other), (other, one)):
             if shutil.which("nft"):
                 host.run("nft", "delete", "element", *_TABLE, "cut", f"{{ {sender.address} }}")
@@ -58,20 +58,20 @@ class Segment(Hosts):
             if other is not host:
                 self.cut(host, other)
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ setup
 
     def _make(self) -> None:
         run("ip", "netns", "add", self._bridge)
-        there = ("ip", "-n", self._bridge, "link")
-        # Without snooping all that is sent to a group goes to all, as on a simple switch.
-        run(*there, "add", "segment", "type", "bridge", "mcast_snooping", "0")
-        run(*there, "set", "segment", "up")
+        bridge_link = ("ip", "-n", self._bridge, "link")
+        # Without snooping, multicast goes to all ports, as on a simple switch.
+        run(*bridge_link, "add", "segment", "type", "bridge", "mcast_snooping", "0")
+        run(*bridge_link, "set", "segment", "up")
         for host in self.hosts:
             run("ip", "netns", "add", host.namespace)
-            plug = f"{host.interface}p"[-15:]
+            peer = f"{host.interface}p"[-15:]
             cable = ("ip", "link", "add", host.interface, "netns", host.namespace, "type", "veth")
-            run(*cable, "peer", "name", plug, "netns", self._bridge)
-            run(*there, "set", plug, "master", "segment", "up")
+            run(*cable, "peer", "name", peer, "netns", self._bridge)
+            run(*bridge_link, "set", peer, "master", "segment", "up")
             host.run("ip", "link", "set", "lo", "up")
             host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
             host.run("ip", "link", "set", host.interface, "up")

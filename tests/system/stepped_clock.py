@@ -1,11 +1,11 @@
-"""A wall clock that signals step, for processes of nodes."""
+"""A wall clock that signals step, for node processes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Python that a node's process runs first: SIGUSR1 sets its wall clock back by an hour, SIGUSR2 on
-#: by a day. Whatever looks at `time.time` sees it: Twisted's own `reactor.seconds` does.
+#: Python code that a node's process runs first. SIGUSR1 steps its wall clock back by an hour,
+#: SIGUSR2 forward by a day. Everything based on `time.time` sees it, also `reactor.seconds`.
 PRELUDE: Final = """
 import signal, time
 real, real_ns, offset = time.time, time.time_ns, 0

@@ -137,9 +137,9 @@ def test_a_session_that_breaks_the_stacks_rules_is_cut_off(shared_node: NodeProc
         before = await broken()
         async with bystander(shared_node.endpoint):
             await cut_off(b"\x02garbage")
-            await cut_off(wire.data(7, 0, 1, [b"out of order"])[0])
-            await cut_off(wire.ack(1_000_000, 1))
-            await cut_off(wire.ping(5))
+            await cut_off(wire.encode_data(7, 0, 1, [b"out of order"])[0])
+            await cut_off(wire.encode_ack(1_000_000, 1))
+            await cut_off(wire.encode_ping(5))
         assert await broken() == before + 4
 
     within(work())

@@ -11,7 +11,7 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.reader import read_event
-from broker.log.external_reader import read_only
+from broker.log.external_reader import read_events
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import how_it_ends
 from tests.system.stepped_clock import PRELUDE
@@ -48,13 +48,13 @@ def test_timers_do_not_heed_a_step_of_the_clock(step: signal.Signals, tmp_path: 
     ) as node:
         within(work(node))
         node.stop()
-        arrivals = [event.arrival for event in read_only(node.data / "log", 1, 100)]
+        arrivals = [event.arrival for event in read_events(node.data / "log", 1, 100)]
         # What the log says of arrivals never falls, or it could not be searched by time.
         assert arrivals == sorted(arrivals)
         # The clock really stepped for the node, and it kept its word on the events all the same.
         if step is signal.SIGUSR2:
             assert arrivals[-1] - arrivals[0] > 86_000_000
-        for event in read_only(node.data / "log", 1, 100):
+        for event in read_events(node.data / "log", 1, 100):
             assert read_event(event.document).stream == "clock"
 
 

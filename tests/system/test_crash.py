@@ -14,7 +14,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ALL, Receipt
 from broker.errors import BrokerError, ShuttingDown
 from broker.event.reader import read_event
-from broker.log.external_reader import read_only
+from broker.log.external_reader import read_events
 from tests.seeds import seeds
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession
@@ -82,7 +82,7 @@ def test_an_acknowledged_event_survives_kill_9_and_is_delivered_once(
                 }
                 logged = {
                     event.offset: (event.epoch, read_event(event.document).event_id)
-                    for event in read_only(node.data / "log", 1, EVENTS)
+                    for event in read_events(node.data / "log", 1, EVENTS)
                 }
                 for place, event_id in acknowledged.items():
                     assert logged[place.offset] == (place.epoch, event_id)
@@ -103,7 +103,7 @@ def test_an_acknowledged_event_survives_kill_9_and_is_delivered_once(
         within(work(node))
         assert epoch_of(node) >= epoch + len(moments)
         node.stop()
-        logged = read_only(node.data / "log", 1, EVENTS + 1)
+        logged = read_events(node.data / "log", 1, EVENTS + 1)
         assert [event.offset for event in logged] == list(range(1, EVENTS + 1))
 
 
@@ -149,7 +149,7 @@ def test_a_stop_commits_and_says_so(by: signal.Signals, tmp_path: Path) -> None:
             await asyncio.to_thread(node.stop, by)
             durable = len(publications.receipts)
             assert isinstance(reasons[0], ShuttingDown)
-            logged = read_only(node.data / "log", 1, EVENTS)
+            logged = read_events(node.data / "log", 1, EVENTS)
             assert durable <= len(logged)
             await asyncio.to_thread(node.start)
             await publishing

@@ -14,7 +14,7 @@ from broker.archive.manifest_entry import ArchivedFile
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.log.external_reader import LogAlong
+from broker.log.external_reader import ExternalReader
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import (
     FILLING,
@@ -40,8 +40,8 @@ def first_place(file: ArchivedFile) -> Mark:
 
 def begins_behind(node: NodeProcess) -> Mark:
     """The mark up to which retention has taken own events from the log of a node."""
-    with closing(LogAlong(node.data / "log")) as log:
-        return log.extent()[0]
+    with closing(ExternalReader(node.data / "log")) as log:
+        return log.own_extent()[0]
 
 
 def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(

@@ -62,7 +62,7 @@ class Node:
 
 
 def events_of(page: messages.Page) -> list[LoggedEvent]:
-    return [event for data in page.chunks for event in Chunk(0, data).events(0)]
+    return [event for data in page.chunks for event in Chunk(0, data).events_from(0)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.event.origin import origin_start_ms
 from broker.log.tables import FORMAT_NAME
-from broker.log.checked_table import Values
 from examples.free_ports import free_port
 from tests.capability import PREVIOUS, VERSION_1
 from tests.system.network_nodes import running
@@ -215,7 +214,7 @@ def rename_log(data: Path, name: str) -> None:
             copies = env.open_db(b"copies")
             with env.begin(write=True) as txn:
                 if txn.get(b"format", db=meta) == FORMAT_NAME:
-                    Values(b"m", meta, copies).put(txn, b"origin", name.encode())
+                    CheckedTable(b"m", meta, copies).put(txn, b"origin", name.encode())
                     return
                 if txn.get(b"origin", db=meta):
                     txn.put(b"origin", name.encode(), db=meta)

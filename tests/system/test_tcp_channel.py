@@ -34,7 +34,7 @@ from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
-from broker.transport.socket.framing import encode
+from broker.transport.socket.framing import encode_frames
 from broker.transport.socket.tcp import TcpChannelFactory, TcpSocketChannel
 from broker.transport.view import LinkState, View
 from tests.system.events import Events
@@ -80,7 +80,7 @@ class TcpChannelTests(Events, SocketChannelContract):
     async def finish(self, channel: ISocketChannel) -> None:
         """No connection outlives its test."""
         noting = RecordingReceiver(channel, self.changed)
-        if not cast(TcpSocketChannel, channel)._lost:
+        if not cast(TcpSocketChannel, channel)._is_lost:
             channel.abort(Closed("the test is over"))
             await self.until(lambda: bool(noting.losses))
 
@@ -184,7 +184,9 @@ class RawPeerTests(Events):
 
     async def test_a_connection_that_ends_within_a_frame_was_no_orderly_end(self) -> None:
         raw, server = await self.connect()
-        raw.transport.write(b"".join(encode([b"whole"]) + encode([b"half of it"]))[:-3])
+        raw.transport.write(
+            b"".join(encode_frames([b"whole"]) + encode_frames([b"half of it"]))[:-3]
+        )
         raw.transport.loseConnection()
         await self.until(lambda: bool(server.losses))
         assert isinstance(server.losses[0], ProtocolError)

@@ -35,7 +35,7 @@ class UdpChannelTests(Events, SocketChannelContract):
         for port in (there, here):
             port.start()
             self.addCleanup(port.stop)
-        client = await here.connect(*there.host)
+        client = await here.connect(*there.bound_address)
         server = await accepted
         for channel in (client, server):
             self.addCleanup(self.finish, channel)
@@ -44,7 +44,7 @@ class UdpChannelTests(Events, SocketChannelContract):
     async def finish(self, channel: ISocketChannel) -> None:
         """No connection outlives its test."""
         noting = RecordingReceiver(channel, self.changed)
-        if not cast(DatagramChannel, channel).core.over:
+        if not cast(DatagramChannel, channel).core.is_over:
             channel.abort(Closed("the test is over"))
             await self.until(lambda: bool(noting.losses))
 
@@ -62,11 +62,11 @@ class UdpPortTests(Events):
         first = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
         first.start()
         self.addCleanup(first.stop)
-        second = UdpPort(reactor, *first.host, lambda _: None)
+        second = UdpPort(reactor, *first.bound_address, lambda _: None)
         with self.assertRaises(CannotListenError):
             second.start()
         with self.assertRaises(Closed):
-            second.connect(*first.host)
+            second.connect(*first.bound_address)
 
     async def test_an_address_of_another_family_or_none_at_all_fails(self) -> None:
         port = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
@@ -83,7 +83,7 @@ class UdpPortTests(Events):
         for port in (there, here):
             port.start()
             self.addCleanup(port.stop)
-        client = RecordingReceiver(await here.connect(*there.host), self.changed)
+        client = RecordingReceiver(await here.connect(*there.bound_address), self.changed)
         server = RecordingReceiver(await accepted, self.changed)
         there.stop()
         await self.until(lambda: bool(client.losses and server.losses))
@@ -129,7 +129,7 @@ class StackOverUdpTests(Events):
             self.addCleanup(port.stop)
         sent: list[bytes] = []
         for turn in range(5):
-            client.driver.attach(await here.connect(*there.host))
+            client.driver.attach(await here.connect(*there.bound_address))
             batch = [b"%d %d" % (turn, number) + bytes(number) for number in range(1000)]
             client.driver.send(batch)
             sent += batch

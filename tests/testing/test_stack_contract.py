@@ -14,11 +14,11 @@ from broker.testing.stack_contract import StackContract
 from broker.transport.effects import DeliverUp, Effect, Peer
 from broker.transport.layer import ILayer, PassThrough, Property
 from broker.transport.p2p import P2PLayer
-from broker.transport.stacks import IProtocolStack, StackSettings, Transport, stack_named
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport, find_stack
 
 
 class TestMspaces(StackContract, unittest.TestCase):
-    stack = stack_named("mspaces")
+    stack = find_stack("mspaces")
 
 
 class Careless(PassThrough):

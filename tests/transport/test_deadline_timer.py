@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 
 
-def new_alarm() -> tuple[Clock, Alarm, list[float]]:
+def new_alarm() -> tuple[Clock, DeadlineTimer, list[float]]:
     clock = Clock()
     rung: list[float] = []
-    return clock, Alarm(clock, lambda: rung.append(clock.seconds())), rung
+    return clock, DeadlineTimer(clock, lambda: rung.append(clock.seconds())), rung
 
 
 def test_it_rings_at_the_deadline() -> None:
     clock, alarm, rung = new_alarm()
-    alarm.set(2.0)
+    alarm.arm(2.0)
     clock.pump([1.0, 0.5, 0.5, 5.0])
     assert rung == [2.0]
 
 
 def test_a_deadline_that_moves_away_does_not_touch_the_timer() -> None:
     clock, alarm, rung = new_alarm()
-    alarm.set(2.0)
+    alarm.arm(2.0)
     (armed,) = clock.getDelayedCalls()
-    alarm.set(3.0)
-    alarm.set(2.0)
+    alarm.arm(3.0)
+    alarm.arm(2.0)
     assert clock.getDelayedCalls() == [armed]
     clock.advance(2.0)
     assert rung == [2.0]  # early: whoever hears it looks, and sets it again
@@ -33,8 +33,8 @@ def test_a_deadline_that_moves_away_does_not_touch_the_timer() -> None:
 
 def test_a_deadline_that_comes_nearer_is_kept() -> None:
     clock, alarm, rung = new_alarm()
-    alarm.set(2.0)
-    alarm.set(1.0)
+    alarm.arm(2.0)
+    alarm.arm(1.0)
     clock.advance(1.0)
     assert rung == [1.0]
     assert clock.getDelayedCalls() == []
@@ -42,10 +42,10 @@ def test_a_deadline_that_comes_nearer_is_kept() -> None:
 
 def test_without_a_deadline_there_is_no_timer() -> None:
     clock, alarm, rung = new_alarm()
-    alarm.set(2.0)
-    alarm.set(None)
+    alarm.arm(2.0)
+    alarm.arm(None)
     assert clock.getDelayedCalls() == []
     clock.advance(5.0)
-    alarm.set(1.0)  # long past
+    alarm.arm(1.0)  # long past
     clock.advance(0)
     assert rung == [5.0]

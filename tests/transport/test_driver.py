@@ -110,7 +110,7 @@ class DriverTests(SynchronousTestCase):
         self.receiver.reaction = self.driver.close
         self.channel.bring(b"a")
         self.channel.bring(b"late")
-        self.assertFalse(self.driver.attached)
+        self.assertFalse(self.driver.is_attached)
         self.driver.send([b"late"])
         self.channel.lose()
         # Both batches of the turn that had begun are told before the close.
@@ -133,14 +133,14 @@ class DriverTests(SynchronousTestCase):
         self.high.submit = refuse  # type: ignore[method-assign]
         with pytest.raises(Overloaded):
             self.driver.send([b"a"])
-        self.assertTrue(self.driver.attached)
+        self.assertTrue(self.driver.is_attached)
 
     def test_attaching_tells_the_stack_and_detaching_too(self) -> None:
         self.driver.attach(self.channel)
-        self.assertTrue(self.driver.attached)
+        self.assertTrue(self.driver.is_attached)
         error = ProtocolError("x")
         self.channel.lose(error)
-        self.assertFalse(self.driver.attached)
+        self.assertFalse(self.driver.is_attached)
         self.assertEqual(
             self.receiver.log,
             [
@@ -162,7 +162,7 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.low.log, ["disconnected", "connected"])
         old.bring(b"late")
         old.lose()
-        self.assertTrue(self.driver.attached)
+        self.assertTrue(self.driver.is_attached)
         self.assertEqual([entry[0] for entry in self.receiver.log], ["view", "view"])
         self.driver.send([b"a"])
         self.assertEqual(new.log, [("send", [b"12a"])])
@@ -198,7 +198,7 @@ class DriverTests(SynchronousTestCase):
                     self.lose()
 
         self.driver.attach(Lost())
-        self.assertFalse(self.driver.attached)
+        self.assertFalse(self.driver.is_attached)
         self.assertEqual(self.low.log, ["connected", "disconnected"])
 
     def test_a_stack_without_a_receiver_gets_no_channel(self) -> None:
@@ -222,7 +222,7 @@ class DriverTests(SynchronousTestCase):
         )
         self.assertIsNone(self.driver.failure)
         self.driver.attach(NotingChannel())
-        self.assertTrue(self.driver.attached)
+        self.assertTrue(self.driver.is_attached)
 
     def test_the_user_can_abort(self) -> None:
         self.attach()
@@ -239,7 +239,7 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.channel.log, [("close",)])
         self.assertEqual(self.low.log, ["disconnected", "connected"])
         self.channel.lose()
-        self.assertTrue(self.driver.attached)
+        self.assertTrue(self.driver.is_attached)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_close_that_flushes_can_still_be_aborted(self) -> None:
@@ -325,7 +325,7 @@ class DriverTests(SynchronousTestCase):
         self.channel.send = broken  # type: ignore[method-assign]
         self.driver.send([b"a"])
         self.assertEqual([type(error) for error in self.unexpected], [ValueError])
-        self.assertFalse(self.driver.attached)
+        self.assertFalse(self.driver.is_attached)
 
     def test_unexpected_errors_are_logged_unless_told_otherwise(self) -> None:
         driver = StackDriver([], self.clock, self.receiver)
@@ -376,17 +376,17 @@ class DriverTests(SynchronousTestCase):
         self.low.extra = [WritableChanged(False)]
         self.channel.bring(b"a")
         self.channel.receiver.writable_changed(True)
-        self.assertFalse(self.driver.writable)
+        self.assertFalse(self.driver.is_writable)
         self.low.extra = [WritableChanged(True)]
         self.channel.bring(b"a")
-        self.assertTrue(self.driver.writable)
+        self.assertTrue(self.driver.is_writable)
 
     def test_a_socket_that_was_full_when_it_was_lost_blocks_nobody(self) -> None:
         self.attach()
         assert self.channel.receiver is not None
         self.channel.receiver.writable_changed(False)
         self.channel.lose()
-        self.assertTrue(self.driver.writable)
+        self.assertTrue(self.driver.is_writable)
 
     def test_a_layer_with_back_pressure_speaks_for_the_socket(self) -> None:
         layer = Noting(self.low, provides=frozenset({Property.BACKPRESSURE}))
@@ -394,4 +394,4 @@ class DriverTests(SynchronousTestCase):
         driver.attach(self.channel)
         assert self.channel.receiver is not None
         self.channel.receiver.writable_changed(False)
-        self.assertTrue(driver.writable)
+        self.assertTrue(driver.is_writable)

@@ -59,16 +59,18 @@ def test_a_stack_that_was_held_up_hears_the_pings_that_came_meanwhile() -> None:
     )
     channel = Channel()
     driver.attach(channel)  # type: ignore[arg-type]
-    greeting = wire.resume(wire.Resume(incarnation=2, known=0, received=0, limit=9999, window=9999))
+    greeting = wire.encode_resume(
+        wire.Resume(incarnation=2, known=0, received=0, limit=9999, window=9999)
+    )
     channel.receiver.packets_received([greeting])  # type: ignore[attr-defined]
     clock.turn(0.9)
     # Less than the liveness, as the peer sees it: our last PING was just sent.
     clock.turn(3.3)
     if channel.error is None:
-        channel.receiver.packets_received([wire.ping(0)] * 4)  # type: ignore[attr-defined]
+        channel.receiver.packets_received([wire.encode_ping(0)] * 4)  # type: ignore[attr-defined]
     clock.turn(0.0)
     assert channel.error is None
-    assert driver.attached
+    assert driver.is_attached
     clock.turn(3.9)
     clock.turn(0.2)
     clock.turn(0.0)

@@ -11,4 +11,4 @@ def test_a_shared_message_is_its_bytes_and_knows_their_check() -> None:
     message = SharedMessage(b"to many")
     assert message == b"to many" and isinstance(message, bytes)
     for start in (2, 2, 9):
-        assert message.check(start) == crc32(b"to many", start)
+        assert message.checksum(start) == crc32(b"to many", start)

@@ -12,7 +12,7 @@ from broker.transport.faults import DelayLayer, DiscardLayer, ShuffleLayer
 from broker.transport.layer import ILayer, ILayerCore, PassThrough, Property
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import TCP_PROPERTIES
-from broker.transport.stack import Stack, check
+from broker.transport.stack import Stack, check_layers
 
 NOTHING: frozenset[Property] = frozenset()
 
@@ -41,31 +41,31 @@ def test_a_pass_through_core_is_a_core() -> None:
 
 
 def test_no_layers_give_what_the_socket_gives() -> None:
-    assert check([], TCP_PROPERTIES) == TCP_PROPERTIES
+    assert check_layers([], TCP_PROPERTIES) == TCP_PROPERTIES
 
 
 def test_a_layer_adds_what_it_provides_and_takes_what_it_breaks() -> None:
-    held = check([P2PLayer(incarnation=1), SHUFFLE], TCP_PROPERTIES)
+    held = check_layers([P2PLayer(incarnation=1), SHUFFLE], TCP_PROPERTIES)
     assert held == frozenset(Property) - {Property.FIFO, Property.RESUMABLE}
 
 
 def test_the_layer_that_breaks_a_property_is_named() -> None:
     layers = [SHUFFLE, DiscardLayer(seed=1, rate=0.1), ORDER]
     with pytest.raises(StackError) as caught:
-        check(layers, TCP_PROPERTIES)
+        check_layers(layers, TCP_PROPERTIES)
     assert str(caught.value) == "layer 'order' requires fifo, which layer 'shuffle' breaks"
 
 
 def test_the_nearest_layer_that_breaks_a_property_is_named() -> None:
     farther = Plain(name="farther", breaks=frozenset({Property.FIFO}))
     with pytest.raises(StackError, match="which layer 'shuffle' breaks"):
-        check([farther, SHUFFLE, ORDER], TCP_PROPERTIES)
+        check_layers([farther, SHUFFLE, ORDER], TCP_PROPERTIES)
 
 
 def test_the_layer_that_lacks_a_property_is_named() -> None:
     delay = DelayLayer(seed=1, minimum=0, maximum=1)
     with pytest.raises(StackError) as caught:
-        check([delay, ORDER], frozenset({Property.FRAMED}))
+        check_layers([delay, ORDER], frozenset({Property.FRAMED}))
     assert str(caught.value) == (
         "layer 'order' requires fifo, which layer 'delay' below it does not provide"
     )
@@ -73,11 +73,11 @@ def test_the_layer_that_lacks_a_property_is_named() -> None:
 
 def test_the_socket_channel_is_named_when_it_lacks_a_property() -> None:
     with pytest.raises(StackError, match="requires framed, which the socket channel below it"):
-        check([P2PLayer(incarnation=1)], frozenset({Property.OUTAGE_NOTICE}))
+        check_layers([P2PLayer(incarnation=1)], frozenset({Property.OUTAGE_NOTICE}))
 
 
 def test_a_property_that_is_provided_again_above_the_break_is_there() -> None:
-    check([SHUFFLE, P2PLayer(incarnation=1), ORDER], TCP_PROPERTIES)
+    check_layers([SHUFFLE, P2PLayer(incarnation=1), ORDER], TCP_PROPERTIES)
 
 
 def test_a_stack_is_checked_when_it_is_built() -> None:

@@ -160,7 +160,6 @@ def _detect_form(head: bytes) -> Form:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text of a read error."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

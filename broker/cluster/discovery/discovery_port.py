@@ -13,7 +13,7 @@ from broker.cluster.discovery.multicast_search import SearchResponder
 from broker.cluster.discovery.multicast_seeds import MulticastSeeds
 from broker.cluster.discovery.seed_source import ISeedSource
 from broker.transport.socket.datagram_socket import DatagramSocket
-from broker.transport.socket.group_sockets import GroupSender, open_group
+from broker.transport.socket.group_sockets import GroupTransmitter, open_group_sockets
 
 
 @implementer(ISeedSource)
@@ -39,17 +39,17 @@ class DiscoveryPort:
         self._describe = describe
         self._responder = SearchResponder(network, key)
         self._seeds = MulticastSeeds(reactor, network, key, self._send_question)
-        self._sender: GroupSender | None = None
+        self._sender: GroupTransmitter | None = None
         self._sockets: tuple[DatagramSocket, ...] = ()
 
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
-        target, opened = open_group(*self._group_address, self._interface, loop=True)
+        target, opened = open_group_sockets(*self._group_address, self._interface, loop=True)
         receiving, sending = (
             DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened
         )
         self._sockets = (receiving, sending)
-        self._sender = GroupSender(sending, target, self._interface)
+        self._sender = GroupTransmitter(sending, target, self._interface)
 
     def stop(self) -> None:
         self._seeds.close()

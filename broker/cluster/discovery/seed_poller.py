@@ -37,7 +37,6 @@ class SeedPoller:
         self._empty_polls = 0
 
     def start(self) -> None:
-        """Poll now, then periodically."""
         self._call = None
         self._pending = self._source.find_seeds().addCallbacks(self._seeds_found, self._poll_failed)
 

@@ -38,7 +38,6 @@ def _interest_fields(interest: StreamInterest) -> Value:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def interest_id(interest: StreamInterest) -> str:
-    """Equal on all nodes."""
     packed = msgpack.packb(_interest_fields(interest))
     return hashlib.blake2b(packed, digest_size=_ID_BYTES).hexdigest()
 

@@ -54,7 +54,6 @@ class OwnProfile:
             propagation.keys.discard(key)
 
     def mark_published(self) -> Propagation | None:
-        """Return the new propagation, if any."""
         self.changes = {}
         propagation, self._next = self._next, None
         if propagation is not None:

@@ -69,7 +69,6 @@ _UNIT_LINK: Final = Schema[_WireUnitLink](_WireUnitLink, "link of units")
 
 
 def parse_link_key(name: str) -> str:
-    """Return the far node."""
     if not name.startswith(LINK):
         raise ProtocolError(f"not a link entry: {name[:80]!r}")
     try:

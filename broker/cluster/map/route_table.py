@@ -60,7 +60,6 @@ class RouteTable:
         return found
 
     def hop_to_node(self, node: str, rank: int) -> str | None:
-        """To a node of the own cluster."""
         route = self.routes_at(len(self._unit), rank).get(node)
         return route and route.first
 

@@ -57,7 +57,6 @@ class UnitGraph:
         return self._agreed_links().get(unit, {}).get(far_unit, ())
 
     def all_links(self) -> Iterator[UnitLink]:
-        """Once for each end."""
         for others in self._agreed_links().values():
             for links in others.values():
                 yield from links

@@ -13,7 +13,7 @@ from broker.cluster.messages import CODEC, Message
 from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.log.chunk import Chunk, encode_chunk
-from broker.log.commit import Keeping
+from broker.log.commit import ReplicaBatch
 from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import WireMark
 
@@ -45,12 +45,12 @@ def encode_replica_events(after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     return _HEAD.pack(REPLICA_EVENTS, *after, *upto) + (encode_chunk(events) if events else b"")
 
 
-def decode_replica_events(data: bytes, origin: str) -> Keeping:
+def decode_replica_events(data: bytes, origin: str) -> ReplicaBatch:
     """Raises `ProtocolError` for a malformed message or another origin."""
     try:
         _, epoch, offset, last_epoch, last_offset = _HEAD.unpack_from(data)
         stored = data[_HEAD.size :]
-        events = list(Chunk(0, stored).events(0)) if stored else []
+        events = list(Chunk(0, stored).events_from(0)) if stored else []
         if events and (events[0].origin != origin or encode_chunk(events) != stored):
             raise ValueError("another origin, or not the exact encoding")
         marks = [(epoch, offset), *(event.mark for event in events)]
@@ -59,6 +59,6 @@ def decode_replica_events(data: bytes, origin: str) -> Keeping:
             raise ValueError("places do not ascend")
         if any(not event.document or event.level > 2 for event in events):
             raise ValueError("invalid event")
-        return Keeping(origin, (epoch, offset), (last_epoch, last_offset), events)
+        return ReplicaBatch(origin, (epoch, offset), (last_epoch, last_offset), events)
     except (ValueError, LookupError, struct.error):
         raise ProtocolError("malformed REPLICA_EVENTS message") from None

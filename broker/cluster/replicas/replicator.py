@@ -81,12 +81,10 @@ class Replicator:
 
     @property
     def neighbour(self) -> str:
-        """Empty without one."""
         return "" if self._transfer is None else self._transfer.neighbour
 
     @property
     def waiting_answers(self) -> int:
-        """Publishers' answers that wait for the replica."""
         return len(self._waiting)
 
     # ------------------------------------------------------------------ Safety
@@ -160,7 +158,7 @@ class Replicator:
         transfer = self._transfer
         if transfer is None or transfer.neighbour != neighbour or state.origin != self._log.origin:
             return
-        first_available = self._log.since.get(self._log.origin, (0, 0))
+        first_available = self._log.begins_after.get(self._log.origin, (0, 0))
         durable = self._log.coverage[self._log.origin]
         continues = first_available <= state.upto <= durable
         transfer.sent = state.upto if continues else first_available
@@ -236,13 +234,13 @@ class Replicator:
                 lost_upto: Mark = (0, 0)
                 events: list[LoggedEvent] = []
                 try:
-                    events = await log.read_of(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
+                    events = await log.read_origin(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
                 except DamageFound as found:
                     # These events are lost: the replica continues behind them.
                     lost_upto = found.damage.upto
                 if self._transfer is not transfer or transfer.sent != before:
                     return
-                first_available = max(log.since.get(log.origin, (0, 0)), lost_upto)
+                first_available = max(log.begins_after.get(log.origin, (0, 0)), lost_upto)
                 if first_available > before:
                     # Retention removed events before they were sent. A replica has no missing
                     # range, so it restarts behind them.

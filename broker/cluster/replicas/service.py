@@ -108,7 +108,7 @@ class Replicas:
         if own is None or not targets:
             return
         for origin in self.unreachable_origins(is_reachable):
-            upto = self._log.kept[origin].upto
+            upto = self._log.replica_spans[origin].upto
             yield make_page_frame(origin, own, [Range(each, upto, upto) for each in targets], [])
 
     def read_for_this_node(
@@ -119,14 +119,18 @@ class Replicas:
         own = self._own_address()
         for origin in self.unreachable_origins(is_reachable):
             after = needed_after(origin)
-            if own is not None and after is not None and after < self._log.kept[origin].upto:
+            if (
+                own is not None
+                and after is not None
+                and after < self._log.replica_spans[origin].upto
+            ):
                 self.send_page(PageRequest(own, own, MAX_HOPS, origin, after, is_unfiltered=True))
 
     def unreachable_origins(self, is_reachable: Callable[[str], bool]) -> list[str]:
         """Return the replicated origins without a reachable node."""
         own, addresses = self._own_address(), self.store.origin_nodes
         found = []
-        for origin in self._log.kept:
+        for origin in self._log.replica_spans:
             address = addresses.get(origin)
             # A route into another cluster does not prove that its node is up. A link does.
             far = own is not None and address is not None and address.unit != own.unit
@@ -136,11 +140,11 @@ class Replicas:
         return found
 
     def has_replica_for(self, request: PageRequest) -> bool:
-        return request.origin in self._log.kept
+        return request.origin in self._log.replica_spans
 
     def send_page(self, request: PageRequest) -> None:
         """Send a page of a replica. Events before the replica are lost if the origin's disk is."""
-        span = self._log.kept[request.origin]
+        span = self._log.replica_spans[request.origin]
         if request.after < span.after:
             self._report_lost(request, span.after)
             return
@@ -161,7 +165,7 @@ class Replicas:
 
     async def _read_page(self, request: PageRequest, upto: Mark) -> None:
         try:
-            events = await self._log.read_kept(
+            events = await self._log.read_replica(
                 request.origin, request.after, PAGE_EVENTS, PAGE_BYTES, wait=False
             )
         except DamageFound as found:
@@ -169,7 +173,7 @@ class Replicas:
             return
         finally:
             self._is_reading = False
-        own, span = self._own_address(), self._log.kept.get(request.origin)
+        own, span = self._own_address(), self._log.replica_spans.get(request.origin)
         if own is None or span is None or request.after < span.after:
             # Retention may have removed some events during the read: the reader repeats its
             # request.
@@ -184,8 +188,8 @@ class Replicas:
     def _report_damage(self, request: PageRequest, damage: Damage) -> None:
         """Report events as lost if their repair was given up. During a repair the reader repeats
         its request."""
-        own, span = self._own_address(), self._log.kept.get(request.origin)
-        if own is None or span is None or not self._log.repairs.gave_up(damage):
+        own, span = self._own_address(), self._log.replica_spans.get(request.origin)
+        if own is None or span is None or not self._log.repairs.is_given_up(damage):
             return
         upto = damage.upto
         page = Range(

@@ -35,7 +35,7 @@ class ReplicaStore:
         """By neighbour: the origin that it replicates here."""
         self._origin_nodes = {
             origin: Address.parse(span.owner)
-            for origin, span in event_log.kept.items()
+            for origin, span in event_log.replica_spans.items()
             if span.owner
         }
         self.replaced_origins: set[str] = set()
@@ -62,7 +62,7 @@ class ReplicaStore:
         self._origins[neighbour.node] = request.origin
         self.record_link(neighbour.node, request.origin)
         self._origin_nodes[request.origin] = neighbour
-        span = self._log.kept.get(request.origin)
+        span = self._log.replica_spans.get(request.origin)
         after, upto = ((0, 0), (0, 0)) if span is None else (span.after, span.upto)
         self._received_upto[request.origin] = None
         self._send_state(neighbour.node, ReplicaState(request.origin, after, upto))
@@ -73,7 +73,7 @@ class ReplicaStore:
             if address.node == neighbour and origin != log_origin:
                 del self._origin_nodes[origin]
                 self.replaced_origins.add(origin)
-        self.replaced_origins &= self._log.kept.keys()
+        self.replaced_origins &= self._log.replica_spans.keys()
 
     def append_replica(self, neighbour: Address, data: bytes) -> None:
         """Store events of a neighbour. Raises `ProtocolError` without a request, or for a malformed
@@ -98,7 +98,7 @@ class ReplicaStore:
             self._send_ack(ReplicaAck(neighbour, own_address, MAX_HOPS, origin, batch.upto))
 
         try:
-            self._log.keep(batch, done)
+            self._log.append_replica(batch, done)
         except LogUnavailable:
             self._received_upto.pop(origin, None)
 

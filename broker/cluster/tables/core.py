@@ -126,9 +126,7 @@ class Tables:
         """
         if not is_within(self.address.unit, scope):
             raise ValueError(f"{self.address} is outside {'.'.join(scope)!r}")
-        changes = {
-            key: None if value is None else check_value(value) for key, value in changes.items()
-        }
+        changes = {key: check_value(value) for key, value in changes.items()}
         group = self._own_group(scope, now)
         name = (kind, subject)
         change = effective_change(name, group.tables.get(name), changes)

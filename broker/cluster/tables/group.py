@@ -62,7 +62,6 @@ class Group:
 
     @property
     def bytes(self) -> int:
-        """Of all packed entries."""
         return sum(self._sizes.values())
 
     def apply_changes(
@@ -136,7 +135,6 @@ def _copy_changed(
 def _set_entries(
     table: dict[str, Value], size: int, entries: Iterable[tuple[str, Value | None]]
 ) -> int:
-    """Set the entries and return the table's new size."""
     for key, value in entries:
         if key in table:
             size -= packed_size(key, table[key])

@@ -63,7 +63,6 @@ class Reassembly:
         self._digest: list[GroupVersion] | None = None
 
     def add_update_part(self, part: Update) -> Update | None:
-        """Add a part. Return the update if it was the last."""
         if self._digest is not None:
             raise ProtocolError("an update before the end of a digest")
         if self._update is None:

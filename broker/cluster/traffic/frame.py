@@ -107,7 +107,6 @@ class Frame:
         return max([rank for rank, _ in self.level_runs], default=0)
 
     def highest_rank_for(self, index: int) -> int:
-        """Of the events for the range with this index."""
         if len(self.level_runs) <= 1:
             return self.highest_rank
         levels = self.event_ranks()
@@ -124,7 +123,6 @@ class Frame:
         ]
 
     def event_indices_for(self, index: int) -> list[int]:
-        """Of the events for the range with this index."""
         found: list[int] = []
         start = 0
         for count, indices in self.recipient_runs:

@@ -26,7 +26,6 @@ class KnownHistories:
         self._known: dict[str, tuple[NamedHistory, ...]] = {}
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
-        """The newest last."""
         if origin not in self._known:
             self._known[origin] = self._stored(origin)
         return self._known[origin]
@@ -43,7 +42,6 @@ class KnownHistories:
         return history[0] == epoch == at[0] and history[1] != id
 
     def record_history(self, origin: str, history: NamedHistory) -> bool:
-        """Return True if it is the newest from now on."""
         known = self.histories_of(origin)
         if known and (history[:2] == known[-1][:2] or history[0] < known[-1][0]):
             return False

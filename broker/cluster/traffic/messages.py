@@ -29,7 +29,6 @@ class RoutedMessage(Message, frozen=True):
         return 0
 
     def at_version(self, version: int) -> RoutedMessage:
-        """Return the form of the message for a link of this version."""
         return self
 
 

@@ -95,7 +95,6 @@ class OriginSender:
 
     @property
     def repeating(self) -> int:
-        """Destinations with pending repeats."""
         return len(self._repeats)
 
     def set_destinations(
@@ -243,7 +242,6 @@ class OriginSender:
         runs: Sequence[tuple[int, tuple[int, ...]]],
         node: Address | None = None,
     ) -> Frame:
-        """Return a frame of this origin, by default from the last origin node."""
         return Frame(
             origin=self.origin,
             origin_node=node or self._origin_nodes[-1],

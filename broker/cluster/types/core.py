@@ -91,7 +91,6 @@ class TypeTables:
     # ------------------------------------------------------------------ reading
 
     def announced_types(self) -> Iterator[TypeAnnounced]:
-        """Of other nodes."""
         for key, source in self._sources.items():
             for each in source.announcements:
                 own = not source.is_of_unit and each.origins == source.origins

@@ -59,7 +59,6 @@ class OriginTexts:
         return bool(self._origins)
 
     def snapshot(self) -> dict[str, list[str]]:
-        """The variants of each origin."""
         return {
             origin: sorted(map(str, texts.variants.values()))
             for origin, texts in self._origins.items()

@@ -104,7 +104,6 @@ class Bundles(Generic[T]):
         return True
 
     def _events_through(self, held: HeldEvent[T]) -> list[HeldEvent[T]]:
-        """Return the event and all that wait before it in its bundles, and in their bundles."""
         found = {held.serial: held}
         unseen = [held]
         while unseen:

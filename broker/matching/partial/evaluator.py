@@ -195,7 +195,7 @@ class _Evaluator(ValueEvaluator):
     def _predicate_function(self, predicate: tree.Expression) -> PredicateFunction:
         if value_type(predicate) is ValueType.NUMBER:
             return partial(self._evaluate_position_predicate, predicate)
-        if id(predicate) in self._template.context_free:
+        if id(predicate) in self._context_free:
             return partial(self._evaluate_once, self.evaluate_boolean, predicate)
         return partial(self.evaluate_boolean, predicate)
 

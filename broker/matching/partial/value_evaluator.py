@@ -71,6 +71,7 @@ class ValueEvaluator(abc.ABC):
 
     def __init__(self, template: Template, evaluation_input: EvaluationInput, limit: int) -> None:
         self._template = template
+        self._context_free = template.context_free
         self._input = evaluation_input
         self.work = WorkBudget(limit)
         #: Results of subexpressions that are the same in every context.
@@ -93,7 +94,7 @@ class ValueEvaluator(abc.ABC):
         context: Context,
     ) -> _Value:
         """Return `compute(expression, context)`, cached if it is the same in every context."""
-        if id(expression) not in self._template.context_free:
+        if id(expression) not in self._context_free:
             return compute(expression, context)
         key = (compute, id(expression))
         known = self._results.get(key)
@@ -167,6 +168,7 @@ class ValueEvaluator(abc.ABC):
 
     def _unconditional_nodes(self, call: tree.FunctionCall, context: Context) -> list[Node]:
         members = self.evaluate_nodes(call.arguments[0], context)
+        self.work.spend(len(members))
         if any(condition is not TRUE for _, condition in members):
             raise Undecidable(f"the argument of {call.name}() depends on values")
         return [node for node, _ in members]
@@ -268,7 +270,7 @@ class ValueEvaluator(abc.ABC):
     def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
         """Return the members in document order."""
         members = self._evaluate_once(self._compute_nodes, expression, context)
-        if id(expression) in self._template.context_free:
+        if id(expression) in self._context_free:
             # The caller iterates over all of them.
             self.work.spend(len(members))
         return members

@@ -184,7 +184,6 @@ def _positions_in(column: pa.Array, names: Sequence[str | None]) -> Integers:
 
 
 def _first_equal_row(*columns: Integers) -> Integers:
-    """Return the first row with the same values, for each row."""
     order = np.lexsort(columns)
     new = np.ones(len(order), dtype=np.bool_)
     new[1:] = False

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from broker.archive.archive import Archive
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, WireError
-from broker.log.logged_event import OVERHEAD
+from broker.log.logged_event import EVENT_OVERHEAD
 from broker.replay.engine.contract import JobLimits
 from broker.replay.engine.plan import Part
 from broker.replay.engine.quota import JobQuota
@@ -95,7 +95,6 @@ class PartSummary:
 def scan_part(
     archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
 ) -> Iterator[FoundEvents | PartSummary]:
-    """Yield the requested events of a part, and a summary at the end."""
     size = len(matcher.scope.start)
     quota = JobQuota(size, limits)
     denied = np.zeros(size, dtype=np.int64)
@@ -195,4 +194,4 @@ def _build_found(
 
 def _estimate_sizes(events: pa.RecordBatch) -> Integers:
     lengths = pc.binary_length(events.column("document")).to_numpy()
-    return np.asarray(lengths + _HEADER_BYTES + OVERHEAD)
+    return np.asarray(lengths + _HEADER_BYTES + EVENT_OVERHEAD)

@@ -81,7 +81,6 @@ class _RequestLists:
         return cls(requests, np.cumsum(lengths) - lengths, lengths)
 
     def expand_pairs(self, rows: Integers, numbers: Integers) -> tuple[Integers, Integers]:
-        """Expand pairs of row and number to pairs of row and request."""
         counts = self.lengths[numbers]
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.repeat(self.starts[numbers], counts) + within
@@ -269,7 +268,6 @@ class RequestMatcher:
     def _split_by_variants(
         self, batch: pa.RecordBatch, documents: list[bytes]
     ) -> Iterator[tuple[Variants, list[bytes]]]:
-        """Split a batch into runs of origins with the same variants."""
         if not self._variants:
             yield NO_VARIANTS, documents
             return

@@ -40,7 +40,6 @@ class Observations:
             self.record_place(key, place)
 
     def record_place(self, key: EventKey, place: Place) -> None:
-        """Record that a log holds the event at that place."""
         self.places[key].add(place)
 
     def add_subscriber(

@@ -42,5 +42,4 @@ def repeated_events(
 
 
 def _has_warning(subscriber: Subscriber, earlier: Process, later: Process) -> bool:
-    """True if the later process, or one between both, began with the warning."""
     return any(each.may_repeat for each in subscriber.processes[earlier.number : later.number])

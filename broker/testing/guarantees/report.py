@@ -37,7 +37,6 @@ def _lines(seed: str, seen: Observations, violations: Sequence[Violation]) -> It
 
 
 def trace(seen: Observations, key: EventKey) -> list[str]:
-    """Return all observations of one event, in order of time."""
     found: list[tuple[float, str]] = []
     event = seen.events.get(key)
     if event is not None:

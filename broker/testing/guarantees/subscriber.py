@@ -61,7 +61,6 @@ class Subscriber:
         return next((each for each in self.processes if each.flowing_at is not None), None)
 
     def may_read(self, event: Published) -> bool:
-        """True if the clearance admits the event."""
         return event.level <= self.clearance
 
     @property

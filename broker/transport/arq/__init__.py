@@ -5,6 +5,6 @@ datagrams (`cutting`), sealed (`seal`, `wire`), put in order (`receiver`) and pa
 `docs/protocols/arq.md` describes the protocol.
 """
 
-from broker.transport.arq.settings import CorrectionSettings
+from broker.transport.arq.settings import ArqSettings
 
 __all__ = ["CorrectionSettings"]

@@ -8,33 +8,33 @@ from typing import TypeAlias
 import attrs
 
 from broker.errors import BrokerError, NotConnected, PeerSilent, ProtocolError
-from broker.transport.arq.counters import Corrections
-from broker.transport.arq.receive_window import Reception
-from broker.transport.arq.mac import Seal
+from broker.transport.arq.counters import ArqCounters
+from broker.transport.arq.receive_window import ReceiveWindow
+from broker.transport.arq.mac import Mac
 from broker.transport.arq.sender import Sender
-from broker.transport.arq.settings import CorrectionSettings
+from broker.transport.arq.settings import ArqSettings
 from broker.transport.arq.wire import (
     BYE,
     DATA,
     FEEDBACK,
-    LEAST_BYTES,
+    MIN_DATAGRAM_BYTES,
     POLL,
     Feedback,
     Reason,
-    bye,
-    feedback,
-    head,
-    read_data,
-    read_feedback,
-    read_numbered,
-    read_reason,
+    encode_bye,
+    encode_feedback,
+    decode_head,
+    decode_data,
+    decode_feedback,
+    decode_numbered,
+    decode_reason,
 )
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.framing import FrameDecoder
 
 #: Seconds between two questions for the same holes, at first and at most, while nothing comes.
-_FIRST_ASKING = 0.02
-_MOST_ASKING = 0.5
+_FIRST_REQUEST_INTERVAL = 0.02
+_MAX_REQUEST_INTERVAL = 0.5
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ Effect: TypeAlias = SendDown | DeliverUp | WritableChanged | Failed | Ended
 
 
 @attrs.define
-class Counts:
+class DatagramCounts:
     """What a connection has seen. Nothing of it needs a person to look, but much of it may."""
 
     received: int = 0
@@ -64,95 +64,95 @@ class ConnectionCore:
 
     def __init__(
         self,
-        settings: CorrectionSettings,
-        seal: Seal,
+        settings: ArqSettings,
+        seal: Mac,
         here: int,
         there: int,
         room: int,
         now: float,
         max_frame: int,
     ) -> None:
-        self.here = here
-        self.there = there
-        self.over = False
+        self.own_id = here
+        self.peer_id = there
+        self.is_over = False
         #: The peer has shown that it knows the key.
-        self.confirmed = False
-        self.last_words: bytes | None = None
-        self.counts = Counts()
+        self.is_confirmed = False
+        self.final_bye: bytes | None = None
+        self.datagram_counts = DatagramCounts()
         self.decoder = FrameDecoder(max_frame)
         self.sender = Sender(settings, seal, there, room, now)
-        self.reception: Reception[bytes] = Reception(settings.window, settings.reorder_delay)
+        self.receive_window: ReceiveWindow[bytes] = ReceiveWindow(settings.window, settings.reorder_delay)
         self._settings = settings
-        self._seal = seal
-        self._reading = False
-        self._closing = False
-        self._writable = True
-        self._heard_at = now
-        self._asked_alive_at = now
-        self._newest = 0  # the highest number that came
-        self._newest_at = now
-        self._arrived = 0  # when it came
+        self._mac = seal
+        self._is_reading = False
+        self._is_closing = False
+        self._is_writable = True
+        self._received_at = now
+        self._polled_at = now
+        self._highest = 0  # the highest number that came
+        self._highest_at = now
+        self._highest_count = 0  # when it came
         self._unacked = 0  # datagrams since our last FEEDBACK
-        self._answer_at: float | None = None
-        self._asking = _FIRST_ASKING
-        self._told_limit = self.reception.limit
-        self._told_received = 0
-        self._greeting = False  # we have to show that we know the key
-        self._alone = False  # the peer is gone, in good order
+        self._feedback_at: float | None = None
+        self._request_interval = _FIRST_REQUEST_INTERVAL
+        self._sent_limit = self.receive_window.limit
+        self._sent_received = 0
+        self._is_proving_key = False  # we have to show that we know the key
+        self._is_peer_gone = False  # the peer is gone, in good order
         self._peer_reason: Reason | None = None
 
     @property
-    def corrections(self) -> Corrections:
+    def counters(self) -> ArqCounters:
         """What had to be mended until now."""
-        reception = self.reception
-        return Corrections(
+        reception = self.receive_window
+        return ArqCounters(
             lost=self.sender.lost,
-            repeated=self.sender.repeated,
-            received=self.counts.received,
+            repeated=self.sender.retransmitted,
+            received=self.datagram_counts.received,
             duplicate=reception.duplicates,
             beyond=reception.beyond,
-            forged=self.counts.forged,
+            forged=self.datagram_counts.forged,
         )
 
     # ----------------------------------------------------------------- from above
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
         """Take packets; `flush` sends them. Raises ValueError for an empty one."""
-        self.sender.add(packets)
-        if self._writable and self._fill() > 1 / 2:
-            self._writable = False
+        self.sender.submit(packets)
+        if self._is_writable and self._buffer_fill() > 1 / 2:
+            self._is_writable = False
             return [WritableChanged(False)]
         return []
 
-    def greet(self, now: float) -> list[Effect]:
+    def prove_key(self, now: float) -> list[Effect]:
         """Show the peer that we know the key; again until it answers."""
-        self._greeting = True
-        return self._sent([self.sender.poll(now)])
+        self._is_proving_key = True
+        return self._send_effects([self.sender.create_poll(now)])
 
     def flush(self, now: float) -> list[Effect]:
         """Send what may go."""
-        return [] if self.over else self._sent(self.sender.send(now))
+        return [] if self.is_over else self._send_effects(self.sender.take_datagrams(now))
 
     def set_reading(self, reading: bool, now: float) -> list[Effect]:
         """Deliver what has come, or hold it back: the peer stops when the window is full."""
-        self._reading = reading
-        if self.over or not reading:
+        self._is_reading = reading
+        if self.is_over or not reading:
             return []
         effects = self._deliver()
-        if not self.over and self.reception.limit - self._told_limit > self._settings.window // 4:
-            effects += self._sent([self._feedback(now)])
+        if not self.is_over and self.receive_window.limit - self._sent_limit > self._settings.window // 4:
+            effects += self._send_effects([self._create_feedback(now)])
         return effects
 
     def close(self, now: float) -> list[Effect]:
         """Send everything, then end; deliver nothing any more."""
-        self._closing = True
-        self._reading = True
-        self.sender.end()
+        self._is_closing = True
+        self._is_reading = True
+        self.sender.end_stream()
         return [*self._deliver(), *self.flush(now)]
 
     def abort(self) -> list[Effect]:
         """End at once."""
-        return [] if self.over else self._end(Reason.RESET)
+        return [] if self.is_over else self._end(Reason.RESET)
 
     # ----------------------------------------------------------------- from below
 
@@ -161,49 +161,49 @@ class ConnectionCore:
         try:
             heard = answer = False
             for datagram in datagrams:
-                if len(datagram) < LEAST_BYTES or not self._seal.holds(datagram):
-                    self.counts.forged += 1
+                if len(datagram) < MIN_DATAGRAM_BYTES or not self._mac.verify(datagram):
+                    self.datagram_counts.forged += 1
                     continue
                 heard = True
-                answer |= self._take(datagram, now)
+                answer |= self._receive_datagram(datagram, now)
                 if self._peer_reason is not None:
-                    return self._over_by_peer(self._peer_reason)
+                    return self._end_by_peer(self._peer_reason)
         except BrokerError as error:
             return self._fail(error)
         if not heard:
             return []
-        self._heard_at = self._asked_alive_at = now
-        self.confirmed = True
+        self._received_at = self._polled_at = now
+        self.is_confirmed = True
         effects = self._deliver()
-        return effects if self.over else effects + self._react(answer, now)
+        return effects if self.is_over else effects + self._respond(answer, now)
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due."""
-        if self.over or self._alone:
+        if self.is_over or self._is_peer_gone:
             return []
-        if now >= self._heard_at + self._settings.liveness:
+        if now >= self._received_at + self._settings.liveness:
             silent = f"nothing was heard for {self._settings.liveness:g} seconds"
             return self._fail(PeerSilent(silent))
         datagrams: list[bytes] = []
-        if self._answer_at is not None and now >= self._answer_at:
-            self._asking = min(2 * self._asking, _MOST_ASKING)
-            datagrams.append(self._feedback(now))
-        datagrams += self.sender.send(now)
+        if self._feedback_at is not None and now >= self._feedback_at:
+            self._request_interval = min(2 * self._request_interval, _MAX_REQUEST_INTERVAL)
+            datagrams.append(self._create_feedback(now))
+        datagrams += self.sender.take_datagrams(now)
         poll_at = self._poll_at()
-        alive_at = self._asked_alive_at + self._settings.poll
+        alive_at = self._polled_at + self._settings.poll
         if now >= alive_at or (poll_at is not None and now >= poll_at):
-            self._asked_alive_at = now
-            datagrams.append(self.sender.poll(now))
-        return self._sent(datagrams)
+            self._polled_at = now
+            datagrams.append(self.sender.create_poll(now))
+        return self._send_effects(datagrams)
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
-        if self.over or self._alone:
+        if self.is_over or self._is_peer_gone:
             return None
         due = min(
-            self._asked_alive_at + self._settings.poll, self._heard_at + self._settings.liveness
+            self._polled_at + self._settings.poll, self._received_at + self._settings.liveness
         )
-        for other in (self._answer_at, self.sender.send_at(), self._poll_at()):
+        for other in (self._feedback_at, self.sender.next_send_at(), self._poll_at()):
             if other is not None and other < due:
                 due = other
         return due
@@ -211,51 +211,51 @@ class ConnectionCore:
     # ----------------------------------------------------------------- inside
 
     def _poll_at(self) -> float | None:
-        return self.sender.poll_at(self._greeting and not self.confirmed)
+        return self.sender.next_poll_at(self._is_proving_key and not self.is_confirmed)
 
-    def _take(self, datagram: bytes, now: float) -> bool:
+    def _receive_datagram(self, datagram: bytes, now: float) -> bool:
         """Take a checked datagram; True if it wants an answer at once."""
-        kind, _ = head(datagram)
+        kind, _ = decode_head(datagram)
         if kind == DATA:
-            said = read_data(datagram)
-            self.counts.received += 1
-            if said.number > self._newest:
-                self._newest, self._newest_at = said.number, now
-                self._arrived = self.counts.received
+            said = decode_data(datagram)
+            self.datagram_counts.received += 1
+            if said.number > self._highest:
+                self._highest, self._highest_at = said.number, now
+                self._highest_count = self.datagram_counts.received
             self._unacked += 1
             # What was received before says that our FEEDBACK was lost or is late.
-            return not self.reception.arrived(said.number, said.piece, now)
+            return not self.receive_window.insert(said.number, said.piece, now)
         if kind == FEEDBACK:
-            self.sender.heard(read_feedback(datagram), now)
+            self.sender.receive_feedback(decode_feedback(datagram), now)
             return False
         if kind == POLL:
-            highest, _ = read_numbered(datagram)
-            self.reception.known_until(highest, now)
+            highest, _ = decode_numbered(datagram)
+            self.receive_window.mark_sent_until(highest, now)
             return True
         if kind == BYE:
-            reason = read_reason(datagram)
-            if reason is not Reason.DONE or self._closing or not self._complete():
+            reason = decode_reason(datagram)
+            if reason is not Reason.DONE or self._is_closing or not self._is_complete():
                 self._peer_reason = reason
             # Else the user has not taken everything yet; nobody is there to be asked any more.
-            self._alone = True
+            self._is_peer_gone = True
             return False
         raise ProtocolError(f"a datagram of kind {kind} within a connection")
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         """Whether everything is there up to the peer's end."""
-        return not self.reception.missing and self.reception.last_ready() == b""
+        return not self.receive_window.missing and self.receive_window.last_ready() == b""
 
     def _deliver(self) -> list[Effect]:
-        if not self._reading:
+        if not self._is_reading:
             return []
         try:
-            return self._taken(self.reception.take())
+            return self._deliver_fragments(self.receive_window.take_ready())
         except BrokerError as error:
             return self._fail(error)
 
-    def _taken(self, pieces: list[bytes]) -> list[Effect]:
+    def _deliver_fragments(self, pieces: list[bytes]) -> list[Effect]:
         ended = bool(pieces) and b"" in pieces
-        if self._closing:
+        if self._is_closing:
             return self._end(Reason.DONE) if ended else []
         effects: list[Effect] = []
         if pieces:
@@ -267,59 +267,59 @@ class ConnectionCore:
             effects += self._end(Reason.DONE)
         return effects
 
-    def _react(self, answer: bool, now: float) -> list[Effect]:
+    def _respond(self, answer: bool, now: float) -> list[Effect]:
         """What to send after a read: feedback if it is due, and what was made possible."""
         datagrams: list[bytes] = []
-        reception = self.reception
-        if reception.received > self._told_received:
-            self._asking = _FIRST_ASKING
+        reception = self.receive_window
+        if reception.received > self._sent_received:
+            self._request_interval = _FIRST_REQUEST_INTERVAL
         if answer or self._unacked >= self._settings.ack_every:
-            datagrams.append(self._feedback(now))
+            datagrams.append(self._create_feedback(now))
         elif self._unacked:
-            self._answer_by(now + self._settings.ack_delay)
+            self._schedule_feedback(now + self._settings.ack_delay)
             if reception.missing:
-                self._answer_by(now + self._settings.reorder_delay)
-        datagrams += self.sender.send(now)
-        effects = self._sent(datagrams)
-        if not self._writable and self._fill() < 1 / 4:
-            self._writable = True
+                self._schedule_feedback(now + self._settings.reorder_delay)
+        datagrams += self.sender.take_datagrams(now)
+        effects = self._send_effects(datagrams)
+        if not self._is_writable and self._buffer_fill() < 1 / 4:
+            self._is_writable = True
             effects.append(WritableChanged(True))
-        if self._closing and self.sender.done:
+        if self._is_closing and self.sender.is_end_acknowledged:
             effects += self._end(Reason.DONE)
         return effects
 
-    def _answer_by(self, when: float) -> None:
-        if self._answer_at is None or when < self._answer_at:
-            self._answer_at = when
+    def _schedule_feedback(self, when: float) -> None:
+        if self._feedback_at is None or when < self._feedback_at:
+            self._feedback_at = when
 
-    def _feedback(self, now: float) -> bytes:
-        reception = self.reception
-        missing = reception.wanted(now)
+    def _create_feedback(self, now: float) -> bytes:
+        reception = self.receive_window
+        missing = reception.missing_ranges(now)
         self._unacked = 0
-        self._told_limit = reception.limit
-        self._told_received = reception.received
-        self._answer_at = now + self._asking if missing else None
-        late_at = reception.late_at(now)
+        self._sent_limit = reception.limit
+        self._sent_received = reception.received
+        self._feedback_at = now + self._request_interval if missing else None
+        late_at = reception.next_missing_at(now)
         if late_at is not None:
-            self._answer_by(late_at)
+            self._schedule_feedback(late_at)
         said = Feedback(
-            *(reception.received, reception.limit, self._newest),
-            now - self._newest_at,
-            self._arrived,
+            *(reception.received, reception.limit, self._highest),
+            now - self._highest_at,
+            self._highest_count,
             tuple(missing),
         )
-        return self._seal.sealed(feedback(self.there, said))
+        return self._mac.add_tag(encode_feedback(self.peer_id, said))
 
-    def _fill(self) -> float:
+    def _buffer_fill(self) -> float:
         return self.sender.buffered_bytes / self._settings.send_buffer_bytes
 
-    def _sent(self, datagrams: list[bytes]) -> list[Effect]:
+    def _send_effects(self, datagrams: list[bytes]) -> list[Effect]:
         return [SendDown(datagrams)] if datagrams else []
 
     def _end(self, reason: Reason) -> list[Effect]:
-        self.over = True
-        self.last_words = self._seal.sealed(bye(self.there, reason))
-        effects: list[Effect] = [SendDown([self.last_words])]
+        self.is_over = True
+        self.final_bye = self._mac.add_tag(encode_bye(self.peer_id, reason))
+        effects: list[Effect] = [SendDown([self.final_bye])]
         if reason is Reason.DONE:
             effects.append(Ended())
         return effects
@@ -327,9 +327,9 @@ class ConnectionCore:
     def _fail(self, error: BrokerError) -> list[Effect]:
         return [*self._end(Reason.RESET), Failed(error)]
 
-    def _over_by_peer(self, reason: Reason) -> list[Effect]:
-        self.over = True
-        if reason is Reason.DONE and self._closing:
+    def _end_by_peer(self, reason: Reason) -> list[Effect]:
+        self.is_over = True
+        if reason is Reason.DONE and self._is_closing:
             return [Ended()]
         text = "it was reset by the other end" if reason is Reason.RESET else "it ended too early"
         return [Failed(NotConnected(f"connection lost: {text}"))]

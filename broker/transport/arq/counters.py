@@ -6,7 +6,7 @@ import attrs
 
 
 @attrs.frozen
-class Corrections:
+class ArqCounters:
     """Counts of datagrams, since the connection was made."""
 
     lost: int = 0
@@ -22,7 +22,7 @@ class Corrections:
     forged: int = 0
     """Damaged, or written by a stranger."""
 
-    def plus(self, other: Corrections) -> Corrections:
+    def plus(self, other: ArqCounters) -> ArqCounters:
         """The sum, of two connections one after the other."""
         mine, theirs = attrs.astuple(self), attrs.astuple(other)
-        return Corrections(*(one + more for one, more in zip(mine, theirs, strict=True)))
+        return ArqCounters(*(one + more for one, more in zip(mine, theirs, strict=True)))

@@ -12,10 +12,10 @@ _LENGTH = struct.Struct(">I")
 _pack_length = _LENGTH.pack
 
 #: A packet is begun in the rest of a datagram only where so much of it has room.
-_LEAST_BEGINNING = 64
+_MIN_BEGINNING = 64
 
 
-class Cutter:
+class Fragmenter:
     """A queue of packets that is cut into pieces of at most `room` bytes, when there is need.
 
     Each packet has its length in front, as in a stream. Small ones share a piece and are not
@@ -24,36 +24,36 @@ class Cutter:
 
     def __init__(self, room: int) -> None:
         #: Waiting to be cut, with the lengths.
-        self.bytes = 0
+        self.queued_bytes = 0
         self._room = room
         self._packets: deque[bytes] = deque()
-        self._rest = memoryview(b"")  # of a packet that has been begun
-        self._begun = 0  # packets begun so far
+        self._remainder = memoryview(b"")  # of a packet that has been begun
+        self._packets_started = 0  # packets begun so far
 
     def __bool__(self) -> bool:
-        return bool(self._packets or self._rest)
+        return bool(self._packets or self._remainder)
 
-    def add(self, packets: Sequence[bytes]) -> None:
+    def add_packets(self, packets: Sequence[bytes]) -> None:
         """Take packets. Raises ValueError for an empty one, and then takes none."""
         if not all(packets):
             raise ValueError("an empty packet can not be sent")
         self._packets += packets
-        self.bytes += sum(map(len, packets)) + _LENGTH.size * len(packets)
+        self.queued_bytes += sum(map(len, packets)) + _LENGTH.size * len(packets)
 
     def clear(self) -> None:
         """Drop everything."""
         self._packets.clear()
-        self._rest = memoryview(b"")
-        self.bytes = 0
+        self._remainder = memoryview(b"")
+        self.queued_bytes = 0
 
-    def next(self) -> tuple[int, int, list[bytes]]:
+    def next_fragment(self) -> tuple[int, int, list[bytes]]:
         """The next piece, in parts: where the first packet begins in it, that packet's number
         (from 0), and the bytes. Only if there is something."""
         parts: list[bytes] = []
         left = self._room
-        if self._rest:
-            part = self._rest[:left]
-            self._rest = self._rest[left:]
+        if self._remainder:
+            part = self._remainder[:left]
+            self._remainder = self._remainder[left:]
             left -= len(part)
             parts.append(bytes(part))
         start, first = NO_START, 0
@@ -61,21 +61,21 @@ class Cutter:
         while packets:
             packet = packets[0]
             size = len(packet) + _LENGTH.size
-            if size > left and (size <= self._room or left < _LEAST_BEGINNING):
+            if size > left and (size <= self._room or left < _MIN_BEGINNING):
                 break
             packets.popleft()
             if start == NO_START:
-                start, first = self._room - left, self._begun
-            self._begun += 1
+                start, first = self._room - left, self._packets_started
+            self._packets_started += 1
             parts.append(_pack_length(len(packet)))
             if size > left:
                 whole = memoryview(packet)
                 taken = left - _LENGTH.size
                 parts.append(bytes(whole[:taken]))
-                self._rest = whole[taken:]
+                self._remainder = whole[taken:]
                 left = 0
                 break
             parts.append(packet)
             left -= size
-        self.bytes -= self._room - left
+        self.queued_bytes -= self._room - left
         return start, first, parts

@@ -13,47 +13,47 @@ import attrs
 
 from broker.errors import BrokerError, Overloaded, ProtocolError
 from broker.transport.arq.group_effects import (
-    Appeared,
+    SenderAppeared,
     Effect,
-    Gap,
-    Hears,
-    ToGroup,
-    Vanished,
+    PacketsLost,
+    ReachabilityChanged,
+    SendToGroup,
+    SenderDisappeared,
 )
 from broker.transport.arq.group_receiver import GroupReceiver
 from broker.transport.arq.group_sender import GroupSender
 from broker.transport.arq.group_settings import GroupSettings
-from broker.transport.arq.mac import Seal
+from broker.transport.arq.mac import Mac
 from broker.transport.arq.wire import (
     ANNOUNCE,
     ASK,
     BYE,
     DATA,
     GONE,
-    LEAST_BYTES,
-    MOST_RANGES,
+    MIN_DATAGRAM_BYTES,
+    MAX_RANGES,
     POLL,
     Reason,
-    ask,
-    bye,
-    head,
-    numbered,
-    read_ask,
-    read_data,
-    read_numbered,
+    encode_ask,
+    encode_bye,
+    decode_head,
+    encode_numbered,
+    decode_ask,
+    decode_data,
+    decode_numbered,
 )
 from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
 
 #: Seconds after the last datagram until its number is announced, doubled each time: so that a
 #: loss at the end is noticed.
-_FIRST_ANNOUNCING = 0.02
+_FIRST_ANNOUNCE_INTERVAL = 0.02
 #: Seconds between two questions for a sender's name.
-_NAME_AGAIN = 0.1
+_NAME_POLL_INTERVAL = 0.1
 #: Then it is asked to be told that it is heard: so often, as a part of `liveness`.
-_HEARD_AGAIN = 0.4
+_CONFIRM_SHARE = 0.4
 #: Sessions that are over, so that what is late of them opens none; the oldest go.
-_MOST_FORMER = 1024
-MOST_NAME_BYTES = 128
+_MAX_ENDED = 1024
+MAX_NAME_BYTES = 128
 
 _START = Struct(">Q")
 
@@ -67,7 +67,7 @@ class GroupCounts:
     #: With a good tag, and still wrong.
     malformed: int = 0
     #: Of a session that is known by another address.
-    strays: int = 0
+    wrong_address: int = 0
     #: Of senders beyond the limit.
     ignored: int = 0
 
@@ -78,7 +78,7 @@ class GroupCore:
     def __init__(
         self,
         settings: GroupSettings,
-        seal: Seal,
+        seal: Mac,
         name: str,
         session: int,
         draw: Callable[[], float],
@@ -90,23 +90,23 @@ class GroupCore:
         #: By session.
         self.receivers: dict[int, GroupReceiver] = {}
         self._settings = settings
-        self._seal = seal
+        self._mac = seal
         self._name = name.encode()
         self._session = session
-        self._draw = draw
+        self._random = draw
         self._max_frame = max_frame
-        self._writable = True
-        self._announcing = _FIRST_ANNOUNCING
+        self._is_writable = True
+        self._announce_interval = _FIRST_ANNOUNCE_INTERVAL
         self._announce_at = now
-        self._named: dict[str, int] = {}
-        self._former: dict[int, None] = {}
-        self._polled: dict[int, float] = {}
+        self._session_by_name: dict[str, int] = {}
+        self._ended_sessions: dict[int, None] = {}
+        self._polled_at: dict[int, float] = {}
         """By the session of a sender: when it was last asked for its name, and told by that that it
         is heard."""
-        self._hearers: dict[int, float] = {}
+        self._confirmed_at: dict[int, float] = {}
         """By the session of a member: when it last said that it hears us."""
-        self._shares: dict[int, int] = {}
-        self._left: list[Effect] = []
+        self._stream_starts: dict[int, int] = {}
+        self._pending_effects: list[Effect] = []
         """What is yet to be told of a silent sender that made room."""
 
     # ----------------------------------------------------------------- from above
@@ -114,31 +114,31 @@ class GroupCore:
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
         """Take packets for the group. Raises `Overloaded`, or ValueError for an empty one, and
         then takes none."""
-        waiting = self.sender.waiting_bytes
+        waiting = self.sender.queued_bytes
         if waiting and waiting + sum(map(len, packets)) > self._settings.send_buffer_bytes:
             raise Overloaded("the group's rate is lower than what is sent to it")
-        self.sender.add(packets)
-        if self._writable and self._fill() > 1 / 2:
-            self._writable = False
+        self.sender.submit(packets)
+        if self._is_writable and self._buffer_fill() > 1 / 2:
+            self._is_writable = False
             return [WritableChanged(False)]
         return []
 
     def flush(self, now: float) -> list[Effect]:
         """Send what may go."""
-        datagrams = self.sender.send(now)
+        datagrams = self.sender.take_datagrams(now)
         effects: list[Effect] = []
         if datagrams:
-            self._announcing = _FIRST_ANNOUNCING
-            self._announce_at = now + self._announcing
-            effects.append(ToGroup(datagrams))
-        if not self._writable and self._fill() < 1 / 4:
-            self._writable = True
+            self._announce_interval = _FIRST_ANNOUNCE_INTERVAL
+            self._announce_at = now + self._announce_interval
+            effects.append(SendToGroup(datagrams))
+        if not self._is_writable and self._buffer_fill() < 1 / 4:
+            self._is_writable = True
             effects.append(WritableChanged(True))
         return effects
 
     def leave(self) -> list[Effect]:
         """Say that nothing more will come."""
-        return [ToGroup([self._seal.sealed(bye(self._session, Reason.DONE))])]
+        return [SendToGroup([self._mac.add_tag(encode_bye(self._session, Reason.DONE))])]
 
     # ----------------------------------------------------------------- from below
 
@@ -147,44 +147,44 @@ class GroupCore:
         effects: list[Effect] = []
         touched: dict[int, None] = {}
         for datagram, address in batch:
-            if len(datagram) < LEAST_BYTES or not self._seal.holds(datagram):
+            if len(datagram) < MIN_DATAGRAM_BYTES or not self._mac.verify(datagram):
                 self.counts.forged += 1
                 continue
-            kind, session = head(datagram)
+            kind, session = decode_head(datagram)
             try:
                 if session == self._session:
-                    effects += self._about_us(kind, datagram, address, now)
-                elif session not in self._former:
-                    effects += self._heard(kind, session, datagram, address, now)
+                    effects += self._receive_own_session(kind, datagram, address, now)
+                elif session not in self._ended_sessions:
+                    effects += self._receive_from_sender(kind, session, datagram, address, now)
                     touched[session] = None
             except BrokerError:
                 self.counts.malformed += 1
         for session in touched:
-            effects += self._ask(session, now)
+            effects += self._request_missing(session, now)
             effects += self._deliver(session)
-        left, self._left = self._left, []
+        left, self._pending_effects = self._pending_effects, []
         return [*left, *effects]
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due."""
         effects = self.flush(now)
-        to_all, to_each = self.sender.repairs(now)
+        to_all, to_each = self.sender.take_repairs(now)
         if to_all:
-            effects.append(ToGroup(to_all))
+            effects.append(SendToGroup(to_all))
         effects += [SendDown(datagrams, asker) for asker, datagrams in to_each.items()]
         if now >= self._announce_at:
-            effects.append(ToGroup([self._announcement()]))
-            self._announcing = min(2 * self._announcing, self._settings.announce)
-            self._announce_at = now + self._announcing
+            effects.append(SendToGroup([self._create_announcement()]))
+            self._announce_interval = min(2 * self._announce_interval, self._settings.announce)
+            self._announce_at = now + self._announce_interval
         for session, receiver in list(self.receivers.items()):
-            if not receiver.present:
+            if not receiver.is_present:
                 continue
-            if now >= receiver.heard_at + self._settings.liveness:
-                effects += self._silent(session, receiver)
+            if now >= receiver.received_at + self._settings.liveness:
+                effects += self._mark_silent(session, receiver)
                 continue
             effects += self._poll(session, receiver, now)
-            effects += self._hearing(session, now)
-            effects += self._ask(session, now)
+            effects += self._update_reachability(session, now)
+            effects += self._request_missing(session, now)
             effects += self._deliver(session)
         return effects
 
@@ -194,132 +194,132 @@ class GroupCore:
         others = [self.sender.next_timeout()]
         liveness = self._settings.liveness
         for session, receiver in self.receivers.items():
-            if receiver.present:
-                others += (receiver.next_timeout(), receiver.heard_at + liveness)
-                if receiver.name is None or receiver.heard_in_group:
-                    others.append(self._polled.get(session, 0.0) + self._poll_again(receiver))
-            if receiver.hears:
-                others.append(self._hearers[session] + liveness)
+            if receiver.is_present:
+                others += (receiver.next_timeout(), receiver.received_at + liveness)
+                if receiver.name is None or receiver.has_group_traffic:
+                    others.append(self._polled_at.get(session, 0.0) + self._poll_interval(receiver))
+            if receiver.is_reachable:
+                others.append(self._confirmed_at[session] + liveness)
         return min([due, *(each for each in others if each is not None)])
 
     # ----------------------------------------------------------------- what others say
 
-    def _about_us(self, kind: int, datagram: bytes, address: Peer, now: float) -> list[Effect]:
+    def _receive_own_session(self, kind: int, datagram: bytes, address: Peer, now: float) -> list[Effect]:
         if kind == ASK:
-            answer = self.sender.asked(address, read_ask(datagram), now)
+            answer = self.sender.receive_request(address, decode_ask(datagram), now)
             return [] if answer is None else [SendDown([answer], address)]
         if kind == POLL:
-            asker, _ = read_numbered(datagram)
-            answer = self._announcement(self._share_of(asker))
-            self._hearers.pop(asker, None)
-            self._hearers[asker] = now
-            if len(self._hearers) > _MOST_FORMER:
-                del self._hearers[next(iter(self._hearers))]
-            return [SendDown([answer], address), *self._hearing(asker, now)]
+            asker, _ = decode_numbered(datagram)
+            answer = self._create_announcement(self._stream_start(asker))
+            self._confirmed_at.pop(asker, None)
+            self._confirmed_at[asker] = now
+            if len(self._confirmed_at) > _MAX_ENDED:
+                del self._confirmed_at[next(iter(self._confirmed_at))]
+            return [SendDown([answer], address), *self._update_reachability(asker, now)]
         return []  # our own, looped back
 
-    def _heard(
+    def _receive_from_sender(
         self, kind: int, session: int, datagram: bytes, address: Peer, now: float
     ) -> list[Effect]:
         receiver = self.receivers.get(session)
         if receiver is not None and receiver.address != address:
-            self.counts.strays += 1
+            self.counts.wrong_address += 1
             return []
         if kind == DATA:
-            said = read_data(datagram)
-            receiver = receiver or self._new(session, address, said.number, now)
+            said = decode_data(datagram)
+            receiver = receiver or self._add_receiver(session, address, said.number, now)
             if receiver is not None:
-                receiver.arrived(said, now)
-                return self._present(session, receiver, now)
+                receiver.receive_data(said, now)
+                return self._mark_present(session, receiver, now)
         elif kind == ANNOUNCE:
-            highest, contents = read_numbered(datagram)
-            start, name = _read_announced(contents)
-            receiver = receiver or self._new(session, address, highest + 1, now)
+            highest, contents = decode_numbered(datagram)
+            start, name = _decode_announcement(contents)
+            receiver = receiver or self._add_receiver(session, address, highest + 1, now)
             if receiver is not None:
-                receiver.heard_in_group |= not start
-                effects = self._learn_name(session, receiver, start, name, now)
-                receiver.announced(highest, now)
-                return effects + self._present(session, receiver, now)
+                receiver.has_group_traffic |= not start
+                effects = self._set_name(session, receiver, start, name, now)
+                receiver.receive_announcement(highest, now)
+                return effects + self._mark_present(session, receiver, now)
         elif kind == GONE and receiver is not None:
-            oldest, _ = read_numbered(datagram)
-            receiver.gone(oldest)
+            oldest, _ = decode_numbered(datagram)
+            receiver.discard_before(oldest)
         elif kind == BYE and receiver is not None:
-            return self._forget(session)
+            return self._remove_receiver(session)
         elif kind not in (GONE, BYE):
             raise ProtocolError(f"a datagram of kind {kind} within a group")
         return []
 
-    def _new(self, session: int, address: Peer, first: int, now: float) -> GroupReceiver | None:
-        self._share_of(session)
+    def _add_receiver(self, session: int, address: Peer, first: int, now: float) -> GroupReceiver | None:
+        self._stream_start(session)
         if len(self.receivers) >= self._settings.senders:
-            silent = [each for each, other in self.receivers.items() if not other.present]
+            silent = [each for each, other in self.receivers.items() if not other.is_present]
             if not silent:
                 self.counts.ignored += 1
                 return None
-            self._left += self._forget(silent[0])
-            del self._former[silent[0]]  # it is heard again where there is room again
+            self._pending_effects += self._remove_receiver(silent[0])
+            del self._ended_sessions[silent[0]]  # it is heard again where there is room again
         receiver = GroupReceiver(
-            *(self._settings, address, max(first, 1), self._max_frame, self._draw, now)
+            *(self._settings, address, max(first, 1), self._max_frame, self._random, now)
         )
         self.receivers[session] = receiver
         return receiver
 
-    def _share_of(self, session: int) -> int:
+    def _stream_start(self, session: int) -> int:
         """Where our stream begins for a member: with what is sent after we first heard of it."""
-        if session not in self._shares:
-            self._shares[session] = self.sender.highest + 1
-            if len(self._shares) > _MOST_FORMER:
-                del self._shares[next(iter(self._shares))]
-        return self._shares[session]
+        if session not in self._stream_starts:
+            self._stream_starts[session] = self.sender.highest + 1
+            if len(self._stream_starts) > _MAX_ENDED:
+                del self._stream_starts[next(iter(self._stream_starts))]
+        return self._stream_starts[session]
 
-    def _present(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
+    def _mark_present(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
         effects = self._poll(session, receiver, now)
-        if receiver.name is not None and not receiver.present:
-            effects.append(Appeared(receiver.name))
-        receiver.present = True
-        return effects + self._hearing(session, now)
+        if receiver.name is not None and not receiver.is_present:
+            effects.append(SenderAppeared(receiver.name))
+        receiver.is_present = True
+        return effects + self._update_reachability(session, now)
 
     def _poll(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
         """Ask who it is; and let it know from time to time that it is heard."""
-        last = self._polled.get(session)
-        if last is not None and now < last + self._poll_again(receiver):
+        last = self._polled_at.get(session)
+        if last is not None and now < last + self._poll_interval(receiver):
             return []
-        if receiver.name is not None and not receiver.heard_in_group:
+        if receiver.name is not None and not receiver.has_group_traffic:
             return []
-        receiver.heard_in_group = False
-        self._polled[session] = now
-        question = self._seal.sealed(numbered(POLL, session, self._session))
+        receiver.has_group_traffic = False
+        self._polled_at[session] = now
+        question = self._mac.add_tag(encode_numbered(POLL, session, self._session))
         return [SendDown([question], receiver.address)]
 
-    def _poll_again(self, receiver: GroupReceiver) -> float:
-        return _NAME_AGAIN if receiver.name is None else _HEARD_AGAIN * self._settings.liveness
+    def _poll_interval(self, receiver: GroupReceiver) -> float:
+        return _NAME_POLL_INTERVAL if receiver.name is None else _CONFIRM_SHARE * self._settings.liveness
 
-    def _hearing(self, session: int, now: float) -> list[Effect]:
+    def _update_reachability(self, session: int, now: float) -> list[Effect]:
         """Tell whether a member hears us, if that is new."""
         receiver = self.receivers.get(session)
-        if receiver is None or receiver.name is None or not receiver.present:
+        if receiver is None or receiver.name is None or not receiver.is_present:
             return []
-        said = self._hearers.get(session)
+        said = self._confirmed_at.get(session)
         hears = said is not None and now < said + self._settings.liveness
-        if hears == receiver.hears:
+        if hears == receiver.is_reachable:
             return []
-        receiver.hears = hears
-        return [Hears(receiver.name, hears)]
+        receiver.is_reachable = hears
+        return [ReachabilityChanged(receiver.name, hears)]
 
-    def _learn_name(
+    def _set_name(
         self, session: int, receiver: GroupReceiver, start: int, name: str, now: float
     ) -> list[Effect]:
         if receiver.name is not None or not start:
             return []  # known; or it was said to all, and not where our share begins
         effects: list[Effect] = []
-        if name in self._named:
+        if name in self._session_by_name:
             # Its former life, or another member of the same name: the one that came last counts.
-            effects += self._forget(self._named[name])
+            effects += self._remove_receiver(self._session_by_name[name])
         receiver.name = name
-        receiver.begin_at(start, now)
-        self._named[name] = session
-        effects.append(Appeared(name))
-        return effects + self._hearing(session, now)
+        receiver.restart_at(start, now)
+        self._session_by_name[name] = session
+        effects.append(SenderAppeared(name))
+        return effects + self._update_reachability(session, now)
 
     # ----------------------------------------------------------------- what follows from it
 
@@ -328,64 +328,64 @@ class GroupCore:
         if receiver is None or receiver.name is None:
             return []
         effects: list[Effect] = []
-        for missed, packets in receiver.take():
+        for missed, packets in receiver.take_packets():
             if missed:
-                effects.append(Gap(receiver.name, missed))
+                effects.append(PacketsLost(receiver.name, missed))
             if packets:
                 effects.append(DeliverUp(packets, receiver.name))
         return effects
 
-    def _ask(self, session: int, now: float) -> list[Effect]:
+    def _request_missing(self, session: int, now: float) -> list[Effect]:
         receiver = self.receivers.get(session)
         if receiver is None:
             return []
-        wanted = receiver.questions(now)
-        received = receiver.reception.received
+        wanted = receiver.take_requests(now)
+        received = receiver.receive_window.received
         questions = [
-            self._seal.sealed(ask(session, received, wanted[first : first + MOST_RANGES]))
-            for first in range(0, len(wanted), MOST_RANGES)
+            self._mac.add_tag(encode_ask(session, received, wanted[first : first + MAX_RANGES]))
+            for first in range(0, len(wanted), MAX_RANGES)
         ]
         return [SendDown(questions, receiver.address)] if questions else []
 
-    def _forget(self, session: int) -> list[Effect]:
+    def _remove_receiver(self, session: int) -> list[Effect]:
         receiver = self.receivers[session]
         # There is nobody to be asked any more for what is missing: what came behind it is had.
-        receiver.gone(receiver.reception.newest + 1)
+        receiver.discard_before(receiver.receive_window.newest + 1)
         effects = self._deliver(session)
         del self.receivers[session]
-        self._polled.pop(session, None)
-        self._hearers.pop(session, None)
-        self._former[session] = None
-        if len(self._former) > _MOST_FORMER:
-            del self._former[next(iter(self._former))]
+        self._polled_at.pop(session, None)
+        self._confirmed_at.pop(session, None)
+        self._ended_sessions[session] = None
+        if len(self._ended_sessions) > _MAX_ENDED:
+            del self._ended_sessions[next(iter(self._ended_sessions))]
         if receiver.name is None:
             return []
-        del self._named[receiver.name]
-        return [*effects, Vanished(receiver.name)] if receiver.present else effects
+        del self._session_by_name[receiver.name]
+        return [*effects, SenderDisappeared(receiver.name)] if receiver.is_present else effects
 
-    def _silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
+    def _mark_silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
         """What it sent will be asked for, or told as a gap, when it is heard again."""
         if receiver.name is None:
             del self.receivers[session]
-            self._polled.pop(session, None)
+            self._polled_at.pop(session, None)
             return []
-        receiver.present = receiver.hears = False
-        return [Vanished(receiver.name)]
+        receiver.is_present = receiver.is_reachable = False
+        return [SenderDisappeared(receiver.name)]
 
-    def _announcement(self, start: int = 0) -> bytes:
+    def _create_announcement(self, start: int = 0) -> bytes:
         contents = _START.pack(start) + self._name
-        return self._seal.sealed(numbered(ANNOUNCE, self._session, self.sender.highest, contents))
+        return self._mac.add_tag(encode_numbered(ANNOUNCE, self._session, self.sender.highest, contents))
 
-    def _fill(self) -> float:
-        return self.sender.waiting_bytes / self._settings.send_buffer_bytes
+    def _buffer_fill(self) -> float:
+        return self.sender.queued_bytes / self._settings.send_buffer_bytes
 
 
-def _read_announced(contents: bytes) -> tuple[int, str]:
+def _decode_announcement(contents: bytes) -> tuple[int, str]:
     if len(contents) < _START.size:
         raise ProtocolError("an announcement that is cut short")
     (start,) = _START.unpack_from(contents)
     name = contents[_START.size :]
-    if not 0 < len(name) <= MOST_NAME_BYTES:
+    if not 0 < len(name) <= MAX_NAME_BYTES:
         raise ProtocolError(f"a sender's name of {len(name)} bytes")
     try:
         return start, name.decode()

@@ -11,14 +11,14 @@ from broker.transport.effects import DeliverUp, SendDown, WritableChanged
 
 
 @attrs.frozen
-class ToGroup:
+class SendToGroup:
     """Send datagrams to the whole group."""
 
     datagrams: Sequence[bytes]
 
 
 @attrs.frozen
-class Gap:
+class PacketsLost:
     """So many packets of a sender could not be had any more; what follows comes."""
 
     sender: str
@@ -26,23 +26,23 @@ class Gap:
 
 
 @attrs.frozen
-class Appeared:
+class SenderAppeared:
     """A sender is there, or is there again: a new life of it begins."""
 
     sender: str
 
 
 @attrs.frozen
-class Hears:
+class ReachabilityChanged:
     """A sender hears what is sent to the group, or does not any more: it said so, or stopped saying
     so. One that vanished hears nothing until the contrary is told."""
 
     sender: str
-    hears: bool
+    is_reachable: bool
 
 
 @attrs.frozen
-class Vanished:
+class SenderDisappeared:
     """A sender has left, or is silent."""
 
     sender: str
@@ -50,5 +50,5 @@ class Vanished:
 
 #: `SendDown` has the address as its peer, `DeliverUp` the sender's name.
 Effect: TypeAlias = (
-    ToGroup | SendDown | DeliverUp | WritableChanged | Gap | Appeared | Hears | Vanished
+    SendToGroup | SendDown | DeliverUp | WritableChanged | PacketsLost | SenderAppeared | ReachabilityChanged | SenderDisappeared
 )

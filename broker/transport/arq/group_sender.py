@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 import attrs
 
-from broker.transport.arq.fragmentation import Cutter
+from broker.transport.arq.fragmentation import Fragmenter
 from broker.transport.arq.group_settings import GroupSettings
-from broker.transport.arq.pacer import Pace
-from broker.transport.arq.mac import Seal
-from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, data, numbered
+from broker.transport.arq.pacer import Pacer
+from broker.transport.arq.mac import Mac
+from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.effects import Peer
 
 #: Seconds in which askers for one number are gathered.
-_GATHERING = 0.004
+_REQUEST_DELAY = 0.004
 #: From so many on the group gets it.
-_MANY = 3
+_GROUP_REPAIR_AT = 3
 #: Who asks again within so many seconds (at least) has not had the time to get the answer.
-_TOO_EARLY = 0.015
+_REPAIR_INTERVAL = 0.015
 #: Numbers of one ASK that are looked at: a receiver asks again for the rest.
-_MOST_ASKED = 1024
+_MAX_REQUESTED = 1024
 
 
 @attrs.define
-class _Kept:
+class _HistoryEntry:
     datagram: bytes
     repeated_at: float = float("-inf")
     repeated_to: frozenset[Peer] = frozenset()
@@ -33,93 +33,93 @@ class _Kept:
 class GroupSender:
     """Numbered datagrams, at the pace of a setting, and a bounded history of them."""
 
-    def __init__(self, settings: GroupSettings, seal: Seal, session: int, now: float) -> None:
+    def __init__(self, settings: GroupSettings, seal: Mac, session: int, now: float) -> None:
         #: The number of the last datagram sent.
         self.highest = 0
         #: Datagrams sent again to one, and to all.
         self.repaired = 0
         self.repaired_to_all = 0
         self._settings = settings
-        self._seal = seal
+        self._mac = seal
         self._session = session
-        self._cutter = Cutter(settings.datagram_bytes - DATA_OVERHEAD)
-        self._pace = Pace(settings.pacing(settings.rate), now)
-        self._repair_pace = Pace(settings.pacing(settings.repair_rate), now)
-        self._kept: dict[int, _Kept] = {}
-        self._kept_bytes = 0
-        self._asked: dict[int, frozenset[Peer]] = {}
+        self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
+        self._pacer = Pacer(settings.pacer_settings(settings.rate), now)
+        self._repair_pacer = Pacer(settings.pacer_settings(settings.repair_rate), now)
+        self._history: dict[int, _HistoryEntry] = {}
+        self._history_bytes = 0
+        self._requests: dict[int, frozenset[Peer]] = {}
         self._repair_at: float | None = None
         self._token_at: float | None = None
 
     @property
     def oldest(self) -> int:
         """The oldest number that is still there; the next one if none is."""
-        return next(iter(self._kept), self.highest + 1)
+        return next(iter(self._history), self.highest + 1)
 
     @property
-    def waiting_bytes(self) -> int:
+    def queued_bytes(self) -> int:
         """Submitted and not yet sent."""
-        return self._cutter.bytes
+        return self._fragmenter.queued_bytes
 
-    def add(self, packets: Sequence[bytes]) -> None:
+    def submit(self, packets: Sequence[bytes]) -> None:
         """Take packets. Raises ValueError for an empty one."""
-        self._cutter.add(packets)
+        self._fragmenter.add_packets(packets)
 
-    def send(self, now: float) -> list[bytes]:
+    def take_datagrams(self, now: float) -> list[bytes]:
         """What may go to the group now."""
         datagrams: list[bytes] = []
         self._token_at = None
-        while self._cutter:
-            if not self._pace.may_send(now):
-                self._token_at = self._pace.next_token()
+        while self._fragmenter:
+            if not self._pacer.may_send(now):
+                self._token_at = self._pacer.next_send_at()
                 break
-            start, packet, parts = self._cutter.next()
+            start, packet, parts = self._fragmenter.next_fragment()
             self.highest += 1
-            sealed = self._seal.sealed(data(self._session, self.highest, start, packet, parts))
-            self._pace.sent(len(sealed))
-            self._keep(sealed)
+            sealed = self._mac.add_tag(encode_data(self._session, self.highest, start, packet, parts))
+            self._pacer.record_sent(len(sealed))
+            self._add_to_history(sealed)
             datagrams.append(sealed)
         return datagrams
 
-    def asked(self, asker: Peer, ranges: Sequence[Range], now: float) -> bytes | None:
+    def receive_request(self, asker: Peer, ranges: Sequence[Range], now: float) -> bytes | None:
         """Somebody wants datagrams again; an answer if some of them are not there any more."""
-        left = _MOST_ASKED
+        left = _MAX_REQUESTED
         oldest = self.oldest
         for first, count in ranges:
             start = max(first, oldest)
             for number in range(start, min(first + count, self.highest + 1, start + left)):
                 left -= 1
-                kept = self._kept[number]
-                if asker not in kept.repeated_to or now >= kept.repeated_at + _TOO_EARLY:
-                    self._asked[number] = self._asked.get(number, frozenset()) | {asker}
-        if self._asked and self._repair_at is None:
-            self._repair_at = now + _GATHERING
+                kept = self._history[number]
+                if asker not in kept.repeated_to or now >= kept.repeated_at + _REPAIR_INTERVAL:
+                    self._requests[number] = self._requests.get(number, frozenset()) | {asker}
+        if self._requests and self._repair_at is None:
+            self._repair_at = now + _REQUEST_DELAY
         if any(first < oldest for first, _ in ranges):
-            return self._seal.sealed(numbered(GONE, self._session, oldest))
+            return self._mac.add_tag(encode_numbered(GONE, self._session, oldest))
         return None
 
-    def repairs(self, now: float) -> tuple[list[bytes], dict[Peer, list[bytes]]]:
+    def take_repairs(self, now: float) -> tuple[list[bytes], dict[Peer, list[bytes]]]:
         """What goes again now: to the group, and to single askers."""
         to_all: list[bytes] = []
         to_each: dict[Peer, list[bytes]] = {}
         if self._repair_at is None or now < self._repair_at:
             return to_all, to_each
         self._repair_at = None
-        while self._asked:
-            if not self._repair_pace.may_send(now):
-                self._repair_at = self._repair_pace.next_token()
+        while self._requests:
+            if not self._repair_pacer.may_send(now):
+                self._repair_at = self._repair_pacer.next_send_at()
                 break
-            number = next(iter(self._asked))
-            askers = self._asked.pop(number)
-            kept = self._kept.get(number)
+            number = next(iter(self._requests))
+            askers = self._requests.pop(number)
+            kept = self._history.get(number)
             if kept is None:
                 continue  # it went out of the history meanwhile; they will ask again
-            if kept.repeated_at + _TOO_EARLY <= now:
+            if kept.repeated_at + _REPAIR_INTERVAL <= now:
                 kept.repeated_to = frozenset()
             kept.repeated_at = now
             kept.repeated_to |= askers
-            many = len(askers) >= _MANY
-            self._repair_pace.sent(len(kept.datagram) * (1 if many else len(askers)))
+            many = len(askers) >= _GROUP_REPAIR_AT
+            self._repair_pacer.record_sent(len(kept.datagram) * (1 if many else len(askers)))
             if many:
                 self.repaired_to_all += 1
                 to_all.append(kept.datagram)
@@ -134,9 +134,9 @@ class GroupSender:
         due = [each for each in (self._token_at, self._repair_at) if each is not None]
         return min(due, default=None)
 
-    def _keep(self, datagram: bytes) -> None:
-        self._kept[self.highest] = _Kept(datagram)
-        self._kept_bytes += len(datagram)
-        while self._kept_bytes > self._settings.history_bytes and len(self._kept) > 1:
-            oldest = next(iter(self._kept))
-            self._kept_bytes -= len(self._kept.pop(oldest).datagram)
+    def _add_to_history(self, datagram: bytes) -> None:
+        self._history[self.highest] = _HistoryEntry(datagram)
+        self._history_bytes += len(datagram)
+        while self._history_bytes > self._settings.history_bytes and len(self._history) > 1:
+            oldest = next(iter(self._history))
+            self._history_bytes -= len(self._history.pop(oldest).datagram)

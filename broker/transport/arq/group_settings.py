@@ -6,10 +6,10 @@ import attrs
 
 from broker.errors import ConfigurationError
 from broker.transport.arq.settings import (
-    LEAST_DATAGRAM,
-    MOST_DATAGRAM,
-    MOST_WINDOW,
-    CorrectionSettings,
+    MIN_DATAGRAM,
+    MAX_DATAGRAM,
+    MAX_WINDOW,
+    ArqSettings,
 )
 
 
@@ -41,12 +41,12 @@ class GroupSettings:
     senders: int = 256
 
     def __attrs_post_init__(self) -> None:
-        if not LEAST_DATAGRAM <= self.datagram_bytes <= MOST_DATAGRAM:
+        if not MIN_DATAGRAM <= self.datagram_bytes <= MAX_DATAGRAM:
             raise ConfigurationError(
-                f"group datagram_bytes: not in {LEAST_DATAGRAM} to {MOST_DATAGRAM}"
+                f"group datagram_bytes: not in {MIN_DATAGRAM} to {MAX_DATAGRAM}"
             )
-        if not 4 <= self.window <= MOST_WINDOW:
-            raise ConfigurationError(f"group window: not in 4 to {MOST_WINDOW}")
+        if not 4 <= self.window <= MAX_WINDOW:
+            raise ConfigurationError(f"group window: not in 4 to {MAX_WINDOW}")
         for name in (
             *("rate", "repair_rate", "send_buffer_bytes", "history_bytes"),
             *("reorder_delay", "patience", "announce", "senders"),
@@ -56,8 +56,8 @@ class GroupSettings:
         if self.liveness <= self.announce:
             raise ConfigurationError("group liveness: must be more than announce")
 
-    def pacing(self, rate: float) -> CorrectionSettings:
+    def pacer_settings(self, rate: float) -> ArqSettings:
         """For a bucket whose rate does not change."""
-        return CorrectionSettings(
+        return ArqSettings(
             datagram_bytes=self.datagram_bytes, start_rate=rate, least_rate=rate, most_rate=rate
         )

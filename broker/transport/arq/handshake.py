@@ -16,7 +16,7 @@ from hmac import compare_digest
 import attrs
 
 from broker.errors import ProtocolError
-from broker.transport.arq.mac import Seal, connection_key
+from broker.transport.arq.mac import Mac, derive_connection_key
 from broker.transport.arq.wire import (
     ACCEPT,
     COOKIE,
@@ -27,39 +27,39 @@ from broker.transport.arq.wire import (
     REFUSE,
     VERSION,
     Reason,
-    body,
-    head,
-    plain,
-    read_reason,
+    contents_of,
+    decode_head,
+    encode_plain,
+    decode_reason,
 )
 
 #: `Entropy(n)` gives n bytes that nobody can guess: `secrets.token_bytes`, or a seeded fake.
 Entropy = Callable[[int], bytes]
 
 #: Seconds for which a cookie is good: for the spell in which it was made, and the next one.
-_SPELL = 30.0
+_COOKIE_PERIOD = 30.0
 #: Seconds until a HELLO or OPEN without an answer is sent again: at first, and at most.
-_AGAIN = 0.1
-_MOST_AGAIN = 0.4
+_FIRST_RETRY = 0.1
+_MAX_RETRY = 0.4
 
-_GREETING = struct.Struct(f">BQ{NONCE_BYTES}sI")
+_REQUEST = struct.Struct(f">BQ{NONCE_BYTES}sI")
 _ACCEPT = struct.Struct(f">Q{NONCE_BYTES}sI")
 
 #: The seal of the handshake itself: there is no key yet.
-OPEN_SEAL = Seal()
+UNKEYED_MAC = Mac()
 
 
-class Answer(enum.Enum):
+class DialStep(enum.Enum):
     """What a datagram meant to a dialler."""
 
-    NOTHING = "nothing"
-    NEXT = "send again at once"
+    IGNORED = "nothing"
+    SEND_NOW = "send again at once"
     ACCEPTED = "accepted"
     REFUSED = "refused"
 
 
 @attrs.frozen
-class Greeting:
+class HandshakeRequest:
     """What a HELLO or an OPEN says."""
 
     version: int
@@ -70,18 +70,18 @@ class Greeting:
     cookie: bytes
 
 
-def read_greeting(datagram: bytes) -> Greeting:
+def decode_request(datagram: bytes) -> HandshakeRequest:
     """A HELLO or OPEN whose tag holds. Raises `ProtocolError`."""
-    contents = body(datagram)
-    if len(contents) != _GREETING.size + COOKIE_BYTES:
+    contents = contents_of(datagram)
+    if len(contents) != _REQUEST.size + COOKIE_BYTES:
         raise ProtocolError(f"a greeting of {len(datagram)} bytes")
-    version, client, nonce, room = _GREETING.unpack_from(contents)
-    return Greeting(version, client, nonce, room, contents[_GREETING.size :])
+    version, client, nonce, room = _REQUEST.unpack_from(contents)
+    return HandshakeRequest(version, client, nonce, room, contents[_REQUEST.size :])
 
 
-def accepted(client: int, server: int, nonce: bytes, room: int, seal: Seal) -> bytes:
+def encode_accept(client: int, server: int, nonce: bytes, room: int, seal: Mac) -> bytes:
     """An ACCEPT."""
-    return seal.sealed(plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
+    return seal.add_tag(encode_plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
 
 
 class Cookies:
@@ -90,20 +90,20 @@ class Cookies:
     def __init__(self, entropy: Entropy) -> None:
         self._secret = entropy(32)
 
-    def answer(self, greeting: Greeting, address: Hashable, now: float) -> bytes:
+    def create_cookie(self, greeting: HandshakeRequest, address: Hashable, now: float) -> bytes:
         """A COOKIE for a HELLO: shorter than that, so nobody's traffic is multiplied."""
-        cookie = self._cookie(greeting, address, int(now / _SPELL))
-        return OPEN_SEAL.sealed(plain(COOKIE, greeting.client, cookie))
+        cookie = self._compute_cookie(greeting, address, int(now / _COOKIE_PERIOD))
+        return UNKEYED_MAC.add_tag(encode_plain(COOKIE, greeting.client, cookie))
 
-    def proves(self, greeting: Greeting, address: Hashable, now: float) -> bool:
+    def verify_cookie(self, greeting: HandshakeRequest, address: Hashable, now: float) -> bool:
         """Whether an OPEN brings the cookie that was sent to its address not long ago."""
-        spell = int(now / _SPELL)
+        spell = int(now / _COOKIE_PERIOD)
         return any(
-            compare_digest(self._cookie(greeting, address, each), greeting.cookie)
+            compare_digest(self._compute_cookie(greeting, address, each), greeting.cookie)
             for each in (spell, spell - 1)
         )
 
-    def _cookie(self, greeting: Greeting, address: Hashable, spell: int) -> bytes:
+    def _compute_cookie(self, greeting: HandshakeRequest, address: Hashable, spell: int) -> bytes:
         said = repr((address, greeting.client, greeting.nonce, greeting.room, spell)).encode()
         return blake2b(said, key=self._secret, digest_size=COOKIE_BYTES).digest()
 
@@ -116,48 +116,48 @@ class Dialler:
         #: After ACCEPTED: the other end's id, its room, and the connection's seal.
         self.server = 0
         self.room = 0
-        self.seal: Seal | None = None
+        self.mac: Mac | None = None
         #: After REFUSED.
         self.reason = Reason.RESET
         #: When to send again.
-        self.again_at = now
-        self._wait = _AGAIN
+        self.retry_at = now
+        self._wait = _FIRST_RETRY
         self._nonce = nonce
-        self._greeting = _GREETING.pack(VERSION, client, nonce, room)
+        self._request = _REQUEST.pack(VERSION, client, nonce, room)
         self._cookie = b""
 
-    def datagram(self, now: float) -> bytes:
+    def next_datagram(self, now: float) -> bytes:
         """What to send now."""
-        self.again_at = now + self._wait
-        self._wait = min(2 * self._wait, _MOST_AGAIN)
+        self.retry_at = now + self._wait
+        self._wait = min(2 * self._wait, _MAX_RETRY)
         kind = OPEN if self._cookie else HELLO
         cookie = self._cookie or bytes(COOKIE_BYTES)
-        return OPEN_SEAL.sealed(plain(kind, 0, self._greeting + cookie))
+        return UNKEYED_MAC.add_tag(encode_plain(kind, 0, self._request + cookie))
 
-    def received(self, datagram: bytes) -> Answer:
+    def receive(self, datagram: bytes) -> DialStep:
         """What a datagram with our id, of the address that we dial, means."""
-        kind, _ = head(datagram)
+        kind, _ = decode_head(datagram)
         if kind == ACCEPT:
-            return self._accepted(datagram)
-        if kind not in (COOKIE, REFUSE) or not OPEN_SEAL.holds(datagram):
-            return Answer.NOTHING
+            return self._receive_accept(datagram)
+        if kind not in (COOKIE, REFUSE) or not UNKEYED_MAC.verify(datagram):
+            return DialStep.IGNORED
         if kind == REFUSE:
-            self.reason = read_reason(datagram)
-            return Answer.REFUSED
-        cookie = body(datagram)
+            self.reason = decode_reason(datagram)
+            return DialStep.REFUSED
+        cookie = contents_of(datagram)
         if len(cookie) != COOKIE_BYTES or cookie == self._cookie:
-            return Answer.NOTHING
+            return DialStep.IGNORED
         self._cookie = cookie
-        self._wait = _AGAIN
-        return Answer.NEXT
+        self._wait = _FIRST_RETRY
+        return DialStep.SEND_NOW
 
-    def _accepted(self, datagram: bytes) -> Answer:
-        contents = body(datagram)
+    def _receive_accept(self, datagram: bytes) -> DialStep:
+        contents = contents_of(datagram)
         if len(contents) != _ACCEPT.size:
-            return Answer.NOTHING
+            return DialStep.IGNORED
         server, nonce, room = _ACCEPT.unpack(contents)
-        seal = Seal(connection_key(self.client, server, self._nonce, nonce))
-        if not seal.holds(datagram):
-            return Answer.NOTHING
-        self.server, self.room, self.seal = server, room, seal
-        return Answer.ACCEPTED
+        seal = Mac(derive_connection_key(self.client, server, self._nonce, nonce))
+        if not seal.verify(datagram):
+            return DialStep.IGNORED
+        self.server, self.room, self.mac = server, room, seal
+        return DialStep.ACCEPTED

@@ -11,7 +11,7 @@ TAG_BYTES = 8
 _NO_KEY = b""
 
 
-class Seal:
+class Mac:
     """Keyed BLAKE2b, cut to 64 bits: damage passes once in 2**64, and so does a guess.
 
     Cutting is safe here: a forger has one try for each datagram, and a good one is worth one
@@ -21,22 +21,22 @@ class Seal:
 
     def __init__(self, key: bytes = _NO_KEY) -> None:
         # Begun once: taking the key in costs as much as 128 bytes of a datagram.
-        self._begun = blake2b(key=key, digest_size=TAG_BYTES, person=b"xmlbroker-tag")
+        self._keyed_state = blake2b(key=key, digest_size=TAG_BYTES, person=b"xmlbroker-tag")
 
-    def sealed(self, contents: bytes) -> bytes:
+    def add_tag(self, contents: bytes) -> bytes:
         """The contents with their tag."""
-        state = self._begun.copy()
+        state = self._keyed_state.copy()
         state.update(contents)
         return contents + state.digest()
 
-    def holds(self, datagram: bytes) -> bool:
+    def verify(self, datagram: bytes) -> bool:
         """Whether a datagram is as somebody with the key wrote it."""
-        state = self._begun.copy()
+        state = self._keyed_state.copy()
         state.update(memoryview(datagram)[:-TAG_BYTES])
         return compare_digest(state.digest(), datagram[-TAG_BYTES:])
 
 
-def connection_key(client: int, server: int, client_nonce: bytes, server_nonce: bytes) -> bytes:
+def derive_connection_key(client: int, server: int, client_nonce: bytes, server_nonce: bytes) -> bytes:
     """The key of a connection, out of what both ends drew for it."""
     ids = client.to_bytes(8, "big") + server.to_bytes(8, "big")
     return blake2b(
@@ -44,7 +44,7 @@ def connection_key(client: int, server: int, client_nonce: bytes, server_nonce: 
     ).digest()
 
 
-def group_key(secret: bytes) -> bytes:
+def derive_group_key(secret: bytes) -> bytes:
     """The key of a group, out of a secret of any length; no secret gives no key."""
     if not secret:
         return _NO_KEY

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from broker.transport.arq.wire import MOST_RANGES, Range
+from broker.transport.arq.wire import MAX_RANGES, Range
 
 #: What comes twice was asked for too early: patience grows by this, up to so many seconds, ...
-_PATIENCE_GROWS: Final = 1.25
-_MOST_PATIENCE: Final = 0.05
+_DELAY_GROWTH: Final = 1.25
+_MAX_REORDER_DELAY: Final = 0.05
 #: ... and shrinks by this with each that comes once.
-_PATIENCE_SHRINKS: Final = 0.98
+_DELAY_DECAY: Final = 0.98
 
 Piece = TypeVar("Piece")
 
 
-class Reception(Generic[Piece]):
+class ReceiveWindow(Generic[Piece]):
     """The receiving end of one sequence of numbers.
 
     Holds at most `window` pieces that were not taken; what is further ahead is dropped and counted.
@@ -35,55 +35,55 @@ class Reception(Generic[Piece]):
         self.beyond = 0
         self._window = window
         self._credit = credit
-        self._least_patience = reorder_delay
-        self._patience = reorder_delay  # seconds for which a number may be late
+        self._min_reorder_delay = reorder_delay
+        self._reorder_delay = reorder_delay  # seconds for which a number may be late
         self._ready: list[Piece] = []
-        self._ahead: dict[int, Piece] = {}
+        self._out_of_order: dict[int, Piece] = {}
 
     @property
     def limit(self) -> int:
         """The highest number for which there is room."""
         return self.received - (len(self._ready) if self._credit else 0) + self._window
 
-    def arrived(self, number: int, piece: Piece, now: float) -> bool:
+    def insert(self, number: int, piece: Piece, now: float) -> bool:
         """Take a piece; False if it is old, or too far ahead."""
         if number == self.received + 1 == self.newest + 1 and number <= self.limit:
             self.received = self.newest = number
             self._ready.append(piece)
             return True
-        if number <= self.received or number in self._ahead:
+        if number <= self.received or number in self._out_of_order:
             self.duplicates += 1
-            self._patience = min(self._patience * _PATIENCE_GROWS, _MOST_PATIENCE)
+            self._reorder_delay = min(self._reorder_delay * _DELAY_GROWTH, _MAX_REORDER_DELAY)
             return False
         if number > self.limit:
             self.beyond += 1
             return False
-        self.known_until(number, now)
+        self.mark_sent_until(number, now)
         del self.missing[number]
-        self._patience = max(self._patience * _PATIENCE_SHRINKS, self._least_patience)
-        self._ahead[number] = piece
+        self._reorder_delay = max(self._reorder_delay * _DELAY_DECAY, self._min_reorder_delay)
+        self._out_of_order[number] = piece
         self._advance()
         return True
 
-    def known_until(self, highest: int, now: float) -> None:
+    def mark_sent_until(self, highest: int, now: float) -> None:
         """Numbers up to `highest` have been sent, as far as there is room for them."""
         for number in range(self.newest + 1, min(highest, self.limit) + 1):
             self.missing[number] = now
             self.newest = number
 
-    def take(self) -> list[Piece]:
+    def take_ready(self) -> list[Piece]:
         """The pieces that follow those taken before, in order."""
         ready, self._ready = self._ready, []
         return ready
 
     @property
-    def waiting(self) -> int:
+    def ready_count(self) -> int:
         """Pieces that can be taken."""
         return len(self._ready)
 
-    def held(self) -> list[Piece]:
+    def buffered(self) -> list[Piece]:
         """All that is here and was not taken, in no order."""
-        return [*self._ready, *self._ahead.values()]
+        return [*self._ready, *self._out_of_order.values()]
 
     def last_ready(self) -> Piece | None:
         """The last piece that can be taken."""
@@ -98,8 +98,8 @@ class Reception(Generic[Piece]):
         while self.received < min(number - 1, self.newest):
             following = self.received + 1
             self.received = following
-            if following in self._ahead:
-                self._ready.append(self._ahead.pop(following))
+            if following in self._out_of_order:
+                self._ready.append(self._out_of_order.pop(following))
             else:
                 self.missing.pop(following, None)
                 lost += 1
@@ -108,12 +108,12 @@ class Reception(Generic[Piece]):
         self._advance()
         return lost
 
-    def wanted(self, now: float, most: int = MOST_RANGES) -> list[Range]:
+    def missing_ranges(self, now: float, most: int = MAX_RANGES) -> list[Range]:
         """What is missing rather than late, in ranges; at most `most`."""
         ranges: list[Range] = []
         first = count = 0
         for number, since in self.missing.items():
-            if now < since + self._patience:
+            if now < since + self._reorder_delay:
                 break
             if number == first + count:
                 count += 1
@@ -127,14 +127,14 @@ class Reception(Generic[Piece]):
             ranges.append((first, count))
         return ranges
 
-    def late_at(self, after: float) -> float | None:
+    def next_missing_at(self, after: float) -> float | None:
         """When all that is only late at `after` will be missing; None if nothing is late."""
         for since in reversed(self.missing.values()):
-            ripe = since + self._patience
+            ripe = since + self._reorder_delay
             return ripe if ripe > after else None
         return None
 
     def _advance(self) -> None:
-        while self._ahead and (piece := self._ahead.pop(self.received + 1, None)) is not None:
+        while self._out_of_order and (piece := self._out_of_order.pop(self.received + 1, None)) is not None:
             self.received += 1
             self._ready.append(piece)

@@ -6,14 +6,14 @@ from typing import Final
 
 #: Before the first measurement, in seconds: less than the standard's, for links between nodes.
 _FIRST_TIMEOUT: Final = 0.25
-_LEAST_TIMEOUT: Final = 0.03
-_MOST_TIMEOUT: Final = 2.0
+_MIN_TIMEOUT: Final = 0.03
+_MAX_TIMEOUT: Final = 2.0
 #: RFC 6298: alpha, beta, K.
 _ALPHA: Final = 1 / 8
 _BETA: Final = 1 / 4
 _K: Final = 4
 #: The shortest round trip is that of the last one or two spells of so many seconds.
-_SPELL: Final = 10.0
+_PERIOD: Final = 10.0
 
 
 class RoundTrip:
@@ -22,23 +22,23 @@ class RoundTrip:
     def __init__(self) -> None:
         self.smoothed = 0.0
         self.variation = 0.0
-        self._known = False
+        self._has_sample = False
         self._shortest = [float("inf"), float("inf")]  # of the former spell and of this one
-        self._spell_ends = 0.0
+        self._period_ends = 0.0
 
-    def measured(self, sample: float, now: float) -> None:
+    def add_sample(self, sample: float, now: float) -> None:
         """One more, in seconds."""
         sample = max(sample, 0.0)
-        if self._known:
+        if self._has_sample:
             difference = abs(self.smoothed - sample)
             self.variation += _BETA * (difference - self.variation)
             self.smoothed += _ALPHA * (sample - self.smoothed)
         else:
-            self._known = True
+            self._has_sample = True
             self.smoothed = sample
             self.variation = sample / 2
-        if now >= self._spell_ends:
-            self._spell_ends = now + _SPELL
+        if now >= self._period_ends:
+            self._period_ends = now + _PERIOD
             self._shortest = [self._shortest[1], sample]
         elif sample < self._shortest[1]:
             self._shortest[1] = sample
@@ -49,14 +49,14 @@ class RoundTrip:
         return min(self._shortest)
 
     @property
-    def repeat_after(self) -> float:
+    def retransmit_after(self) -> float:
         """Seconds after which something may be sent again if it is still said to be missing."""
-        if not self._known:
-            return _LEAST_TIMEOUT
+        if not self._has_sample:
+            return _MIN_TIMEOUT
         return self.smoothed + 2 * self.variation
 
     def timeout(self, delay: float) -> float:
         """Seconds after which an answer is late that may be held back for `delay`."""
-        if not self._known:
+        if not self._has_sample:
             return _FIRST_TIMEOUT
-        return min(max(self.smoothed + _K * self.variation + delay, _LEAST_TIMEOUT), _MOST_TIMEOUT)
+        return min(max(self.smoothed + _K * self.variation + delay, _MIN_TIMEOUT), _MAX_TIMEOUT)

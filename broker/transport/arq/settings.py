@@ -7,15 +7,15 @@ import attrs
 from broker.errors import ConfigurationError
 
 #: The longest datagram that is read: a jumbo frame's worth.
-MOST_DATAGRAM = 9000
+MAX_DATAGRAM = 9000
 #: The shortest that a datagram may be set to: every kind but DATA fits in.
-LEAST_DATAGRAM = 256
+MIN_DATAGRAM = 256
 #: Numbers of a window are told as 16-bit distances.
-MOST_WINDOW = 32 * 1024
+MAX_WINDOW = 32 * 1024
 
 
 @attrs.frozen(kw_only=True)
-class CorrectionSettings:
+class ArqSettings:
     """Sizes in bytes, times in seconds, rates in bytes per second.
 
     The two ends may differ in all of them. Raises `ConfigurationError` for what can not be.
@@ -52,8 +52,8 @@ class CorrectionSettings:
     connections: int = 1024
 
     def __attrs_post_init__(self) -> None:
-        _check_range("datagram_bytes", self.datagram_bytes, LEAST_DATAGRAM, MOST_DATAGRAM)
-        _check_range("window", self.window, 4, MOST_WINDOW)
+        _check_range("datagram_bytes", self.datagram_bytes, MIN_DATAGRAM, MAX_DATAGRAM)
+        _check_range("window", self.window, 4, MAX_WINDOW)
         _check_range("tolerated_loss", self.tolerated_loss, 0.0, 1.0)
         for name in (
             *("send_buffer_bytes", "least_rate", "reorder_delay", "ack_every", "ack_delay"),

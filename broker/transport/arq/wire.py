@@ -46,9 +46,9 @@ DATA_OVERHEAD = _DATA.size + TAG_BYTES
 #: No packet begins in this datagram.
 NO_START = 0xFFFF
 #: Ranges in one FEEDBACK or ASK, at most: it fits into the smallest datagram.
-MOST_RANGES = 48
+MAX_RANGES = 48
 #: No datagram is shorter.
-LEAST_BYTES = _HEAD.size + TAG_BYTES
+MIN_DATAGRAM_BYTES = _HEAD.size + TAG_BYTES
 
 #: First number and how many.
 Range: TypeAlias = tuple[int, int]
@@ -88,35 +88,35 @@ class Feedback:
     #: Up to this number there is room.
     limit: int
     #: The highest number that came, and the seconds since then.
-    newest: int
-    held: float
+    highest: int
+    delay: float
     #: How many datagrams of DATA had come when it came, each as often as it did.
-    arrived: int
+    datagrams_received: int
     missing: tuple[Range, ...] = ()
 
 
-def head(datagram: bytes) -> tuple[int, int]:
+def decode_head(datagram: bytes) -> tuple[int, int]:
     """Kind and id of a datagram of at least `LEAST_BYTES`."""
     kind, identity = _HEAD.unpack_from(datagram)
     return kind, identity
 
 
-def body(datagram: bytes) -> bytes:
+def contents_of(datagram: bytes) -> bytes:
     """What lies between head and tag."""
     return datagram[_HEAD.size : -TAG_BYTES]
 
 
-def plain(kind: int, identity: int, contents: bytes) -> bytes:
+def encode_plain(kind: int, identity: int, contents: bytes) -> bytes:
     """A datagram without its tag whose contents have no structure here."""
     return _HEAD.pack(kind, identity) + contents
 
 
-def data(identity: int, number: int, start: int, packet: int, pieces: Sequence[bytes]) -> bytes:
+def encode_data(identity: int, number: int, start: int, packet: int, pieces: Sequence[bytes]) -> bytes:
     """DATA, without its tag."""
     return _DATA.pack(DATA, identity, number, start, packet & 0xFFFFFFFF) + b"".join(pieces)
 
 
-def read_data(datagram: bytes) -> Data:
+def decode_data(datagram: bytes) -> Data:
     """A DATA datagram that was checked. Raises `ProtocolError`."""
     if len(datagram) <= DATA_OVERHEAD - 1:
         raise ProtocolError(f"DATA of {len(datagram)} bytes")
@@ -127,72 +127,72 @@ def read_data(datagram: bytes) -> Data:
     return Data(number, start, packet, piece)
 
 
-def feedback(identity: int, said: Feedback) -> bytes:
+def encode_feedback(identity: int, said: Feedback) -> bytes:
     """FEEDBACK, without its tag. Of the ranges the first `MOST_RANGES` go."""
     return _FEEDBACK.pack(
-        *(FEEDBACK, identity, said.received, said.limit, said.newest, said.arrived),
-        min(int(said.held * 1e6), 0xFFFFFFFF),
-        min(len(said.missing), MOST_RANGES),
-    ) + _ranges(said.received, said.missing)
+        *(FEEDBACK, identity, said.received, said.limit, said.highest, said.datagrams_received),
+        min(int(said.delay * 1e6), 0xFFFFFFFF),
+        min(len(said.missing), MAX_RANGES),
+    ) + _encode_ranges(said.received, said.missing)
 
 
-def read_feedback(datagram: bytes) -> Feedback:
+def decode_feedback(datagram: bytes) -> Feedback:
     """A FEEDBACK datagram that was checked. Raises `ProtocolError`."""
     if len(datagram) < _FEEDBACK.size + TAG_BYTES:
         raise ProtocolError(f"FEEDBACK of {len(datagram)} bytes")
     _, _, received, limit, newest, arrived, held, count = _FEEDBACK.unpack_from(datagram)
-    missing = _read_ranges(datagram[_FEEDBACK.size : -TAG_BYTES], count, received)
+    missing = _decode_ranges(datagram[_FEEDBACK.size : -TAG_BYTES], count, received)
     if limit < received or newest < received:
         raise ProtocolError("FEEDBACK that contradicts itself")
     return Feedback(received, limit, newest, held / 1e6, arrived, missing)
 
 
-def numbered(kind: int, identity: int, number: int, contents: bytes = b"") -> bytes:
+def encode_numbered(kind: int, identity: int, number: int, contents: bytes = b"") -> bytes:
     """POLL, ANNOUNCE or GONE, without its tag."""
     return _NUMBERED.pack(kind, identity, number) + contents
 
 
-def read_numbered(datagram: bytes) -> tuple[int, bytes]:
+def decode_numbered(datagram: bytes) -> tuple[int, bytes]:
     """The number of a checked POLL, ANNOUNCE or GONE, and what follows. Raises `ProtocolError`."""
     if len(datagram) < _NUMBERED.size + TAG_BYTES:
         raise ProtocolError(f"a datagram of {len(datagram)} bytes without its number")
     return _NUMBERED.unpack_from(datagram)[2], datagram[_NUMBERED.size : -TAG_BYTES]
 
 
-def bye(identity: int, reason: Reason) -> bytes:
+def encode_bye(identity: int, reason: Reason) -> bytes:
     """BYE, without its tag."""
     return _CODED.pack(BYE, identity, reason)
 
 
-def refuse(identity: int, reason: Reason) -> bytes:
+def encode_refuse(identity: int, reason: Reason) -> bytes:
     """REFUSE, without its tag."""
     return _CODED.pack(REFUSE, identity, reason)
 
 
-def read_reason(datagram: bytes) -> Reason:
+def decode_reason(datagram: bytes) -> Reason:
     """Why: of a checked BYE or REFUSE. Raises `ProtocolError`."""
     if len(datagram) != _CODED.size + TAG_BYTES or datagram[_HEAD.size] > max(Reason):
         raise ProtocolError("a BYE or REFUSE that gives no reason")
     return Reason(datagram[_HEAD.size])
 
 
-def ask(identity: int, received: int, missing: Sequence[Range]) -> bytes:
+def encode_ask(identity: int, received: int, missing: Sequence[Range]) -> bytes:
     """ASK, without its tag. Of the ranges the first `MOST_RANGES` go."""
-    return _NUMBERED.pack(ASK, identity, received) + _ranges(received, missing)
+    return _NUMBERED.pack(ASK, identity, received) + _encode_ranges(received, missing)
 
 
-def read_ask(datagram: bytes) -> tuple[Range, ...]:
+def decode_ask(datagram: bytes) -> tuple[Range, ...]:
     """The ranges that a checked ASK wants. Raises `ProtocolError`."""
-    received, ranges = read_numbered(datagram)
-    return _read_ranges(ranges, len(ranges) // _RANGE.size, received)
+    received, ranges = decode_numbered(datagram)
+    return _decode_ranges(ranges, len(ranges) // _RANGE.size, received)
 
 
-def _ranges(base: int, missing: Sequence[Range]) -> bytes:
-    return b"".join(_RANGE.pack(first - base, count) for first, count in missing[:MOST_RANGES])
+def _encode_ranges(base: int, missing: Sequence[Range]) -> bytes:
+    return b"".join(_RANGE.pack(first - base, count) for first, count in missing[:MAX_RANGES])
 
 
-def _read_ranges(packed: bytes, count: int, base: int) -> tuple[Range, ...]:
-    if len(packed) != count * _RANGE.size or count > MOST_RANGES:
+def _decode_ranges(packed: bytes, count: int, base: int) -> tuple[Range, ...]:
+    if len(packed) != count * _RANGE.size or count > MAX_RANGES:
         raise ProtocolError(f"{count} ranges in {len(packed)} bytes")
     ranges = tuple((base + first, number) for first, number in _RANGE.iter_unpack(packed))
     if any(first == base or not number for first, number in ranges):

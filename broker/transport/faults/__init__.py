@@ -4,7 +4,7 @@ Each acts on packets going down, coming up, or both, and is declared with what i
 stack that relies on more is refused.
 """
 
-from broker.transport.faults.configuration import layers_for, warning
+from broker.transport.faults.configuration import create_layers, describe_faults
 from broker.transport.faults.corrupt import CorruptLayer
 from broker.transport.faults.delay import DelayLayer
 from broker.transport.faults.direction import Direction

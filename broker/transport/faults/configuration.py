@@ -80,7 +80,7 @@ class IFault(Protocol):
 
 
 @attrs.frozen
-class _Place:
+class _LayerContext:
     """Where a layer is made for: its seed, which way, and the time that `after` counts from."""
 
     seed: int
@@ -89,40 +89,40 @@ class _Place:
 
 
 @attrs.frozen
-class Kind:
+class FaultKind:
     """One kind of fault: the attributes of an `IFault` that it uses, and the layer it makes."""
 
     uses: frozenset[str]
-    make: Callable[[IFault, _Place], ILayer]
+    create: Callable[[IFault, _LayerContext], ILayer]
 
 
-def _discard(fault: IFault, at: _Place) -> ILayer:
+def _create_discard(fault: IFault, at: _LayerContext) -> ILayer:
     return DiscardLayer(seed=at.seed, rate=fault.rate, direction=at.direction)
 
 
-def _duplicate(fault: IFault, at: _Place) -> ILayer:
+def _create_duplicate(fault: IFault, at: _LayerContext) -> ILayer:
     return DuplicateLayer(seed=at.seed, rate=fault.rate, direction=at.direction)
 
 
-def _corrupt(fault: IFault, at: _Place) -> ILayer:
+def _create_corrupt(fault: IFault, at: _LayerContext) -> ILayer:
     return CorruptLayer(seed=at.seed, rate=fault.rate, direction=at.direction)
 
 
-def _shuffle(fault: IFault, at: _Place) -> ILayer:
+def _create_shuffle(fault: IFault, at: _LayerContext) -> ILayer:
     return ShuffleLayer(seed=at.seed, rate=fault.rate, hold=fault.maximum, direction=at.direction)
 
 
-def _delay(fault: IFault, at: _Place) -> ILayer:
+def _create_delay(fault: IFault, at: _LayerContext) -> ILayer:
     return DelayLayer(
         seed=at.seed, minimum=fault.minimum, maximum=fault.maximum, direction=at.direction
     )
 
 
-def _throttle(fault: IFault, at: _Place) -> ILayer:
+def _create_throttle(fault: IFault, at: _LayerContext) -> ILayer:
     return ThrottleLayer(bytes_per_second=fault.bytes_per_second, direction=at.direction)
 
 
-def _partition(fault: IFault, at: _Place) -> ILayer:
+def _create_partition(fault: IFault, at: _LayerContext) -> ILayer:
     begin = at.start + fault.after
     return PartitionLayer(
         schedule=[(begin, begin + fault.lasts)], every=fault.every, direction=at.direction
@@ -130,20 +130,20 @@ def _partition(fault: IFault, at: _Place) -> ILayer:
 
 
 #: The kinds of fault by name.
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
     {
-        "discard": Kind(frozenset({"rate", "seed"}), _discard),
-        "delay": Kind(frozenset({"minimum", "maximum", "seed"}), _delay),
-        "shuffle": Kind(frozenset({"rate", "maximum", "seed"}), _shuffle),
-        "duplicate": Kind(frozenset({"rate", "seed"}), _duplicate),
-        "corrupt": Kind(frozenset({"rate", "seed"}), _corrupt),
-        "throttle": Kind(frozenset({"bytes_per_second"}), _throttle),
-        "partition": Kind(frozenset({"after", "lasts", "every"}), _partition),
+        "discard": FaultKind(frozenset({"rate", "seed"}), _create_discard),
+        "delay": FaultKind(frozenset({"minimum", "maximum", "seed"}), _create_delay),
+        "shuffle": FaultKind(frozenset({"rate", "maximum", "seed"}), _create_shuffle),
+        "duplicate": FaultKind(frozenset({"rate", "seed"}), _create_duplicate),
+        "corrupt": FaultKind(frozenset({"rate", "seed"}), _create_corrupt),
+        "throttle": FaultKind(frozenset({"bytes_per_second"}), _create_throttle),
+        "partition": FaultKind(frozenset({"after", "lasts", "every"}), _create_partition),
     }
 )
 
 
-def layers_for(faults: Iterable[IFault], link: str, start: float, earlier: int = 0) -> list[ILayer]:
+def create_layers(faults: Iterable[IFault], link: str, start: float, earlier: int = 0) -> list[ILayer]:
     """The layers of all faults that act on the link to the peer `link`, bottom up in their order.
 
     `start` is the time, of the driver's clock, from which `after` counts. `earlier` is how many
@@ -151,21 +151,21 @@ def layers_for(faults: Iterable[IFault], link: str, start: float, earlier: int =
     lost on all of them, and never get through.
     """
     return [
-        make_layer(fault, crc32(f"{index} {link} {earlier}".encode(), fault.seed), start)
+        create_layer(fault, crc32(f"{index} {link} {earlier}".encode(), fault.seed), start)
         for index, fault in enumerate(faults)
         if _matches(fault.links, link)
     ]
 
 
-def make_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILayer:
+def create_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILayer:
     """The layer of one fault. Raises `ConfigurationError` for values that can not be."""
-    place = _Place(seed, DIRECTIONS[fault.direction], start)
-    return KINDS[fault.kind].make(fault, place)
+    place = _LayerContext(seed, DIRECTIONS[fault.direction], start)
+    return KINDS[fault.kind].create(fault, place)
 
 
-def warning(faults: Iterable[IFault]) -> str:
+def describe_faults(faults: Iterable[IFault]) -> str:
     """What a node with faults says when it starts; "" if there are none."""
-    told = "; ".join(map(_described, faults))
+    told = "; ".join(map(_describe_fault, faults))
     if not told:
         return ""
     return (
@@ -174,7 +174,7 @@ def warning(faults: Iterable[IFault]) -> str:
     )
 
 
-def _described(fault: IFault) -> str:
+def _describe_fault(fault: IFault) -> str:
     # The seed is of interest to nobody but who repeats a run, and stands in the file.
     used = sorted(KINDS[fault.kind].uses - {"seed"})
     values = ", ".join(f"{name} {getattr(fault, name):g}" for name in used)

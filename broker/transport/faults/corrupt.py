@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.faults.direction import Direction, Sieve, check_rate
+from broker.transport.faults.direction import Direction, BatchFilter, check_rate
 from broker.transport.layer import ILayer, Property
 
 
@@ -40,7 +40,7 @@ class CorruptLayer:
         return CorruptCore(self)
 
 
-class CorruptCore(Sieve):
+class CorruptCore(BatchFilter):
     """Draws once for each packet, and once or twice more for each that it damages."""
 
     def __init__(self, layer: CorruptLayer) -> None:
@@ -49,14 +49,14 @@ class CorruptCore(Sieve):
         self._rate = layer.rate
         self._random = Random(layer.seed)
 
-    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+    def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
         """The packets, some of them damaged; never one that is empty and was not before."""
         return [
-            self._damaged(packet) if packet and self._random.random() < self._rate else packet
+            self._corrupt(packet) if packet and self._random.random() < self._rate else packet
             for packet in packets
         ]
 
-    def _damaged(self, packet: bytes) -> bytes:
+    def _corrupt(self, packet: bytes) -> bytes:
         self.corrupted += 1
         if len(packet) > 1 and self._random.random() < 0.25:
             return packet[: self._random.randrange(1, len(packet))]

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from broker.errors import ConfigurationError
 from broker.transport.effects import Peer
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.faults.delay_line import Holding, Line
+from broker.transport.faults.delay_line import HoldingCore, DelayLine
 from broker.transport.layer import ILayer, Property
 
 
@@ -46,7 +46,7 @@ class DelayLayer:
         return DelayCore(self)
 
 
-class DelayCore(Holding):
+class DelayCore(HoldingCore):
     """Draws once for each packet."""
 
     def __init__(self, layer: DelayLayer) -> None:
@@ -54,14 +54,14 @@ class DelayCore(Holding):
         self._layer = layer
         self._random = Random(layer.seed)
 
-    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
         """Hold the packet, behind all that are held."""
-        if len(line.held) >= self._layer.capacity:
+        if len(line.packets) >= self._layer.capacity:
             # The oldest are due from now on: they leave with this very call.
-            for place in range(len(line.held) - self._layer.capacity + 1):
-                _, early, its_peer = line.held[place]
-                line.held[place] = (now, early, its_peer)
+            for place in range(len(line.packets) - self._layer.capacity + 1):
+                _, early, its_peer = line.packets[place]
+                line.packets[place] = (now, early, its_peer)
         due = now + self._random.uniform(self._layer.minimum, self._layer.maximum)
-        if line.held:
-            due = max(due, line.held[-1][0])
-        line.held.append((due, packet, peer))
+        if line.packets:
+            due = max(due, line.packets[-1][0])
+        line.packets.append((due, packet, peer))

@@ -11,22 +11,22 @@ from broker.transport.layer import PassThrough
 from broker.transport.view import LinkState, View
 
 
-class Line:
+class DelayLine:
     """Packets one way, each with the time at which it goes on; in the order of those times."""
 
     def __init__(self) -> None:
-        self.held: deque[tuple[float, bytes, Peer | None]] = deque()
+        self.packets: deque[tuple[float, bytes, Peer | None]] = deque()
 
-    def due(self, now: float) -> list[tuple[bytes, Peer | None]]:
+    def take_due(self, now: float) -> list[tuple[bytes, Peer | None]]:
         """Take out all packets whose time has come."""
         gone = []
-        while self.held and self.held[0][0] <= now:
-            _, packet, peer = self.held.popleft()
+        while self.packets and self.packets[0][0] <= now:
+            _, packet, peer = self.packets.popleft()
             gone.append((packet, peer))
         return gone
 
 
-class Holding(PassThrough):
+class HoldingCore(PassThrough):
     """A core that keeps packets in a line each way; subclasses say for how long.
 
     What is held when the connection ends is lost with it.
@@ -34,10 +34,10 @@ class Holding(PassThrough):
 
     def __init__(self, direction: Direction) -> None:
         self._direction = direction
-        self._down = Line()
-        self._up = Line()
+        self._down = DelayLine()
+        self._up = DelayLine()
 
-    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
         """Put a packet into a line, or drop it."""
         raise NotImplementedError
 
@@ -46,7 +46,7 @@ class Holding(PassThrough):
         if Direction.DOWN not in self._direction:
             return [SendDown(messages)]
         for message in messages:
-            self.admit(self._down, message, None, now)
+            self.hold_packet(self._down, message, None, now)
         return self.handle_timeout(now)
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
@@ -54,36 +54,36 @@ class Holding(PassThrough):
         if Direction.UP not in self._direction:
             return [DeliverUp(packets, peer)]
         for packet in packets:
-            self.admit(self._up, packet, peer, now)
+            self.hold_packet(self._up, packet, peer, now)
         return self.handle_timeout(now)
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
         """Forget what is held when the connection is gone."""
         if view.state is not LinkState.SUSPECTED:
-            self.forget()
+            self.clear()
         return [ViewChanged(view)]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop everything that is held."""
-        self._down.held.clear()
-        self._up.held.clear()
+        self._down.packets.clear()
+        self._up.packets.clear()
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Let go what is due."""
         effects: list[Effect] = []
-        down = [packet for packet, _ in self._down.due(now)]
+        down = [packet for packet, _ in self._down.take_due(now)]
         if down:
             effects.append(SendDown(down))
-        effects.extend(DeliverUp(packets, peer) for peer, packets in _runs(self._up.due(now)))
+        effects.extend(DeliverUp(packets, peer) for peer, packets in _group_by_peer(self._up.take_due(now)))
         return effects
 
     def next_timeout(self) -> float | None:
         """When the first packet of either line is due."""
-        heads = [line.held[0][0] for line in (self._down, self._up) if line.held]
+        heads = [line.packets[0][0] for line in (self._down, self._up) if line.packets]
         return min(heads, default=None)
 
 
-def _runs(packets: Iterable[tuple[bytes, Peer | None]]) -> list[tuple[Peer | None, list[bytes]]]:
+def _group_by_peer(packets: Iterable[tuple[bytes, Peer | None]]) -> list[tuple[Peer | None, list[bytes]]]:
     """Neighbouring packets of one peer as one batch."""
     runs: list[tuple[Peer | None, list[bytes]]] = []
     for packet, peer in packets:

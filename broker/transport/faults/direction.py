@@ -31,7 +31,7 @@ def check_positive(layer: str, name: str, value: float) -> None:
         raise ConfigurationError(f"{layer} {name}: {value} is not more than 0")
 
 
-class Sieve(PassThrough):
+class BatchFilter(PassThrough):
     """A core that replaces each batch by another one at once; subclasses say by which."""
 
     def __init__(self, direction: Direction) -> None:
@@ -40,15 +40,15 @@ class Sieve(PassThrough):
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
         """Send down what is left of the batch."""
         if Direction.DOWN in self._direction:
-            messages = self.changed(messages, now)
+            messages = self.filter_batch(messages, now)
         return [SendDown(messages)] if messages else []
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
         """Deliver what is left of the batch."""
         if Direction.UP in self._direction:
-            packets = self.changed(packets, now)
+            packets = self.filter_batch(packets, now)
         return [DeliverUp(packets, peer)] if packets else []
 
     @abstractmethod
-    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+    def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
         """What becomes of a batch."""

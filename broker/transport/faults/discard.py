@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.faults.direction import Direction, Sieve, check_rate
+from broker.transport.faults.direction import Direction, BatchFilter, check_rate
 from broker.transport.layer import ILayer, Property
 
 
@@ -36,7 +36,7 @@ class DiscardLayer:
         return DiscardCore(self)
 
 
-class DiscardCore(Sieve):
+class DiscardCore(BatchFilter):
     """Draws once for each packet."""
 
     def __init__(self, layer: DiscardLayer) -> None:
@@ -45,7 +45,7 @@ class DiscardCore(Sieve):
         self._rate = layer.rate
         self._random = Random(layer.seed)
 
-    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+    def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
         """The packets that survive."""
         kept = [packet for packet in packets if self._random.random() >= self._rate]
         self.discarded += len(packets) - len(kept)

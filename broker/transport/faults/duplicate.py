@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.faults.direction import Direction, Sieve, check_rate
+from broker.transport.faults.direction import Direction, BatchFilter, check_rate
 from broker.transport.layer import ILayer, Property
 
 
@@ -40,7 +40,7 @@ class DuplicateLayer:
         return DuplicateCore(self)
 
 
-class DuplicateCore(Sieve):
+class DuplicateCore(BatchFilter):
     """Draws once for each packet."""
 
     def __init__(self, layer: DuplicateLayer) -> None:
@@ -49,7 +49,7 @@ class DuplicateCore(Sieve):
         self._rate = layer.rate
         self._random = Random(layer.seed)
 
-    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+    def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
         """The packets, some of them twice."""
         result: list[bytes] = []
         for packet in packets:

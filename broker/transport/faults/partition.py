@@ -9,7 +9,7 @@ import attrs
 from zope.interface import implementer
 
 from broker.errors import ConfigurationError
-from broker.transport.faults.direction import Direction, Sieve
+from broker.transport.faults.direction import Direction, BatchFilter
 from broker.transport.layer import ILayer, Property
 
 
@@ -49,7 +49,7 @@ class PartitionLayer:
         return PartitionCore(self)
 
 
-class PartitionCore(Sieve):
+class PartitionCore(BatchFilter):
     """Looks at the time of each batch."""
 
     def __init__(self, layer: PartitionLayer) -> None:
@@ -58,7 +58,7 @@ class PartitionCore(Sieve):
         self._schedule = layer.schedule
         self._every = layer.every
 
-    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+    def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
         """All packets, or none."""
         if self._every and self._schedule:
             first = self._schedule[0][0]

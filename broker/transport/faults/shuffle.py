@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from broker.transport.effects import Peer
 from broker.transport.faults.direction import Direction, check_positive, check_rate
-from broker.transport.faults.delay_line import Holding, Line
+from broker.transport.faults.delay_line import HoldingCore, DelayLine
 from broker.transport.layer import ILayer, Property
 
 
@@ -45,7 +45,7 @@ class ShuffleLayer:
         return ShuffleCore(self)
 
 
-class ShuffleCore(Holding):
+class ShuffleCore(HoldingCore):
     """Draws once for each packet, while there is room to hold one back."""
 
     def __init__(self, layer: ShuffleLayer) -> None:
@@ -54,12 +54,12 @@ class ShuffleCore(Holding):
         self._layer = layer
         self._random = Random(layer.seed)
 
-    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
         """Hold the packet back, or send it on before all that are held back."""
-        back = sum(1 for due, _, _ in line.held if due > now)
+        back = sum(1 for due, _, _ in line.packets if due > now)
         if back < self._layer.span and self._random.random() < self._layer.rate:
-            line.held.append((now + self._layer.hold, packet, peer))
+            line.packets.append((now + self._layer.hold, packet, peer))
             self.shuffled += 1
             return
         # In order among those that go on now, which stand at the left.
-        line.held.insert(len(line.held) - back, (now, packet, peer))
+        line.packets.insert(len(line.packets) - back, (now, packet, peer))

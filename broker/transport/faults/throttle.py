@@ -9,7 +9,7 @@ from zope.interface import implementer
 
 from broker.transport.effects import Peer
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.faults.delay_line import Holding, Line
+from broker.transport.faults.delay_line import HoldingCore, DelayLine
 from broker.transport.layer import ILayer, Property
 
 
@@ -41,26 +41,26 @@ class ThrottleLayer:
         return ThrottleCore(self)
 
 
-class ThrottleCore(Holding):
+class ThrottleCore(HoldingCore):
     """A packet goes on when its last byte has passed."""
 
     def __init__(self, layer: ThrottleLayer) -> None:
         super().__init__(layer.direction)
         self.discarded = 0
         self._layer = layer
-        self._free_at: dict[Line, float] = {self._down: 0.0, self._up: 0.0}
+        self._free_at: dict[DelayLine, float] = {self._down: 0.0, self._up: 0.0}
 
-    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
         """Queue the packet, or drop it."""
         free_at = max(now, self._free_at[line])
         queued = (free_at - now) * self._layer.bytes_per_second
-        if line.held and queued + len(packet) > self._layer.queue_bytes:
+        if line.packets and queued + len(packet) > self._layer.queue_bytes:
             self.discarded += 1
             return
         self._free_at[line] = free_at + len(packet) / self._layer.bytes_per_second
-        line.held.append((self._free_at[line], packet, peer))
+        line.packets.append((self._free_at[line], packet, peer))
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """The queues are empty on a new connection."""
         super().forget()
         self._free_at = {self._down: 0.0, self._up: 0.0}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from zope.interface import Interface, implementer
 
 from broker.errors import Closed, Overloaded
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 from broker.transport.driver import StackDriver
 from broker.transport.multicast.core import MulticastCore, Outcome
@@ -54,19 +54,19 @@ class MulticastChannel:
         self._clock = clock
         self._core = MulticastCore(suspect_timeout)
         self._members: dict[str, _Member] = {}
-        self._alarm = Alarm(clock, self._timeout)
-        self._sending = False
+        self._timer = DeadlineTimer(clock, self._handle_timeout)
+        self._is_sending = False
         #: What came up while a message went to some of its destinations, and not yet to all.
-        self._untold: deque[tuple[_Member, Callable[..., None], object]] = deque()
+        self._pending_calls: deque[tuple[_Member, Callable[..., None], object]] = deque()
 
     def join(self, peer: str, driver: StackDriver) -> None:
         """Take the stack of `peer` in, before it has a connection.
 
         ValueError if that peer has joined before, or the stack is in use.
         """
-        if driver.attached:
+        if driver.is_attached:
             raise ValueError(f"the stack of {peer!r} is in use already")
-        self._core.joined(peer)
+        self._core.add_peer(peer)
         self._members[peer] = driver.receiver = _Member(peer, driver, self)
 
     def leave(self, peer: str) -> StackDriver:
@@ -75,8 +75,8 @@ class MulticastChannel:
         KeyError if there is no such peer.
         """
         member = self._members.pop(peer)
-        self._core.left(peer)
-        self._arm()
+        self._core.remove_peer(peer)
+        self._arm_timer()
         return member.driver
 
     def states(self) -> dict[str, LinkState]:
@@ -93,12 +93,12 @@ class MulticastChannel:
         if len(wanted) > 1 and not isinstance(message, SharedMessage):
             message = SharedMessage(message)
         # Nobody is called back now: who sends from there would overtake this message.
-        self._sending = True
+        self._is_sending = True
         try:
             return {peer: self._send(message, peer) for peer in wanted}
         finally:
-            self._sending = False
-            self._tell_rest()
+            self._is_sending = False
+            self._run_pending_calls()
 
     def consumed(self, peer: str, count: int) -> None:
         """The user has done with `count` messages of `peer`, whether or not it is still here."""
@@ -111,8 +111,8 @@ class MulticastChannel:
     def _send(self, message: bytes, peer: str) -> Outcome:
         member = self._members.get(peer)
         # Asked of the driver: in a turn of its own, what it tells waits for its place in the queue.
-        writable = member is not None and member.driver.writable
-        outcome = self._core.outcome(peer, writable)
+        writable = member is not None and member.driver.is_writable
+        outcome = self._core.send_outcome(peer, writable)
         if member is not None and outcome is Outcome.SENT:
             try:
                 member.driver.send([message])
@@ -123,31 +123,31 @@ class MulticastChannel:
         self.outcomes[outcome] += 1
         return outcome
 
-    def _view(self, member: _Member, view: View) -> None:
+    def _view_changed(self, member: _Member, view: View) -> None:
         final = member.driver.failure is not None
         now = self._clock.seconds()
         told = self._core.view_changed(member.peer, view, now, final=final)
-        self._arm()
+        self._arm_timer()
         for each in told:
-            self._tell(member, self.receiver.view_changed, each.view)
+            self._call_receiver(member, self.receiver.view_changed, each.view)
 
-    def _timeout(self) -> None:
+    def _handle_timeout(self) -> None:
         for each in self._core.handle_timeout(self._clock.seconds()):
             member = self._members[each.peer]
-            self._untold.append((member, self.receiver.view_changed, each.view))
-        self._arm()
-        self._tell_rest()
+            self._pending_calls.append((member, self.receiver.view_changed, each.view))
+        self._arm_timer()
+        self._run_pending_calls()
 
-    def _tell(self, member: _Member, callback: Callable[..., None], argument: object) -> None:
-        if self._sending:
-            self._untold.append((member, callback, argument))
+    def _call_receiver(self, member: _Member, callback: Callable[..., None], argument: object) -> None:
+        if self._is_sending:
+            self._pending_calls.append((member, callback, argument))
         else:
             # An exception goes to the driver, which called.
             callback(member.peer, argument)
 
-    def _tell_rest(self) -> None:
-        while self._untold:
-            member, callback, argument = self._untold.popleft()
+    def _run_pending_calls(self) -> None:
+        while self._pending_calls:
+            member, callback, argument = self._pending_calls.popleft()
             if self._members.get(member.peer) is not member:
                 continue
             try:
@@ -155,8 +155,8 @@ class MulticastChannel:
             except Exception as error:
                 member.driver.fail(error, "the receiver of the multicast channel failed")
 
-    def _arm(self) -> None:
-        self._alarm.set(self._core.next_timeout())
+    def _arm_timer(self) -> None:
+        self._timer.arm(self._core.next_timeout())
 
 
 @implementer(IStackReceiver)
@@ -169,16 +169,16 @@ class _Member:
         self._channel = channel
 
     def messages_received(self, messages: Sequence[bytes]) -> None:
-        if self._here():
-            self._channel._tell(self, self._channel.receiver.messages_received, messages)
+        if self._is_joined():
+            self._channel._call_receiver(self, self._channel.receiver.messages_received, messages)
 
     def view_changed(self, view: View) -> None:
-        if self._here():
-            self._channel._view(self, view)
+        if self._is_joined():
+            self._channel._view_changed(self, view)
 
     def writable_changed(self, writable: bool) -> None:
-        if self._here():
-            self._channel._tell(self, self._channel.receiver.writable_changed, writable)
+        if self._is_joined():
+            self._channel._call_receiver(self, self._channel.receiver.writable_changed, writable)
 
-    def _here(self) -> bool:
+    def _is_joined(self) -> bool:
         return self._channel._members.get(self.peer) is self

@@ -52,13 +52,13 @@ class MulticastCore:
         self._suspect_timeout = suspect_timeout
         self._members: dict[str, _Member] = {}
 
-    def joined(self, peer: str) -> None:
+    def add_peer(self, peer: str) -> None:
         """There is a stack for `peer`, disconnected for the moment. ValueError if there was."""
         if peer in self._members:
             raise ValueError(f"{peer!r} has joined before")
         self._members[peer] = _Member()
 
-    def left(self, peer: str) -> None:
+    def remove_peer(self, peer: str) -> None:
         """There is none any more. KeyError if there was none."""
         del self._members[peer]
 
@@ -66,7 +66,7 @@ class MulticastCore:
         """The state of each peer."""
         return {peer: member.state for peer, member in self._members.items()}
 
-    def outcome(self, peer: str, writable: bool) -> Outcome:
+    def send_outcome(self, peer: str, writable: bool) -> Outcome:
         """What would become of a message to `peer`, whose stack is `writable`, if it takes it."""
         member = self._members.get(peer)
         if member is None or member.state is LinkState.DISCONNECTED:

@@ -32,7 +32,7 @@ class Connection(enum.Enum):
     """The state of the present connection."""
 
     DOWN = "down"
-    GREETING = "greeting"
+    HANDSHAKE = "greeting"
     OPEN = "open"
 
 
@@ -58,11 +58,11 @@ class P2PCore:
         self._incarnation = incarnation
         self._keepalive = keepalive
         self._liveness = liveness
-        self._proven = False  # this incarnation of the peer has shown that it knows us
-        self._greeting = b""  # the peer's RESUME of this connection, as it came
-        self._heard = 0.0
+        self._is_known_to_peer = False  # this incarnation of the peer has shown that it knows us
+        self._peer_resume = b""  # the peer's RESUME of this connection, as it came
+        self._received_at = 0.0
         self._ping_at = 0.0
-        self._told_writable = True
+        self._reported_writable = True
 
     # ----------------------------------------------------------------- ILayerCore
 
@@ -72,12 +72,12 @@ class P2PCore:
         sent = sender.submit(messages, is_open=self.connection is Connection.OPEN)
         if not sent:
             return self._flush(now)
-        received, limit = self.receiver.announce()
+        received, limit = self.receiver.announce_credit()
         self._ping_at = now + self._keepalive
         first = sender.sent - len(messages) + 1
-        effects: list[Effect] = [SendDown(wire.data(first, received, limit, messages))]
-        if not sender.is_writable and self._told_writable:
-            self._told_writable = False
+        effects: list[Effect] = [SendDown(wire.encode_data(first, received, limit, messages))]
+        if not sender.is_writable and self._reported_writable:
+            self._reported_writable = False
             effects.append(WritableChanged(False))
         return effects
 
@@ -85,30 +85,30 @@ class P2PCore:
         """Take a batch of packets; the messages in it are delivered as one batch."""
         if self.connection is Connection.DOWN:
             return []
-        self._heard = now
+        self._received_at = now
         effects: list[Effect] = []
         messages: list[bytes] = []
         trouble: BrokerError | None = None
         sender, receiver = self.sender, self.receiver
         try:
             for packet in packets:
-                kind, fields, message = wire.read(packet)
+                kind, fields, message = wire.decode_packet(packet)
                 if kind == wire.RESUME:
                     effects += self._receive_resume(packet, fields, now)
                     continue
                 if self.connection is not Connection.OPEN:
                     raise ProtocolError(f"{wire.NAMES[kind]} came before RESUME")
                 # Only an end that has our RESUME sends anything but its own.
-                self._proven = True
+                self._is_known_to_peer = True
                 if kind == wire.PING:
                     self._receive_ping(fields[0], now)
                     continue
                 received, limit = fields[-2:]
                 if received > sender.acked:
                     sender.acknowledge(received)
-                if limit > sender.limit:
-                    sender.limit = limit
-                if kind == wire.DATA and receiver.accept(fields[0], len(message), now):
+                if limit > sender.credit_limit:
+                    sender.credit_limit = limit
+                if kind == wire.DATA and receiver.accept_message(fields[0], len(message), now):
                     messages.append(message)
         except (ProtocolError, VersionMismatch) as error:
             trouble = error
@@ -119,17 +119,17 @@ class P2PCore:
             self.connection = Connection.DOWN
             effects.append(Failed(trouble))
         is_due = receiver.ack_at is not None and receiver.ack_at <= now
-        if is_due or sender.waiting or sender.is_writable is not self._told_writable:
+        if is_due or sender.waiting or sender.is_writable is not self._reported_writable:
             effects += self._flush(now)
         return effects
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
         """Greet on a new connection; tell of a lost one."""
         if view.state is LinkState.CONNECTED:
-            self.connection = Connection.GREETING
-            self._greeting = b""
-            self._heard = now
-            received, limit = self.receiver.announce()
+            self.connection = Connection.HANDSHAKE
+            self._peer_resume = b""
+            self._received_at = now
+            received, limit = self.receiver.announce_credit()
             said = wire.Resume(
                 incarnation=self._incarnation,
                 known=self.peer,
@@ -137,7 +137,7 @@ class P2PCore:
                 limit=limit,
                 window=self.receiver.window_bytes,
             )
-            return [SendDown([wire.resume(said)])]
+            return [SendDown([wire.encode_resume(said)])]
         if view.state is LinkState.DISCONNECTED:
             self.connection = Connection.DOWN
         return [ViewChanged(view)]
@@ -145,7 +145,7 @@ class P2PCore:
     def consumed(self, count: int, now: float) -> list[Effect]:
         """Give credit for `count` messages back to the peer."""
         receiver = self.receiver
-        receiver.consumed(count, now)
+        receiver.release_credit(count, now)
         is_due = receiver.ack_at is not None and receiver.ack_at <= now
         return self._flush(now) if is_due else []
 
@@ -153,20 +153,20 @@ class P2PCore:
         """Give up a silent peer; ping; send a delayed acknowledgement."""
         if self.connection is Connection.DOWN:
             return []
-        if now >= self._heard + self._liveness:
+        if now >= self._received_at + self._liveness:
             self.connection = Connection.DOWN
             return [Failed(PeerSilent(f"the peer was silent for {self._liveness:g} seconds"))]
         effects = self._flush(now)
         if self.connection is Connection.OPEN and now >= self._ping_at:
             self._ping_at = now + self._keepalive
-            effects.append(SendDown([wire.ping(self.sender.sent)]))
+            effects.append(SendDown([wire.encode_ping(self.sender.sent)]))
         return effects
 
     def next_timeout(self) -> float | None:
         """The earliest of the three deadlines of a connection."""
         if self.connection is Connection.DOWN:
             return None
-        due = self._heard + self._liveness
+        due = self._received_at + self._liveness
         if self.connection is Connection.OPEN:
             due = min(due, self._ping_at)
             ack_at = self.receiver.ack_at
@@ -186,10 +186,10 @@ class P2PCore:
 
     def _receive_resume(self, packet: bytes, fields: tuple[int, ...], now: float) -> list[Effect]:
         if self.connection is Connection.OPEN:
-            if packet == self._greeting:
+            if packet == self._peer_resume:
                 return []
             raise ProtocolError("a second RESUME on one connection")
-        said = wire.resume_of(fields)
+        said = wire.decode_resume(fields)
         if said.version != wire.VERSION:
             raise VersionMismatch(
                 f"the peer speaks version {said.version} of p2p, this end {wire.VERSION}"
@@ -204,25 +204,25 @@ class P2PCore:
                 undelivered = self.sender.reset()
                 self.receiver.reset(now)
             self.peer = said.incarnation
-            self._proven = False
+            self._is_known_to_peer = False
         elif knows_us:
             self.sender.rewind(said.received)
             resumed = True
-        elif self._proven:
+        elif self._is_known_to_peer:
             # It knew us and does not any more: it will start from nothing, and so do we.
             undelivered = self.sender.reset()
             self.receiver.reset(now)
-            self._proven = False
+            self._is_known_to_peer = False
         else:
             # Our RESUME never reached it on the connections before: nothing has been received.
             self.sender.rewind(0)
             resumed = True
-        self._proven = self._proven or knows_us
-        self.sender.window = said.window
+        self._is_known_to_peer = self._is_known_to_peer or knows_us
+        self.sender.peer_window = said.window
         # A limit that was meant for another incarnation says nothing: an ACK will follow.
-        self.sender.limit = said.limit if knows_us or not said.known else 0
+        self.sender.credit_limit = said.limit if knows_us or not said.known else 0
         self.connection = Connection.OPEN
-        self._greeting = packet
+        self._peer_resume = packet
         self._ping_at = now + self._keepalive
         view = View(LinkState.CONNECTED, resumed=resumed, undelivered=undelivered)
         return [ViewChanged(view)]
@@ -235,12 +235,12 @@ class P2PCore:
         if self.connection is Connection.OPEN:
             first, messages = sender.take_affordable() if sender.waiting else (0, [])
             if messages:
-                received, limit = receiver.announce()
+                received, limit = receiver.announce_credit()
                 self._ping_at = now + self._keepalive
-                effects.append(SendDown(wire.data(first, received, limit, messages)))
+                effects.append(SendDown(wire.encode_data(first, received, limit, messages)))
             elif receiver.ack_at is not None and receiver.ack_at <= now:
-                effects.append(SendDown([wire.ack(*receiver.announce())]))
-        if sender.is_writable is not self._told_writable:
-            self._told_writable = sender.is_writable
-            effects.append(WritableChanged(self._told_writable))
+                effects.append(SendDown([wire.encode_ack(*receiver.announce_credit())]))
+        if sender.is_writable is not self._reported_writable:
+            self._reported_writable = sender.is_writable
+            effects.append(WritableChanged(self._reported_writable))
         return effects

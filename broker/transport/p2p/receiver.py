@@ -26,14 +26,14 @@ class Receiver:
         self._unconsumed: deque[int] = deque()  # costs of delivered messages
         self._received_cost = 0
         self._consumed_cost = 0  # below 0 while messages of a former incarnation are unconsumed
-        self._announced = window_bytes
+        self._announced_limit = window_bytes
 
     @property
     def unconsumed(self) -> int:
         """Messages that were delivered and have not been consumed."""
         return len(self._unconsumed)
 
-    def accept(self, sequence: int, length: int, now: float) -> bool:
+    def accept_message(self, sequence: int, length: int, now: float) -> bool:
         """Whether the message is the next one; False for a duplicate.
 
         Raises `ProtocolError` for a gap, or for more than the credit allows.
@@ -46,9 +46,9 @@ class Receiver:
                 f"message {sequence} came after message {self.received}: some are missing"
             )
         cost = length + MESSAGE_COST
-        over = self._received_cost + cost > self._announced
+        over = self._received_cost + cost > self._announced_limit
         # One message of any size is allowed when everything before it has been consumed.
-        if over and self._received_cost > self._announced - self.window_bytes:
+        if over and self._received_cost > self._announced_limit - self.window_bytes:
             raise ProtocolError(f"message {sequence} of {length} bytes is more than the credit")
         self.received = sequence
         self._received_cost += cost
@@ -60,7 +60,7 @@ class Receiver:
             self.ack_at = now + self._ack_delay
         return True
 
-    def consumed(self, count: int, now: float) -> None:
+    def release_credit(self, count: int, now: float) -> None:
         """The layer above has done with `count` messages, oldest first.
 
         Raises ValueError if that is more than was delivered.
@@ -71,18 +71,18 @@ class Receiver:
             )
         for _ in range(count):
             self._consumed_cost += self._unconsumed.popleft()
-        freed = max(0, self._consumed_cost + self.window_bytes) - self._announced
+        freed = max(0, self._consumed_cost + self.window_bytes) - self._announced_limit
         if freed >= self.window_bytes // 4:
             self.ack_at = now
         elif freed > 0 and not self._unconsumed and self.ack_at is None:
             # The peer may wait for an empty window, with a message that is larger than it.
             self.ack_at = now + self._ack_delay
 
-    def announce(self) -> tuple[int, int]:
+    def announce_credit(self) -> tuple[int, int]:
         """What to tell the peer, which is told with this: received, and the limit."""
         self._unacked = 0
         self.ack_at = None
-        limit = self._announced = max(0, self._consumed_cost + self.window_bytes)
+        limit = self._announced_limit = max(0, self._consumed_cost + self.window_bytes)
         return self.received, limit
 
     def reset(self, now: float) -> None:

@@ -22,8 +22,8 @@ class Sender:
         self.sent = 0  # highest sequence number sent to the peer's incarnation
         self.resent = 0  # messages sent more than once, for the metrics
         self.buffered = 0  # cost of both queues
-        self.limit = 0  # credit that the peer gave
-        self.window = 0  # of the peer
+        self.credit_limit = 0  # credit that the peer gave
+        self.peer_window = 0  # of the peer
         self._buffer_bytes = buffer_bytes
         self._unacked: deque[bytes] = deque()
         self.waiting: deque[bytes] = deque()
@@ -53,7 +53,7 @@ class Sender:
             self.is_writable = False
         # Messages sent again after a rewind are counted in `take_affordable`.
         must_wait = not is_open or self.waiting or self._ever_sent > self.sent
-        if must_wait or self._sent_cost + cost > self.limit:
+        if must_wait or self._sent_cost + cost > self.credit_limit:
             self.waiting.extend(messages)
             self._waiting_cost += cost
             return False
@@ -86,7 +86,7 @@ class Sender:
         first = self.sent + 1
         if not self.waiting:
             return first, []
-        if self._sent_cost + self._waiting_cost <= self.limit:
+        if self._sent_cost + self._waiting_cost <= self.credit_limit:
             batch = list(self.waiting)
             self.waiting.clear()
             cost = self._waiting_cost
@@ -102,10 +102,10 @@ class Sender:
 
     def _affordable(self) -> tuple[list[bytes], int]:
         batch: list[bytes] = []
-        credit = self.limit - self._sent_cost
+        credit = self.credit_limit - self._sent_cost
         spent = 0
         # A message that is larger than the whole window goes when the peer has consumed all else.
-        if self._sent_cost <= self.limit - self.window:
+        if self._sent_cost <= self.credit_limit - self.peer_window:
             batch.append(self.waiting.popleft())
             spent = len(batch[0]) + MESSAGE_COST
         while self.waiting:

@@ -66,7 +66,7 @@ _DATA = struct.Struct(">QQQ")
 _ACK = struct.Struct(">QQ")
 _PING = struct.Struct(">Q")
 
-_FORMS = {RESUME: _RESUME, DATA: _DATA, ACK: _ACK, PING: _PING}
+_FORMATS = {RESUME: _RESUME, DATA: _DATA, ACK: _ACK, PING: _PING}
 _check = struct.Struct(">xI").unpack_from
 
 NAMES = {RESUME: "RESUME", DATA: "DATA", ACK: "ACK", PING: "PING"}
@@ -85,7 +85,7 @@ class Resume:
     version: int = VERSION
 
 
-def resume(said: Resume) -> bytes:
+def encode_resume(said: Resume) -> bytes:
     """A RESUME packet."""
     body = _RESUME.pack(
         said.version, said.incarnation, said.known, said.received, said.limit, said.window
@@ -93,32 +93,32 @@ def resume(said: Resume) -> bytes:
     return _START.pack(RESUME, crc32(body, RESUME)) + body
 
 
-def data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
+def encode_data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
     """DATA packets for `messages`, numbered from `first`."""
     packets = []
     for sequence, message in enumerate(messages, first):
         body = _DATA.pack(sequence, received, limit)
         if isinstance(message, SharedMessage):
-            check = message.check(DATA)
+            check = message.checksum(DATA)
         else:
             check = crc32(message, DATA)
         packets.append(_START.pack(DATA, crc32(body, check)) + body + message)
     return packets
 
 
-def ack(received: int, limit: int) -> bytes:
+def encode_ack(received: int, limit: int) -> bytes:
     """An ACK packet."""
     body = _ACK.pack(received, limit)
     return _START.pack(ACK, crc32(body, ACK)) + body
 
 
-def ping(highest: int) -> bytes:
+def encode_ping(highest: int) -> bytes:
     """A PING packet."""
     body = _PING.pack(highest)
     return _START.pack(PING, crc32(body, PING)) + body
 
 
-def read(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
+def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
     """The kind, the numbers behind the check, and the message (of DATA) of a packet.
 
     Of a RESUME of another version only the version is read, so that an end can name it. Raises
@@ -136,7 +136,7 @@ def read(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
     body = packet[_START.size :]
     if crc32(body, kind) != check:
         raise ProtocolError(f"a packet of {size} bytes fails its check")
-    form = _FORMS.get(kind)
+    form = _FORMATS.get(kind)
     if form is None:
         raise ProtocolError(f"a packet has the unknown kind {kind}")
     if kind == RESUME and body and body[0] != VERSION:
@@ -146,7 +146,7 @@ def read(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
     return kind, form.unpack(body), b""
 
 
-def resume_of(fields: tuple[int, ...]) -> Resume:
+def decode_resume(fields: tuple[int, ...]) -> Resume:
     """The RESUME with these numbers. Raises `ProtocolError`."""
     if len(fields) == 1:
         return Resume(0, 0, 0, 0, 0, version=fields[0])

@@ -28,7 +28,7 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
         # A TLS transport is one in all but name: asyncio derives it from its private classes.
         stream = self._transport = cast(asyncio.Transport, transport)
         self.secure = transport.get_extra_info("ssl_object") is not None
-        self.peer_description = _describe(transport.get_extra_info("peername"))
+        self.peer_description = _format_address(transport.get_extra_info("peername"))
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -43,11 +43,11 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
-        self._writable(False)
+        self._writable_changed(False)
 
     def resume_writing(self) -> None:
         """The transport's buffer has drained."""
-        self._writable(True)
+        self._writable_changed(True)
 
     def _close_transport(self) -> None:
         if self._transport is not None:
@@ -107,7 +107,7 @@ class AsyncioClock:
         return AsyncioCall(self._loop, delay, lambda: f(*args))
 
 
-def _describe(peername: object) -> str:
+def _format_address(peername: object) -> str:
     if isinstance(peername, tuple) and len(peername) >= 2:
         return f"{peername[0]}:{peername[1]}"
     return str(peername or "")

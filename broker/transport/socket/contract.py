@@ -36,10 +36,10 @@ class ISocketReceiver(Interface):
         """Unsent bytes pile up (False), or have drained (True). May come from inside `send`."""
 
 
-class IPartReceiver(ISocketReceiver):
+class IPartialPacketReceiver(ISocketReceiver):
     """One that wants to know that the peer is there while a long packet takes its time."""
 
-    def part_received() -> None:
+    def partial_packet_received() -> None:
         """A read brought a part of a packet, and no whole one."""
 
 

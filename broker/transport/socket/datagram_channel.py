@@ -8,11 +8,11 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.errors import BrokerError, NotConnected
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 from broker.transport.arq.connection_core import ConnectionCore, Effect, Ended
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
-from broker.transport.socket.contract import IPartReceiver, ISocketChannel, ISocketReceiver
+from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel, ISocketReceiver
 
 
 @implementer(ISocketChannel)
@@ -38,16 +38,16 @@ class DatagramChannel:
         self.core = core
         self._clock = clock
         self._transmit = transmit
-        self._on_over = on_over
+        self._on_end = on_over
         self._receiver: ISocketReceiver | None = None
-        self._reading = True
-        self._open = True  # not closed by us: packets may pass
-        self._lost = False
-        self._told = False
+        self._is_reading = True
+        self._is_open = True  # not closed by us: packets may pass
+        self._is_lost = False
+        self._is_reported = False
         self._error: BrokerError | None = None
-        self._flushing = False
-        self._alarm = Alarm(clock, self._ring)
-        self._alarm.set(core.next_timeout())
+        self._is_flush_due = False
+        self._timer = DeadlineTimer(clock, self._handle_timeout)
+        self._timer.arm(core.next_timeout())
 
     # ----------------------------------------------------------------- ISocketChannel
 
@@ -59,8 +59,8 @@ class DatagramChannel:
     @receiver.setter
     def receiver(self, receiver: ISocketReceiver | None) -> None:
         self._receiver = receiver
-        if self._lost:
-            self._tell_lost()
+        if self._is_lost:
+            self._report_lost()
         else:
             self._apply_reading()
 
@@ -75,106 +75,106 @@ class DatagramChannel:
 
     def send(self, packets: Sequence[bytes]) -> None:
         """Take packets; they go at the end of this turn, together with what follows."""
-        if packets and self._open:
-            self._apply(self.core.submit(packets))
+        if packets and self._is_open:
+            self._apply_effects(self.core.submit(packets))
             self._flush_soon()
 
     def close(self) -> None:
         """Flush, then close."""
-        if self._open:
-            self._open = False
-            self._apply(self.core.close(self._clock.seconds()))
+        if self._is_open:
+            self._is_open = False
+            self._apply_effects(self.core.close(self._clock.seconds()))
 
     def abort(self, error: BrokerError) -> None:
         """Close at once; also cuts short a `close` that is still flushing."""
-        if not self._lost and self._error is None:
-            self._open = False
+        if not self._is_lost and self._error is None:
+            self._is_open = False
             self._error = error
-            self._apply(self.core.abort())
-            self._over()
+            self._apply_effects(self.core.abort())
+            self._end()
 
     def pause(self) -> None:
         """Read no more."""
-        self._reading = False
+        self._is_reading = False
         self._apply_reading()
 
     def resume(self) -> None:
         """Read again."""
-        self._reading = True
+        self._is_reading = True
         self._apply_reading()
 
     # ----------------------------------------------------------------- told by the endpoint
 
     def datagrams_received(self, datagrams: Sequence[bytes]) -> None:
         """What one read brought for this connection."""
-        self._guarded(self.core.receive, datagrams)
+        self._call_core(self.core.receive, datagrams)
 
-    def greet(self) -> None:
+    def prove_key(self) -> None:
         """The connection has been accepted: show the other end that we know."""
-        self._guarded(self.core.greet)
+        self._call_core(self.core.prove_key)
 
     # ----------------------------------------------------------------- inside
 
     def _apply_reading(self) -> None:
-        if self._open:
-            reading = self._reading and self._receiver is not None
-            self._apply(self.core.set_reading(reading, self._clock.seconds()))
+        if self._is_open:
+            reading = self._is_reading and self._receiver is not None
+            self._apply_effects(self.core.set_reading(reading, self._clock.seconds()))
 
     def _flush_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
+        if not self._is_flush_due:
+            self._is_flush_due = True
             self._clock.callLater(0, self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False
-        self._guarded(self.core.flush)
+        self._is_flush_due = False
+        self._call_core(self.core.flush)
 
-    def _ring(self) -> None:
-        self._guarded(self.core.handle_timeout)
+    def _handle_timeout(self) -> None:
+        self._call_core(self.core.handle_timeout)
 
-    def _guarded(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
+    def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
         """One connection's trouble is not that of the others on the socket."""
         try:
-            self._apply(call(*arguments, self._clock.seconds()))
+            self._apply_effects(call(*arguments, self._clock.seconds()))
         except Exception:
             self.log.failure("the connection with {peer} failed", peer=self.peer_description)
             self.abort(NotConnected("connection lost: what was received could not be dealt with"))
 
-    def _apply(self, effects: Sequence[Effect]) -> None:
+    def _apply_effects(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, SendDown):
                 self._transmit(effect.packets)
             elif isinstance(effect, DeliverUp):
-                if self._open and self._receiver is not None:
+                if self._is_open and self._receiver is not None:
                     self._deliver(self._receiver, effect.messages)
             elif isinstance(effect, WritableChanged):
-                if self._open and self._receiver is not None:
+                if self._is_open and self._receiver is not None:
                     self._receiver.writable_changed(effect.writable)
             elif isinstance(effect, Failed):
                 self._error = self._error or effect.error
-                self._over()
+                self._end()
             elif isinstance(effect, Ended):
-                self._over()
-        if not self._lost:
-            self._alarm.set(self.core.next_timeout())
+                self._end()
+        if not self._is_lost:
+            self._timer.arm(self.core.next_timeout())
 
     def _deliver(self, receiver: ISocketReceiver, packets: Sequence[bytes]) -> None:
         if packets:
             receiver.packets_received(packets)
-        elif IPartReceiver.providedBy(receiver):
-            receiver.part_received()
+        elif IPartialPacketReceiver.providedBy(receiver):
+            receiver.partial_packet_received()
 
-    def _over(self) -> None:
-        if self._lost:
+    def _end(self) -> None:
+        if self._is_lost:
             return
-        self._open = False
-        self._lost = True
-        self._alarm.set(None)
-        self._on_over(self)
+        self._is_open = False
+        self._is_lost = True
+        self._timer.arm(None)
+        self._on_end(self)
         # Never from inside `close` or `abort`.
-        self._clock.callLater(0, self._tell_lost)
+        self._clock.callLater(0, self._report_lost)
 
-    def _tell_lost(self) -> None:
-        if self._receiver is not None and not self._told:
-            self._told = True
+    def _report_lost(self) -> None:
+        if self._receiver is not None and not self._is_reported:
+            self._is_reported = True
             self._receiver.channel_lost(self._error)

@@ -8,21 +8,21 @@ from typing import TypeAlias
 from twisted.logger import Logger
 from zope.interface import Interface
 
-from broker.transport.deadline_timer import Alarm
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
 from broker.transport.arq.group_core import GroupCore
 from broker.transport.arq.group_effects import (
-    Appeared,
+    SenderAppeared,
     Effect,
-    Gap,
-    Hears,
-    ToGroup,
-    Vanished,
+    PacketsLost,
+    ReachabilityChanged,
+    SendToGroup,
+    SenderDisappeared,
 )
 from broker.transport.effects import DeliverUp, SendDown, WritableChanged
 from broker.transport.socket.datagram_endpoint import Address
 
-_Told: TypeAlias = DeliverUp | Gap | Appeared | Hears | Vanished | WritableChanged
+_ReceiverEffect: TypeAlias = DeliverUp | PacketsLost | SenderAppeared | ReachabilityChanged | SenderDisappeared | WritableChanged
 
 
 class IGroupReceiver(Interface):
@@ -34,14 +34,14 @@ class IGroupReceiver(Interface):
     def packets_received(sender: str, packets: Sequence[bytes]) -> None:
         """Packets of one sender, in its order, each once; never an empty list."""
 
-    def gap(sender: str, count: int) -> None:
+    def packets_lost(sender: str, count: int) -> None:
         """So many packets could not be had any more; those after them come."""
 
-    def hears_changed(sender: str, hears: bool) -> None:
+    def reachability_changed(sender: str, hears: bool) -> None:
         """A member that is there says that it hears what is sent to the group, or has not said so
         for `liveness` seconds. One that has vanished and appears hears nothing at first."""
 
-    def sender_vanished(sender: str) -> None:
+    def sender_disappeared(sender: str) -> None:
         """A member has left, or nothing was heard from it for `liveness` seconds."""
 
     def writable_changed(writable: bool) -> None:
@@ -66,10 +66,10 @@ class DatagramGroup:
         self._receiver = receiver
         self._to_group = to_group
         self._to_one = to_one
-        self._flushing = False
-        self._stopped = False
-        self._alarm = Alarm(clock, self._ring)
-        self._ring()
+        self._is_flush_due = False
+        self._is_stopped = False
+        self._timer = DeadlineTimer(clock, self._handle_timeout)
+        self._handle_timeout()
 
     def send(self, packets: Sequence[bytes]) -> None:
         """Send packets once to all; they go at the end of this turn, together with what follows.
@@ -77,69 +77,69 @@ class DatagramGroup:
         Raises `Overloaded` when too much waits, and then takes nothing; ValueError for an empty
         packet. Nothing happens after `stop`.
         """
-        if packets and not self._stopped:
-            self._apply(self.core.submit(packets))
-            if not self._flushing:
-                self._flushing = True
+        if packets and not self._is_stopped:
+            self._apply_effects(self.core.submit(packets))
+            if not self._is_flush_due:
+                self._is_flush_due = True
                 self._clock.callLater(0, self._flush)
 
     def datagrams_received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
         """What one read brought."""
-        self._guarded(self.core.receive, batch)
+        self._call_core(self.core.receive, batch)
 
     def stop(self) -> None:
         """Leave the group; drop what waits."""
-        if not self._stopped:
-            self._apply(self.core.leave())
-            self._stopped = True
-            self._alarm.set(None)
+        if not self._is_stopped:
+            self._apply_effects(self.core.leave())
+            self._is_stopped = True
+            self._timer.arm(None)
 
     def _flush(self) -> None:
-        self._flushing = False
-        self._guarded(self.core.flush)
+        self._is_flush_due = False
+        self._call_core(self.core.flush)
 
-    def _ring(self) -> None:
-        self._guarded(self.core.handle_timeout)
+    def _handle_timeout(self) -> None:
+        self._call_core(self.core.handle_timeout)
 
-    def _guarded(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
+    def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
         """Trouble with what one member sent is not that of the others."""
-        if self._stopped:
+        if self._is_stopped:
             return
         try:
-            self._apply(call(*arguments, self._clock.seconds()))
+            self._apply_effects(call(*arguments, self._clock.seconds()))
         except Exception:
             self.log.failure("what came from the group could not be dealt with")
 
-    def _apply(self, effects: Sequence[Effect]) -> None:
+    def _apply_effects(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if self._stopped:
+            if self._is_stopped:
                 return
-            if isinstance(effect, ToGroup):
+            if isinstance(effect, SendToGroup):
                 self._to_group(effect.datagrams)
             elif isinstance(effect, SendDown):
                 self._to_one(effect.packets, effect.peer)
             else:
-                self._tell_guarded(effect)
-        self._alarm.set(self.core.next_timeout())
+                self._notify_receiver(effect)
+        self._timer.arm(self.core.next_timeout())
 
-    def _tell_guarded(self, effect: _Told) -> None:
+    def _notify_receiver(self, effect: _ReceiverEffect) -> None:
         """What the receiver makes of one sender's packets is not the trouble of the others."""
         try:
-            self._tell(effect)
+            self._dispatch(effect)
         except Exception:
             self.log.failure("what came from the group could not be dealt with")
 
-    def _tell(self, effect: _Told) -> None:
+    def _dispatch(self, effect: _ReceiverEffect) -> None:
         receiver = self._receiver
         if isinstance(effect, DeliverUp):
             receiver.packets_received(str(effect.peer), effect.messages)
-        elif isinstance(effect, Gap):
-            receiver.gap(effect.sender, effect.count)
-        elif isinstance(effect, Appeared):
+        elif isinstance(effect, PacketsLost):
+            receiver.packets_lost(effect.sender, effect.count)
+        elif isinstance(effect, SenderAppeared):
             receiver.sender_appeared(effect.sender)
-        elif isinstance(effect, Hears):
-            receiver.hears_changed(effect.sender, effect.hears)
-        elif isinstance(effect, Vanished):
-            receiver.sender_vanished(effect.sender)
+        elif isinstance(effect, ReachabilityChanged):
+            receiver.reachability_changed(effect.sender, effect.is_reachable)
+        elif isinstance(effect, SenderDisappeared):
+            receiver.sender_disappeared(effect.sender)
         else:
             receiver.writable_changed(effect.writable)

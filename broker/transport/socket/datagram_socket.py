@@ -16,13 +16,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.transport.arq.settings import MOST_DATAGRAM
+from broker.transport.arq.settings import MAX_DATAGRAM
 from broker.transport.socket.datagram_endpoint import Address
 
 #: Datagrams in one read; then others on the reactor have their turn.
 _BATCH: Final = 256
 #: Datagrams that wait for the kernel; more are dropped, which correction mends.
-_MOST_WAITING: Final = 4096
+_MAX_QUEUED: Final = 4096
 #: Bytes of kernel buffer asked for, each way.
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 #: What the kernel counts for a datagram beyond its length, on the receiving side.
@@ -46,11 +46,11 @@ class DatagramSocket:
         self.last_error: OSError | None = None
         """Why the system did not take the newest of those."""
         #: The kernel's receive buffer, in bytes as the kernel counts them.
-        self.receive_buffer = _enlarge(sock)
+        self.receive_buffer = _enlarge_buffers(sock)
         self._reactor = reactor
         self._socket = sock
         self._on_datagrams = on_datagrams
-        self._waiting: deque[tuple[bytes, Address]] = deque()
+        self._queued: deque[tuple[bytes, Address]] = deque()
         sock.setblocking(False)
         reactor.addReader(self)
 
@@ -59,21 +59,21 @@ class DatagramSocket:
         """What the socket is bound to."""
         return self._socket.getsockname()
 
-    def room(self, datagram_bytes: int) -> int:
+    def capacity(self, datagram_bytes: int) -> int:
         """How many datagrams of that size fit into the receive buffer."""
         return self.receive_buffer // (datagram_bytes + _KERNEL_OVERHEAD)
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
         """Send datagrams to an address; what the kernel does not take now waits."""
-        if self._waiting:
-            self._wait(datagrams, address)
+        if self._queued:
+            self._queue(datagrams, address)
             return
         send = self._socket.sendto
         for place, datagram in enumerate(datagrams):
             try:
                 send(datagram, cast(Any, address))
             except BlockingIOError:
-                self._wait(datagrams[place:], address)
+                self._queue(datagrams[place:], address)
                 return
             except OSError as error:
                 # Mostly an ICMP error about an earlier one: to correction all loss is alike.
@@ -82,7 +82,7 @@ class DatagramSocket:
 
     def close(self) -> None:
         """Drop what waits, and close."""
-        self._waiting.clear()
+        self._queued.clear()
         self._reactor.removeReader(self)
         self._reactor.removeWriter(self)
         self._socket.close()
@@ -103,7 +103,7 @@ class DatagramSocket:
         batch: list[tuple[bytes, Any]] = []
         for _ in range(_BATCH):
             try:
-                batch.append(receive(MOST_DATAGRAM))
+                batch.append(receive(MAX_DATAGRAM))
             except BlockingIOError:
                 break
             except OSError:
@@ -113,28 +113,28 @@ class DatagramSocket:
 
     def doWrite(self) -> None:
         """The kernel has room again."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._queued = self._queued, deque()
         while waiting:
             datagram, address = waiting.popleft()
             self.send([datagram], address)
-            if self._waiting:
-                self._waiting += waiting
+            if self._queued:
+                self._queued += waiting
                 return
         self._reactor.removeWriter(self)
 
     def connectionLost(self, reason: Failure) -> None:
         """The reactor found the socket unusable, or stops."""
-        self._waiting.clear()
+        self._queued.clear()
         self._socket.close()
 
-    def _wait(self, datagrams: Sequence[bytes], address: Address) -> None:
-        room = _MOST_WAITING - len(self._waiting)
-        self._waiting.extend((datagram, address) for datagram in datagrams[:room])
+    def _queue(self, datagrams: Sequence[bytes], address: Address) -> None:
+        room = _MAX_QUEUED - len(self._queued)
+        self._queued.extend((datagram, address) for datagram in datagrams[:room])
         self.dropped += max(0, len(datagrams) - room)
         self._reactor.addWriter(self)
 
 
-def _enlarge(sock: socket.socket) -> int:
+def _enlarge_buffers(sock: socket.socket) -> int:
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
     # Linux says twice what it was asked for, since it counts its own overhead too.

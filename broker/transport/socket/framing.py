@@ -20,10 +20,10 @@ _pack_length = _LENGTH.pack
 #: Pieces shorter than this are gathered before they are kept, so that a frame sent byte by byte
 #: does not cost an object for each byte.
 _SMALL_PIECE = 1024
-_GATHERED = 64 * 1024
+_FLUSH_BYTES = 64 * 1024
 
 
-def encode(packets: Sequence[bytes]) -> list[bytes]:
+def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
     """The bytes that carry `packets`, in pieces: who writes them joins them with what else there
     is. Raises ValueError for an empty packet."""
     pieces: list[bytes] = []
@@ -35,7 +35,7 @@ def encode(packets: Sequence[bytes]) -> list[bytes]:
     return pieces
 
 
-def _looks_like(length: int) -> str:
+def _guess_protocol(length: int) -> str:
     """What else it may be whose first four bytes are taken for this length."""
     head = _pack_length(length)
     if head in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
@@ -57,9 +57,9 @@ class FrameDecoder:
         #: length is read.
         self.max_frame = max_frame
         self._length = b""  # the bytes that are there of an unfinished length
-        self._missing = 0  # bytes that the unfinished frame still wants; 0 when there is none
+        self._bytes_missing = 0  # bytes that the unfinished frame still wants; 0 when there is none
         self._pieces: list[bytes] = []
-        self._gathering = bytearray()
+        self._small_pieces = bytearray()
         self._error: BrokerError | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -81,29 +81,29 @@ class FrameDecoder:
             self._length += data[:start]
             if len(self._length) < _LENGTH.size:
                 return frames
-            self._missing = _unpack_length(self._length)[0]
-            if not 0 < self._missing <= self.max_frame:
-                self._refuse(self._missing)
+            self._bytes_missing = _unpack_length(self._length)[0]
+            if not 0 < self._bytes_missing <= self.max_frame:
+                self._reject(self._bytes_missing)
             self._length = b""
-        if self._missing:
+        if self._bytes_missing:
             here = size - start
-            if here < self._missing:
-                self._keep(data[start:] if start else data)
-                self._missing -= here
+            if here < self._bytes_missing:
+                self._append_piece(data[start:] if start else data)
+                self._bytes_missing -= here
                 return frames
-            end = start + self._missing
-            frames.append(self._finish(data[start:end]))
+            end = start + self._bytes_missing
+            frames.append(self._join_frame(data[start:end]))
             start = end
         while size - start >= _LENGTH.size:
             length = _unpack_length(data, start)[0]
             if not 0 < length <= self.max_frame:
-                self._refuse(length)
+                self._reject(length)
             start += _LENGTH.size
             end = start + length
             if end > size:
-                self._missing = end - size
+                self._bytes_missing = end - size
                 if start < size:
-                    self._keep(data[start:])
+                    self._append_piece(data[start:])
                 return frames
             frames.append(data[start:end])
             start = end
@@ -112,43 +112,43 @@ class FrameDecoder:
 
     def close(self) -> bool:
         """Forget what is unfinished; True if there was a half frame."""
-        half = bool(self._length or self._missing)
+        half = bool(self._length or self._bytes_missing)
         self._length = b""
-        self._missing = 0
+        self._bytes_missing = 0
         self._pieces.clear()
-        self._gathering.clear()
+        self._small_pieces.clear()
         return half
 
-    def _refuse(self, length: int) -> NoReturn:
+    def _reject(self, length: int) -> NoReturn:
         if length == 0:
             self._error = ProtocolError("a frame of length 0")
         else:
             self._error = FrameTooLarge(
                 f"a frame announces {length} bytes, and {self.max_frame} are accepted"
-                + _looks_like(length)
+                + _guess_protocol(length)
             )
         self.close()
         raise self._error
 
-    def _keep(self, piece: bytes) -> None:
+    def _append_piece(self, piece: bytes) -> None:
         if len(piece) >= _SMALL_PIECE:
-            self._settle()
+            self._flush_small_pieces()
             self._pieces.append(piece)
             return
-        self._gathering += piece
-        if len(self._gathering) >= _GATHERED:
-            self._settle()
+        self._small_pieces += piece
+        if len(self._small_pieces) >= _FLUSH_BYTES:
+            self._flush_small_pieces()
 
-    def _settle(self) -> None:
-        if self._gathering:
-            self._pieces.append(bytes(self._gathering))
-            self._gathering.clear()
+    def _flush_small_pieces(self) -> None:
+        if self._small_pieces:
+            self._pieces.append(bytes(self._small_pieces))
+            self._small_pieces.clear()
 
-    def _finish(self, last: bytes) -> bytes:
-        self._missing = 0
-        if not self._pieces and not self._gathering:
+    def _join_frame(self, last: bytes) -> bytes:
+        self._bytes_missing = 0
+        if not self._pieces and not self._small_pieces:
             return last
-        self._settle()
+        self._flush_small_pieces()
         self._pieces.append(last)
         frame = b"".join(self._pieces)
         self._pieces.clear()

@@ -19,7 +19,7 @@ _MREQN: Final = struct.Struct("@4s4si")
 _MREQ6: Final = struct.Struct("@16sI")
 
 
-def open_group(
+def open_group_sockets(
     group: str, port: int, interface: str, *, loop: bool
 ) -> tuple[Any, tuple[socket.socket, socket.socket]]:
     """Where to send what is for all; and a socket that hears the group, and one of the member's
@@ -30,9 +30,9 @@ def open_group(
     """
     opened: list[socket.socket] = []
     try:
-        place = _Place(group, port, interface)
+        place = _GroupAddress(group, port, interface)
         opened.append(place.group_socket())
-        opened.append(place.own_socket(loop))
+        opened.append(place.member_socket(loop))
     except OSError as error:
         for sock in opened:
             sock.close()
@@ -40,7 +40,7 @@ def open_group(
     return place.target, (opened[0], opened[1])
 
 
-class GroupSender:
+class GroupTransmitter:
     """Sends to all in a group from a member's own socket; warns once for as long as it can not."""
 
     log = Logger()
@@ -49,7 +49,7 @@ class GroupSender:
         self._own = own
         self._target = target
         self._interface = interface
-        self._warned = False
+        self._has_warned = False
 
     def send(self, datagrams: Sequence[bytes]) -> None:
         """Send these; what the system does not take is dropped."""
@@ -57,9 +57,9 @@ class GroupSender:
         dropped = own.dropped
         own.send(datagrams, self._target)
         if own.dropped == dropped:
-            self._warned = False
-        elif not self._warned and own.last_error is not None:
-            self._warned = True
+            self._has_warned = False
+        elif not self._has_warned and own.last_error is not None:
+            self._has_warned = True
             self.log.warn(
                 "nothing can be sent to the group {group} on {interface}: {error}",
                 group=self._target[0],
@@ -68,7 +68,7 @@ class GroupSender:
             )
 
 
-class _Place:
+class _GroupAddress:
     """A group on an interface, in the words of the socket options of its family.
 
     Twisted's multicast transport takes no IPv6 addresses (twisted#6597).
@@ -114,7 +114,7 @@ class _Place:
             raise
         return sock
 
-    def own_socket(self, loop: bool) -> socket.socket:
+    def member_socket(self, loop: bool) -> socket.socket:
         """A socket that sends to the group, and is asked by others."""
         sock = socket.socket(self._family, socket.SOCK_DGRAM)
         try:

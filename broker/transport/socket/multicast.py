@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from broker.errors import Closed, ConfigurationError
-from broker.transport.arq.group_core import MOST_NAME_BYTES, GroupCore
+from broker.transport.arq.group_core import MAX_NAME_BYTES, GroupCore
 from broker.transport.arq.group_settings import GroupSettings
-from broker.transport.arq.mac import Seal, group_key
+from broker.transport.arq.mac import Mac, derive_group_key
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME
 from broker.transport.socket.datagram_group import DatagramGroup, IGroupReceiver
 from broker.transport.socket.datagram_socket import DatagramSocket
-from broker.transport.socket.group_sockets import GroupSender, open_group
+from broker.transport.socket.group_sockets import GroupTransmitter, open_group_sockets
 
 
 class MulticastPort:
@@ -38,14 +38,14 @@ class MulticastPort:
         loop: bool = False,
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
-        if not 0 < len(own_name.encode()) <= MOST_NAME_BYTES:
-            raise ConfigurationError(f"a group member's name has 1 to {MOST_NAME_BYTES} bytes")
+        if not 0 < len(own_name.encode()) <= MAX_NAME_BYTES:
+            raise ConfigurationError(f"a group member's name has 1 to {MAX_NAME_BYTES} bytes")
         self._reactor = reactor
-        self._where = (group, port, interface)
+        self._group_address = (group, port, interface)
         self._name = own_name
         self._receiver = receiver
         self._settings = settings
-        self._seal = Seal(group_key(secret))
+        self._mac = Mac(derive_group_key(secret))
         self._loop = loop
         self._max_frame = max_frame
         self._sockets: tuple[DatagramSocket, ...] = ()
@@ -65,17 +65,17 @@ class MulticastPort:
 
     def start(self) -> None:
         """Join the group and announce this member. Raises Twisted's `CannotListenError`."""
-        group, port, interface = self._where
-        target, opened = open_group(group, port, interface, loop=self._loop)
+        group, port, interface = self._group_address
+        target, opened = open_group_sockets(group, port, interface, loop=self._loop)
         hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
         self._sockets = (hears, own)
         core = GroupCore(
-            *(self._settings, self._seal, self._name, secrets.randbits(64) or 1),
+            *(self._settings, self._mac, self._name, secrets.randbits(64) or 1),
             *(Random().random, self._max_frame, self._reactor.seconds()),
         )
         self._member = DatagramGroup(
             *(self._reactor, core, self._receiver),
-            GroupSender(own, target, interface).send,
+            GroupTransmitter(own, target, interface).send,
             own.send,
         )
 

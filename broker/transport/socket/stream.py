@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from zope.interface import implementer
 
 from broker.errors import BrokerError, NotConnected, ProtocolError
-from broker.transport.socket.contract import IPartReceiver, ISocketChannel, ISocketReceiver
-from broker.transport.socket.framing import FrameDecoder, encode
+from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel, ISocketReceiver
+from broker.transport.socket.framing import FrameDecoder, encode_frames
 
 
 @implementer(ISocketChannel)
@@ -25,10 +25,10 @@ class StreamChannel(ABC):
         self._on_connect = on_connect
         self._decoder = FrameDecoder(max_frame)
         self._receiver: ISocketReceiver | None = None
-        self._reading = True
-        self._open = False  # connected, and not closed by us: packets may pass
-        self._lost = False
-        self._told = False
+        self._is_reading = True
+        self._is_open = False  # connected, and not closed by us: packets may pass
+        self._is_lost = False
+        self._is_reported = False
         self._error: BrokerError | None = None
         self._write: Callable[[list[bytes]], object] = _not_connected
 
@@ -47,8 +47,8 @@ class StreamChannel(ABC):
     @receiver.setter
     def receiver(self, receiver: ISocketReceiver | None) -> None:
         self._receiver = receiver
-        if self._lost:
-            self._tell_lost()
+        if self._is_lost:
+            self._report_lost()
         else:
             self._apply_reading()
 
@@ -63,30 +63,30 @@ class StreamChannel(ABC):
 
     def send(self, packets: Sequence[bytes]) -> None:
         """One write of the transport for all packets."""
-        if packets and self._open:
-            self._write(encode(packets))
+        if packets and self._is_open:
+            self._write(encode_frames(packets))
 
     def close(self) -> None:
         """Flush, then close."""
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             self._close_transport()
 
     def abort(self, error: BrokerError) -> None:
         """Close at once; also cuts short a `close` that is still flushing."""
-        if not self._lost and self._error is None:
-            self._open = False
+        if not self._is_lost and self._error is None:
+            self._is_open = False
             self._error = error
             self._abort_transport()
 
     def pause(self) -> None:
         """Read no more."""
-        self._reading = False
+        self._is_reading = False
         self._apply_reading()
 
     def resume(self) -> None:
         """Read again."""
-        self._reading = True
+        self._is_reading = True
         self._apply_reading()
 
     # ----------------------------------------------------------------- called by the adapter
@@ -94,13 +94,13 @@ class StreamChannel(ABC):
     def _connected(self, write: Callable[[list[bytes]], object]) -> None:
         """The connection is made; `write` is the transport's way to send pieces of bytes."""
         self._write = write
-        self._open = True
+        self._is_open = True
         self._apply_reading()
         self._on_connect(self)
 
     def _received(self, data: bytes) -> None:
         """Bytes have arrived."""
-        if not self._open:
+        if not self._is_open:
             return
         try:
             packets = self._decoder.feed(data)
@@ -109,11 +109,11 @@ class StreamChannel(ABC):
             return
         if packets and self._receiver is not None:
             self._receiver.packets_received(packets)
-        elif IPartReceiver.providedBy(self._receiver):
-            self._receiver.part_received()
+        elif IPartialPacketReceiver.providedBy(self._receiver):
+            self._receiver.partial_packet_received()
 
-    def _writable(self, writable: bool) -> None:
-        if self._open and self._receiver is not None:
+    def _writable_changed(self, writable: bool) -> None:
+        if self._is_open and self._receiver is not None:
             self._receiver.writable_changed(writable)
 
     def _disconnected(self, trouble: str | None) -> None:
@@ -122,19 +122,19 @@ class StreamChannel(ABC):
         if self._error is None:
             if trouble is not None:
                 self._error = NotConnected(f"connection lost: {trouble}")
-            elif half and self._open:
+            elif half and self._is_open:
                 self._error = ProtocolError("the connection was closed within a frame")
-        self._open = False
-        self._lost = True
-        self._tell_lost()
+        self._is_open = False
+        self._is_lost = True
+        self._report_lost()
 
     def _apply_reading(self) -> None:
-        if self._open:
-            self._set_reading(self._reading and self._receiver is not None)
+        if self._is_open:
+            self._set_reading(self._is_reading and self._receiver is not None)
 
-    def _tell_lost(self) -> None:
-        if self._receiver is not None and not self._told:
-            self._told = True
+    def _report_lost(self) -> None:
+        if self._receiver is not None and not self._is_reported:
+            self._is_reported = True
             self._receiver.channel_lost(self._error)
 
     # ----------------------------------------------------------------- done by the adapter

@@ -58,7 +58,7 @@ class TcpSocketChannel(StreamChannel, Protocol):
         self._certified = certified
 
     @property
-    def _wire(self) -> _Transport:
+    def _stream(self) -> _Transport:
         return cast(_Transport, self.transport)
 
     @property
@@ -70,49 +70,49 @@ class TcpSocketChannel(StreamChannel, Protocol):
 
     def connectionMade(self) -> None:
         """Set the socket up, register for back-pressure, announce the channel."""
-        peer = self._wire.getPeer()
-        self.peer_description = _describe(peer)
+        peer = self._stream.getPeer()
+        self.peer_description = _format_address(peer)
         self.secure = self._certified or ISSLTransport.providedBy(self.transport)
         # A UNIX socket says that it is a TCP transport, and refuses the options.
         over_ip = isinstance(peer, (IPv4Address, IPv6Address))
         if over_ip and ITCPTransport.providedBy(self.transport):
-            self._wire.setTcpNoDelay(True)
-            self._wire.setTcpKeepAlive(True)
-        self._wire.registerProducer(self, True)
-        self._connected(self._wire.writeSequence)
+            self._stream.setTcpNoDelay(True)
+            self._stream.setTcpKeepAlive(True)
+        self._stream.registerProducer(self, True)
+        self._connected(self._stream.writeSequence)
 
     dataReceived = StreamChannel._received
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The transport is gone."""
         orderly = isinstance(reason.value, ConnectionDone)
-        self._disconnected(None if orderly else _why(reason))
+        self._disconnected(None if orderly else _error_text(reason))
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full."""
-        self._writable(False)
+        self._writable_changed(False)
 
     def resumeProducing(self) -> None:
         """The transport's buffer is empty again."""
-        self._writable(True)
+        self._writable_changed(True)
 
     def stopProducing(self) -> None:
         """The transport is going away; `connectionLost` says the rest."""
 
     def _close_transport(self) -> None:
         # With a producer registered the transport would wait for it to finish.
-        self._wire.unregisterProducer()
-        self._wire.loseConnection()
+        self._stream.unregisterProducer()
+        self._stream.loseConnection()
 
     def _abort_transport(self) -> None:
-        self._wire.abortConnection()
+        self._stream.abortConnection()
 
     def _set_reading(self, reading: bool) -> None:
         # To Twisted a transport is the producer of what it reads.
         if reading:
-            self._wire.resumeProducing()
+            self._stream.resumeProducing()
         else:
-            self._wire.pauseProducing()
+            self._stream.pauseProducing()
 
 
 class TcpChannelFactory(Factory):
@@ -143,7 +143,7 @@ class TcpChannelFactory(Factory):
         return channel
 
 
-def _why(reason: Failure) -> str:
+def _error_text(reason: Failure) -> str:
     """What OpenSSL says is a list of (library, function, reason)."""
     if isinstance(reason.value, SSL.Error) and reason.value.args:
         return "TLS: " + ", ".join(each[-1] for each in reason.value.args[0])
@@ -156,7 +156,7 @@ def common_name(certificate: X509) -> str:
     return str(names[0].value) if names else ""
 
 
-def _describe(address: object) -> str:
+def _format_address(address: object) -> str:
     if isinstance(address, (IPv4Address, IPv6Address)):
         return f"{address.host}:{address.port}"
     return str(address)

@@ -12,7 +12,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
 from broker.errors import Closed
-from broker.transport.arq.settings import CorrectionSettings
+from broker.transport.arq.settings import ArqSettings
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.socket.datagram_endpoint import Address, DatagramEndpoint
 from broker.transport.socket.datagram_socket import DatagramSocket
@@ -27,7 +27,7 @@ class UdpPort:
     """
 
     log = Logger()
-    _warned: ClassVar[bool] = False
+    _has_warned: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class UdpPort:
         interface: str,
         port: int,
         on_connect: Callable[[ISocketChannel], None],
-        settings: CorrectionSettings = CorrectionSettings(),  # noqa: B008  # frozen
+        settings: ArqSettings = ArqSettings(),  # noqa: B008  # frozen
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
         self._reactor = reactor
-        self._where = (interface, port)
+        self._interface_and_port = (interface, port)
         self._on_connect = on_connect
         self._settings = settings
         self._max_frame = max_frame
@@ -48,9 +48,9 @@ class UdpPort:
         self._endpoint: DatagramEndpoint | None = None
 
     @property
-    def host(self) -> tuple[str, int]:
+    def bound_address(self) -> tuple[str, int]:
         """Address and port that it is bound to. Raises `Closed` if it is not."""
-        address = self._started()[0].address
+        address = self._require_started()[0].address
         return address[0], address[1]
 
     @property
@@ -61,18 +61,18 @@ class UdpPort:
     @property
     def endpoint(self) -> DatagramEndpoint:
         """What counts strangers. Raises `Closed` if the port is not started."""
-        return self._started()[1]
+        return self._require_started()[1]
 
     @property
     def dropped(self) -> int:
         """Datagrams that the system did not take."""
-        return self._started()[0].dropped
+        return self._require_started()[0].dropped
 
     def start(self) -> None:
         """Bind. Raises Twisted's `CannotListenError`."""
-        interface, port = self._where
+        interface, port = self._interface_and_port
         try:
-            self._family, address = _resolved(interface, port)
+            self._family, address = _resolve_address(interface, port)
             sock = socket.socket(self._family, socket.SOCK_DGRAM)
             try:
                 if self._family == socket.AF_INET6:
@@ -86,9 +86,9 @@ class UdpPort:
         self._socket = DatagramSocket(self._reactor, sock, self._received)
         self._endpoint = DatagramEndpoint(
             *(self._reactor, self._socket, self._on_connect, self._settings),
-            *(secrets.token_bytes, self._max_frame, describe),
+            *(secrets.token_bytes, self._max_frame, format_address),
         )
-        self._fit_window(self._socket, self._endpoint)
+        self._limit_window(self._socket, self._endpoint)
 
     def connect(self, host: str, port: int) -> Deferred[ISocketChannel]:
         """A connection to `host`, an address as a number of this port's family.
@@ -96,12 +96,12 @@ class UdpPort:
         Fails with Twisted's `TimeoutError` (nobody answers) or `ConnectionRefusedError`, with
         `VersionMismatch`, or with OSError for an address that can not be. Can be cancelled.
         """
-        _, endpoint = self._started()
+        _, endpoint = self._require_started()
         result: Deferred[ISocketChannel]
         try:
-            family, address = _resolved(host, port)
+            family, address = _resolve_address(host, port)
             if family != self._family:
-                raise OSError(f"{host} is not of the family of {self.host[0]}")
+                raise OSError(f"{host} is not of the family of {self.bound_address[0]}")
             result = endpoint.connect(address)
         except OSError:
             result = Deferred()
@@ -115,7 +115,7 @@ class UdpPort:
             self._socket.close()
             self._socket = self._endpoint = None
 
-    def _started(self) -> tuple[DatagramSocket, DatagramEndpoint]:
+    def _require_started(self) -> tuple[DatagramSocket, DatagramEndpoint]:
         if self._socket is None or self._endpoint is None:
             raise Closed("the UDP port is not started")
         return self._socket, self._endpoint
@@ -124,13 +124,13 @@ class UdpPort:
         if self._endpoint is not None:
             self._endpoint.datagrams_received(batch)
 
-    def _fit_window(self, sock: DatagramSocket, endpoint: DatagramEndpoint) -> None:
-        room = sock.room(self._settings.datagram_bytes)
+    def _limit_window(self, sock: DatagramSocket, endpoint: DatagramEndpoint) -> None:
+        room = sock.capacity(self._settings.datagram_bytes)
         if room >= endpoint.window:
             return
         endpoint.window = max(room, 4)
-        if not UdpPort._warned:
-            UdpPort._warned = True
+        if not UdpPort._has_warned:
+            UdpPort._has_warned = True
             self.log.warn(
                 "the system gives a UDP socket only {bytes} bytes: windows are {room} datagrams"
                 " instead of {window} (see net.core.rmem_max)",
@@ -140,13 +140,13 @@ class UdpPort:
             )
 
 
-def describe(address: Address) -> str:
+def format_address(address: Address) -> str:
     """An address for people to read."""
     host, port = cast(tuple[Any, ...], address)[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+def _resolve_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     flags = socket.AI_NUMERICHOST | socket.AI_PASSIVE
     try:
         found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_DGRAM, flags=flags)

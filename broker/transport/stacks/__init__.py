@@ -1,8 +1,8 @@
 """Stacks as plug-ins: the contract of one, and finding those that are installed."""
 
-from broker.transport.stacks.builder import build
+from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import IProtocolStack, StackSettings, Transport
-from broker.transport.stacks.registry import find_stacks, stack_named
+from broker.transport.stacks.registry import find_stacks, find_stack
 from broker.transport.stacks.options import read_options
 
 __all__ = [

@@ -10,7 +10,7 @@ from broker.transport.stack import Stack
 from broker.transport.stacks.contract import IProtocolStack, StackSettings
 
 
-def build(
+def build_stack(
     plugin: IProtocolStack,
     settings: StackSettings,
     bottom: frozenset[Property],

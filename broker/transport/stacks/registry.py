@@ -26,10 +26,10 @@ def find_stacks() -> tuple[IProtocolStack, ...]:
     """
     # One object may be found by several names.
     found = {id(stack): stack for stack in getPlugins(IProtocolStack)}
-    return tuple(sorted(filter(_usable, found.values()), key=lambda stack: stack.name))
+    return tuple(sorted(filter(_is_usable, found.values()), key=lambda stack: stack.name))
 
 
-def stack_named(name: str) -> IProtocolStack:
+def find_stack(name: str) -> IProtocolStack:
     """The stack that is called `name`.
 
     Raises `UnknownStack`, which lists those there are; `AmbiguousStack` if there are several.
@@ -40,12 +40,12 @@ def stack_named(name: str) -> IProtocolStack:
         known = ", ".join(dict.fromkeys(stack.name for stack in stacks))
         raise UnknownStack(f"no stack {name!r} is installed; there are: {known or 'none'}")
     if len(named) > 1:
-        origins = " and ".join(sorted(map(_origin, named)))
+        origins = " and ".join(sorted(map(_class_name, named)))
         raise AmbiguousStack(f"the stack {name!r} is installed {len(named)} times: by {origins}")
     return named[0]
 
 
-def _usable(stack: IProtocolStack) -> bool:
+def _is_usable(stack: IProtocolStack) -> bool:
     try:
         verifyObject(IProtocolStack, stack)
         if not isinstance(stack.name, str):
@@ -53,13 +53,13 @@ def _usable(stack: IProtocolStack) -> bool:
     except Invalid as wrong:
         _log.error(
             "a stack of {origin} does not keep the contract and is left out: {wrong}",
-            origin=_origin(stack),
+            origin=_class_name(stack),
             wrong=wrong,
         )
         return False
     return True
 
 
-def _origin(stack: IProtocolStack) -> str:
+def _class_name(stack: IProtocolStack) -> str:
     kind = type(stack)
     return f"{kind.__module__}.{kind.__qualname__}"

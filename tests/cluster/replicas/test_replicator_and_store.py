@@ -76,7 +76,7 @@ def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> 
     disk.step()  # the first 30 are replicated
     exchange()
     origin, epoch = origin_log.origin, origin_log.bounds.epoch
-    assert replicator.replicated_upto == (epoch, 30) and log.kept[origin].after == (0, 0)
+    assert replicator.replicated_upto == (epoch, 30) and log.replica_spans[origin].after == (0, 0)
     origin_log.append(
         [(HEADER_RECORD, 1, b"<x/>")] * 10,
         lambda events: replicator.replicate_committed(events),  # type: ignore[arg-type]
@@ -91,8 +91,8 @@ def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> 
         disk.step()
         exchange()
     assert replicator.replicated_upto == (epoch, 40)
-    assert log.kept[origin] == ((0, 0), (epoch, 40), str(origin_address))
-    replicated = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
+    assert log.replica_spans[origin] == ((0, 0), (epoch, 40), str(origin_address))
+    replicated = log._file.read_replica(origin, (0, 0), 99, 1 << 30)
     assert [event.offset for event in replicated] == list(range(1, 41))
 
 

@@ -114,7 +114,7 @@ def test_an_own_table_over_the_limits_raises_and_changes_nothing() -> None:
     with pytest.raises(ValueError, match="outside"):
         tables.publish("k", "s", C2, {"a": 1}, 0.0)
     with pytest.raises(TypeError):
-        tables.publish("k", "s", C1, {"a": [1]}, 0.0)  # type: ignore[dict-item]
+        tables.publish("k", "s", C1, {"a": {1}}, 0.0)  # type: ignore[dict-item]
 
 
 def test_a_single_node_gets_its_echo_at_once() -> None:

@@ -77,7 +77,6 @@ class World:
             self.nodes.link_nodes(one, other)
 
     def alive(self) -> list[CoreNode]:
-        """Return the running nodes."""
         return [node for node in self.nodes.nodes.values() if node.is_alive]
 
     def want(self, node: CoreNode) -> int:
@@ -89,7 +88,6 @@ class World:
         return self.keys
 
     def publish(self, node: CoreNode, most: int = 4, level: int = 0) -> None:
-        """Publish some events at the node."""
         count = self.random.randint(1, most)
         self.published += count
         node.publish([(self.random.randrange(MOST_NUMBER), level) for _ in range(count)])

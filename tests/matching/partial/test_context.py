@@ -134,7 +134,7 @@ def test_an_envelope_without_a_tree_is_undecidable() -> None:
 
 def test_an_invariant_predicate_is_evaluated_once() -> None:
     flat = "<f>" + "<a x='1'>1</a>" * 500 + "</f>"
-    result = evaluate_template(template("//a[@x > count(//a[. > 0])]"), subjects(flat))
+    result = evaluate_template(template("//a[@x > count(//a)]"), subjects(flat))
     assert is_decided(result.formula) and result.visits < 10_000
 
 

@@ -12,11 +12,11 @@ from zope.interface import implementer
 
 from broker.errors import PeerSilent
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
 from broker.transport.socket.datagram_endpoint import DatagramEndpoint
-from broker.transport.stacks import StackSettings, Transport, build, stack_named
+from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 from broker.transport.view import LinkState, View
 
 LOSSY = DatagramFaults(loss=0.1, duplication=0.05, corruption=0.02, delay=0.005, jitter=0.01)
@@ -41,12 +41,12 @@ class Node:
 
     def __init__(self, clock: Clock, network: DatagramNetwork, number: int) -> None:
         settings = StackSettings(incarnation=number, transport=Transport.UDP)
-        stack = build(stack_named("mspaces"), settings, TCP_PROPERTIES)
+        stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES)
         self.clock = clock
         self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
         wire = _Wire(network, ("node", number))
         self.endpoint = wire.endpoint = DatagramEndpoint(
-            *(clock, wire.bound, self.driver.attach, CorrectionSettings()),  # type: ignore[arg-type]
+            *(clock, wire.bound, self.driver.attach, ArqSettings()),  # type: ignore[arg-type]
             *(Random(number).randbytes, DEFAULT_MAX_FRAME),
         )
         self.dials = number == 1

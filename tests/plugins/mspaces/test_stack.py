@@ -12,7 +12,7 @@ from broker.errors import ConfigurationError, Overloaded, PeerSilent
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import TCP_PROPERTIES, ISocketChannel
-from broker.transport.stacks import StackSettings, build, stack_named
+from broker.transport.stacks import StackSettings, build_stack, find_stack
 from broker.transport.view import LinkState, View
 from plugins.mspaces.settings import MspacesSettings
 
@@ -23,7 +23,7 @@ class Node:
 
     def __init__(self, clock: Clock, incarnation: int, options: dict[str, object]) -> None:
         settings = StackSettings(incarnation=incarnation, options=options)
-        stack = build(stack_named("mspaces"), settings, TCP_PROPERTIES)
+        stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES)
         self.clock = clock
         self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
         self.messages: list[bytes] = []
@@ -91,7 +91,7 @@ def test_the_buffer_is_bounded_as_the_options_say() -> None:
 
 
 def test_every_option_has_a_default_that_fits() -> None:
-    stack = stack_named("mspaces")
+    stack = find_stack("mspaces")
     stack.check(StackSettings(incarnation=1))
     assert MspacesSettings().liveness == 4.0
     with pytest.raises(ConfigurationError, match="known here: keepalive, liveness, send_buffer"):

@@ -50,7 +50,6 @@ class Standalone:
         self._end()
 
     def kill_worker(self) -> None:
-        """Kill one worker and its tasks."""
         self._kill(self._running.pop())
 
     def _start(self, name: str, arguments: list[str], wanted: re.Pattern[str]) -> re.Match[str]:

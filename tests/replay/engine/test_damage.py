@@ -78,7 +78,6 @@ def is_inside(file: ArchivedFile, place: tuple[str, Mark]) -> bool:
 
 
 def is_reported_missing(report: Report, place: tuple[str, Mark]) -> bool:
-    """Return whether the report has the place as missing."""
     return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.missing_ranges)
 
 

@@ -32,7 +32,6 @@ class Place:
         return SparkEngine(self.archive, CATALOGUE, SparkSettings(master, "512m", self.folder))
 
     def check(self, engine: SparkEngine, spool: str) -> None:
-        """Check the results of an engine."""
         got = answers(engine, self.requests, self.folder / spool)
         for request, answer in zip(self.requests, got, strict=True):
             compare(self.world, request, answer)

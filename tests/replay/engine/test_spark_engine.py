@@ -52,7 +52,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
 
 
 def jvm() -> int:
-    """Return the process id of the JVM."""
     from pyspark import SparkContext
 
     process: Any = SparkContext._gateway.proc

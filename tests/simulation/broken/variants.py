@@ -13,8 +13,8 @@ from broker.client.duplicate_filter import DuplicateFilter
 from broker.client.subscription import Subscription
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.event_log import EventLog
-from broker.log.history import Histories
-from broker.log.log_reader import LogReading
+from broker.log.history import HistoryTable
+from broker.log.log_reader import LogReader
 from broker.testing.simulated_network import NetworkWorld
 
 
@@ -28,8 +28,8 @@ def acknowledge_before_commit() -> Iterator[None]:
             """Drop the report of the commit."""
 
         append(self, entries, committed)
-        waiting = [each for each in (self._gathering, self._committing) if each is not None]
-        (events,) = [told for each in waiting for call, told in each.told if call is committed]
+        waiting = [each for each in (self._pending, self._committing) if each is not None]
+        (events,) = [told for each in waiting for call, told in each.callbacks if call is committed]
         done(events)
 
     with patch.object(EventLog, "append", appended):
@@ -39,9 +39,9 @@ def acknowledge_before_commit() -> Iterator[None]:
 @contextmanager
 def no_checksum() -> Iterator[None]:
     """Alter a letter in each event as it is read, without an error."""
-    read = LogReading.read
+    read = LogReader.read
 
-    def altered(self: LogReading, *args: Any, **named: Any) -> Any:
+    def altered(self: LogReader, *args: Any, **named: Any) -> Any:
         return read(self, *args, **named).addCallback(
             lambda events: [
                 attrs.evolve(each, document=each.document.replace(b"<id>F", b"<id>G"))
@@ -49,7 +49,7 @@ def no_checksum() -> Iterator[None]:
             ]
         )
 
-    with patch.object(LogReading, "read", altered):
+    with patch.object(LogReader, "read", altered):
         yield
 
 
@@ -57,10 +57,10 @@ def no_checksum() -> Iterator[None]:
 def places_reused(count: int = 3) -> Iterator[None]:
     """Start in the old epoch, `count` places before the end of the log."""
 
-    def forgetful(self: Histories, txn: Any, previous: int, known: int, *_: Any) -> Any:
+    def forgetful(self: HistoryTable, txn: Any, previous: int, known: int, *_: Any) -> Any:
         return previous, max(0, known - count)
 
-    with patch.object(Histories, "start", forgetful):
+    with patch.object(HistoryTable, "start", forgetful):
         yield
 
 

@@ -17,7 +17,7 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.contract import TCP_PROPERTIES
-from broker.transport.stacks import StackSettings, Transport, build, stack_named
+from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 from broker.transport.view import LinkState, View
 
 
@@ -52,7 +52,7 @@ class BadPeer:
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
         settings = StackSettings(incarnation=7, transport=Transport("tcp"))
-        stack = build(stack_named(STACK), settings, TCP_PROPERTIES, ())
+        stack = build_stack(find_stack(STACK), settings, TCP_PROPERTIES, ())
         self.driver = StackDriver(stack.layers, self.world.clock, self, bottom=stack.bottom)
         self.driver.attach(channel)
         channel.resume()

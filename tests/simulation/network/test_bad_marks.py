@@ -11,8 +11,14 @@ from broker.cluster.replicas.messages import REPLICA_EVENTS, ReplicaRequest
 from broker.cluster.traffic.frame import MAX_HOPS, Range
 from broker.cluster.traffic.messages import ReplicaAck
 from tests.simulation.network.strangers import BadPeer
-from tests.simulation.network.test_bad_peers import ALICE, frame, good_world, to_alice, use
-from tests.simulation.network.test_keeping import publish, three
+from tests.simulation.network.test_bad_peers import (
+    ALICE,
+    check_delivery,
+    frame,
+    to_alice,
+    two_nodes,
+)
+from tests.simulation.network.test_keeping import publish, three_nodes
 from tests.simulation.network.watching import Publisher
 
 FRAMES = {
@@ -26,7 +32,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_invalid_frame_does_not_break_the_log(kind: str) -> None:
-    world, publisher, reader = good_world()
+    world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
         fields = dict(FRAMES[kind])
@@ -35,64 +41,64 @@ def test_invalid_frame_does_not_break_the_log(kind: str) -> None:
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0
-        use(world, publisher, reader)
+        check_delivery(world, publisher, reader)
 
 
 def test_frame_of_the_own_origin_is_ignored() -> None:
-    world, publisher, reader = good_world()
+    world, publisher, reader = two_nodes()
     with world:
-        use(world, publisher, reader)
+        check_delivery(world, publisher, reader)
         log = world["a"].event_log
         before = log.coverage[log.origin]
         peer = BadPeer(world, "a")
         peer.say(frame(to_alice((1, 0), (9, 1_000_000)), origin=log.origin).encode())
         world.run(1.0)
         assert log.coverage[log.origin] == before
-        use(world, publisher, reader)
+        check_delivery(world, publisher, reader)
 
 
 def test_unavailable_range_beyond_the_known_events_ends_the_link() -> None:
-    world, publisher, reader = good_world()
+    world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
         gone_range = Range(ALICE, (1, 0), (1, 1), unavailable_upto=(1 << 31, 5))
         peer.say(frame(gone_range).encode())
         world.run(1.0)
         log = world["a"].event_log
-        assert not [m for o, m in log.since.items() if m > log.coverage[o]]
+        assert not [m for o, m in log.begins_after.items() if m > log.coverage[o]]
         assert not peer.up
 
 
 @pytest.mark.parametrize("origin", ["x" * 600, "", "a\0b"])
 def test_replica_request_for_an_invalid_origin_is_ignored(origin: str) -> None:
-    world, publisher, reader = good_world()
+    world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
         peer.say(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 1, 0, 1, 5))
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0
-        assert set(log.kept) == set()
-        use(world, publisher, reader)
+        assert set(log.replica_spans) == set()
+        check_delivery(world, publisher, reader)
 
 
 def test_peer_can_not_replace_the_replica_of_another_node() -> None:
-    with three(1) as world:
+    with three_nodes(1) as world:
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run(2.0)
         publish(world, publisher, 20)
         world.run(2.0)
         origin = world["owner"].event_log.origin
-        span = world["keeper"].event_log.kept[origin]
+        span = world["keeper"].event_log.replica_spans[origin]
         peer = BadPeer(world, "keeper")
         assert peer.up
         peer.say(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 9, 0, 9, 5))
         world.run(2.0)
-        assert world["keeper"].event_log.kept[origin] == span
+        assert world["keeper"].event_log.replica_spans[origin] == span
 
 
 def test_replica_acknowledgement_of_another_node_is_ignored() -> None:
-    with three(1) as world:
+    with three_nodes(1) as world:
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run(2.0)
         publisher.publish()
@@ -110,12 +116,12 @@ def test_replica_acknowledgement_of_another_node_is_ignored() -> None:
         )
         peer.say(fields)
         world.run(1.0)
-        assert world["keeper"].event_log.kept[log.origin].upto < upto
+        assert world["keeper"].event_log.replica_spans[log.origin].upto < upto
         assert len(publisher.receipts) == 1
 
 
 def test_invented_origins_are_bounded() -> None:
-    world, publisher, reader = good_world()
+    world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
         for number in range(20_000):
@@ -124,4 +130,4 @@ def test_invented_origins_are_bounded() -> None:
                 world.run(0.05)
         world.run(5.0)
         assert len(list(world["a"].event_log.coverage)) < 17_000
-        use(world, publisher, reader)
+        check_delivery(world, publisher, reader)

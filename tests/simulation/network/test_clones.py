@@ -56,7 +56,7 @@ def test_older_clone_stops_and_events_of_both_arrive(seed: int) -> None:
         assert sorted(map(name_of, far.events)) == expected, f"seed {seed}"
         assert far.gaps == []
         assert len(at_a.receipts) == 16
-        assert world["a"].event_log.adopting is None
+        assert world["a"].event_log.pending_adoption is None
 
 
 def test_quick_restarts_are_not_taken_for_clones() -> None:

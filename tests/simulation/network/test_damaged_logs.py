@@ -42,7 +42,7 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
 def add_absent_reader(
     world: NetworkWorld, node: str, publisher: Publisher, count: int = 12
 ) -> None:
-    """Add a durable reader that gets five events and is =add_absent_reader for the next `count`."""
+    """Add a durable reader that gets five events and is away for the next `count`."""
     client = world.client("reader", node)
     reader = Reader(world, client, durable="d")
     world.run_until(lambda: reader.flowing)

@@ -32,7 +32,7 @@ def test_events_resent_to_another_node_are_delivered_once(seed: int) -> None:
         # A reader at `b` would bring the events there, and `b` would detect the duplicates.
         readers = [Reader(world, world.client(f"reader{number}", "c")) for number in range(2)]
         world.run(2.0)
-        # `a` logs the events first_reader the client gets the receipts.
+        # `a` logs the events before the client gets the receipts.
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(30):
             publisher.publish()
@@ -70,7 +70,7 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
         publisher.publish()
         read(world, reader)
         world.kill_client(reading_client)
-        # One event is damaged first_reader it is archived.
+        # One event is damaged before it is archived.
         world.archive.is_broken = True
         publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)

@@ -204,7 +204,7 @@ def test_account_gets_no_verdict_on_an_event_it_may_not_read(all_nodes: list[Thr
     publisher = nodes.join(account="all", secret="right")
     readable = nodes.publish(publisher, security_level=SecurityLevel.LOW)
     secret = nodes.publish(publisher, security_level=SecurityLevel.HIGH)
-    other_stream = nodes.publish(publisher, stream="other_stream", security_level=SecurityLevel.LOW)
+    other_stream = nodes.publish(publisher, stream="closed", security_level=SecurityLevel.LOW)
     low = {"account": "low", "secret": "right", "asker": "low-1"}
     assert verdicts(nodes.explain("b", readable, "low-1", **low))["one/a"] == "origin"
     for document in (secret, other_stream):

@@ -117,10 +117,10 @@ def test_another_neighbour_replaces_a_lost_replica(seed: int) -> None:
         world.run(20.0)
         assert len(publisher.receipts) == 40, f"seed {seed}"
         log = world["owner"].event_log
-        span = world["next"].event_log.kept[log.origin]
+        span = world["next"].event_log.replica_spans[log.origin]
         assert span.upto == log.coverage[log.origin]
         assert (
-            len(world.wait(world["next"].event_log.read_kept(log.origin, (0, 0), 99, 1 << 30)))
+            len(world.wait(world["next"].event_log.read_replica(log.origin, (0, 0), 99, 1 << 30)))
             == 40
         )
 
@@ -166,7 +166,7 @@ def test_outdated_replica_does_not_answer_for_a_live_origin(
         publish(world, publisher, 5)
         read(world, reader, seconds=40.0)
         former = world.network_of("former")
-        assert len(former.event_log.kept) == 1 and former.state is not None
+        assert len(former.event_log.replica_spans) == 1 and former.state is not None
         destinations = former.state.destinations()
         assert (
             list(former.replicas.announce_replicas(former.state.is_origin_in_cluster, destinations))

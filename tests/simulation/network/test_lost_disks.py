@@ -97,7 +97,7 @@ def test_replica_reports_the_range_it_no_longer_holds(seed: int, away: float, cl
             world.run(0.05)
         world.run_until(lambda: not publisher.client.unacknowledged)
         origin = world["owner"].event_log.origin
-        span = world["keeper"].event_log.kept[origin]
+        span = world["keeper"].event_log.replica_spans[origin]
         assert 5 < span.after[1] < 100
         world.kill("owner")
         world.lose_disk("owner")

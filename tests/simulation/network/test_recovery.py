@@ -44,7 +44,7 @@ def test_events_of_a_dead_node_come_from_the_archive(seed: int, interest: int) -
             for publisher in publishers:
                 publisher.publish("asdi.zbw.tz")
         read(world, reader)
-        # While the reader is absent_reader events are published, and `a` dies for good.
+        # While the reader is away, events are published, and `a` dies for good.
         world.network.refuse(world.client_address("c", "reader"))
         world.network.refuse(world.client_address("b", "reader"))
         world.cut_client("reader")

@@ -189,7 +189,7 @@ def test_event_refused_by_a_relay_is_lost_to_a_restored_origin() -> None:
         world.start("a")
         world.run(20.0)
         log = world["a"].event_log
-        logged = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
+        logged = world.wait(log.read_origin(log.origin, (0, 0), 1 << 20, 1 << 30))
         assert [placeholder_code(event.document) for event in logged] == [None, None]
         branch_restore = world["a"].recovery.branch_restore
         assert branch_restore is not None

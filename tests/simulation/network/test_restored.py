@@ -132,7 +132,7 @@ def three_clusters(world: NetworkWorld) -> Path:
 def test_moved_client_gets_the_rest_of_the_lost_branch(
     archived: bool, moment: float, more: int
 ) -> None:
-    """The client's new node has events of the lost branch and must not log them repeated.
+    """The client's new node has events of the lost branch and must not log them again.
 
     `moment` is the client's arrival in seconds after the restored node is reachable from there.
     `more` is the number of events that the restored node has logged by then. An archive has only
@@ -191,7 +191,7 @@ def test_previous_node_without_the_end_of_a_branch_does_not_hide_it(
     """A durable subscription moves to a node that has the end of the branch.
 
     Its previous node was cut off before that end, and has the new branch of the restored node.
-    `moment` is the client's arrival in seconds after the nodes can reach each other repeated.
+    `moment` is the client's arrival in seconds after the nodes can reach each other again.
     """
     with NetworkWorld(1) as world:
         copy = three_clusters(world)

@@ -105,7 +105,7 @@ def test_lag_moves_with_the_subscription() -> None:
     roaming.publish(3)
     roaming.kill_process()
     roaming.publish(10)
-    asking_client = {name: world.client(f"asking_client-{name}", name) for name in ("old", "new")}
+    asking_client = {name: world.client(f"asker-{name}", name) for name in ("old", "new")}
     world.run(1.0)
 
     def lag(name: str) -> Any:
@@ -363,7 +363,7 @@ def test_new_subscription_warns_of_a_node_that_left_the_map() -> None:
     (warning,) = returning.subscription.warnings
     assert "one/old" in warning and "starts as a new subscription" in warning
     # A deletion names the node, which may have the subscription.
-    asking_client = roaming.world.client("asking_client", "new")
+    asking_client = roaming.world.client("asker", "new")
     result = roaming.world.wait(asking_client.ask("durable-delete", client="rover", name="d"))
     assert (result["here"], result["silent"]) == (True, ("one/old",))
     result = roaming.world.wait(asking_client.ask("durable-delete", client="rover", name="d"))

@@ -114,7 +114,7 @@ def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: boo
         assert sorted(map(name_of, far.events)) == sorted(expected)
         assert far.gaps == []
         log = world["a"].event_log
-        events = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
+        events = world.wait(log.read_origin(log.origin, (0, 0), 1 << 20, 1 << 30))
         # The other node returned its events; the log has the events of both branches.
         assert len({event.record for event in events}) == len(expected)
         assert log.newest_own[0] > epoch

@@ -64,7 +64,7 @@ class LateNode:
         self.world.start("a")
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """Read for some seconds; return the sequence numbers that received to `c`."""
+        """Read for some seconds; return the sequence numbers that came to `c`."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()

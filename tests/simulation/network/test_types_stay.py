@@ -125,7 +125,7 @@ def test_defaults_apply_after_a_restart_of_the_subscribers_node_alone(
         world.start("c")
         world.run(1.0)
         again = Reader(world, world.client("reader", "c", incarnation=2), BY_DEFAULT, durable="d")
-        # The node waiting for others that may have a newer position.
+        # The node waits for others that may have a newer position.
         read(world, again, seconds=10.0)
         assert altitudes(again) == [0, 1, 2] and again.gaps == []
 

@@ -36,7 +36,7 @@ def truths(world: NetworkWorld, seen: Truths | None = None) -> Truths:
     found: dict[str, list[Truth]] = dict(seen or {})
     for name in world.running:
         log = world[name].event_log
-        events = world.wait(log.read_of(log.origin, (0, 0), 1 << 40, 1 << 60))
+        events = world.wait(log.read_origin(log.origin, (0, 0), 1 << 40, 1 << 60))
         held = {truth.mark: truth for truth in found.get(log.origin, [])}
         held.update({event.mark: Truth.of(event) for event in events})
         found[log.origin] = [held[mark] for mark in sorted(held)]

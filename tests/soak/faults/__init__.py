@@ -1,22 +1,14 @@
-"""Faults of the soak, by the names that `--faults` takes."""
+"""Faults of the soak, by the names of `--faults`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from tests.soak.faults import archive
-
-from tests.soak.faults import clients
-
-from tests.soak.faults import disks
-
-from tests.soak.faults import links
-
-from tests.soak.faults import processes
+from tests.soak.faults import archive, clients, disks, links, processes
 from tests.soak.world import World
 
-#: Does the damage, waits, and heals the damage that an operator would not see.
+#: Causes the fault, waits, and repairs damage that an operator would not see.
 Fault: TypeAlias = Callable[[World], Awaitable[None]]
 
 FAULTS: Final[Mapping[str, Fault]] = {

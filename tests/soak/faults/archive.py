@@ -11,34 +11,34 @@ from typing import Final
 
 from tests.soak.world import World
 
-#: Without it a folder is no archive.
+#: The marker of an archive.
 ROOT: Final = "archive.json"
 
 
 async def cut_root(world: World) -> None:
-    """The file that makes a folder an archive is cut short."""
+    """Truncate the marker of the archive."""
     _cut(world, world.layout.archive / ROOT)
 
 
 async def cut_object(world: World) -> None:
-    """One other object of the archive is cut short."""
+    """Truncate one other object of the archive."""
     path = _object(world)
     if path is not None:
         _cut(world, path)
 
 
 def _cut(world: World, path: Path) -> None:
-    # The archive may be away.
+    # The archive may be moved away.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         size = path.stat().st_size
-        left = world.random.randrange(size) if size else 0
-        world.note(f"archive-cut: {left} of {size} bytes are left of {_name(world, path)}")
+        remaining = world.random.randrange(size) if size else 0
+        world.note(f"archive-cut: {remaining} of {size} bytes are left of {_name(world, path)}")
         with open(path, "r+b") as file:
-            file.truncate(left)
+            file.truncate(remaining)
 
 
 async def delete_object(world: World) -> None:
-    """One object of the archive is deleted."""
+    """Delete one object of the archive."""
     path = _object(world)
     if path is not None:
         world.note(f"archive-delete: {_name(world, path)}")
@@ -46,25 +46,25 @@ async def delete_object(world: World) -> None:
 
 
 async def lose_for_a_while(world: World) -> None:
-    """The archive is not there for some seconds."""
+    """Move the archive away for some seconds."""
     archive = world.layout.archive
-    away = archive.with_name("archive-away")
-    if not archive.exists() or away.exists():
+    moved = archive.with_name("archive-moved")
+    if not archive.exists() or moved.exists():
         return
     seconds = world.random.uniform(2.0, 10.0)
     world.note(f"archive-lost: for {seconds:.1f} s")
-    archive.rename(away)
-    # A file in its place: nobody can make another one meanwhile.
+    archive.rename(moved)
+    # A file at its place, so that no node creates another archive.
     archive.write_text("no archive")
     try:
         await asyncio.sleep(seconds)
     finally:
         archive.unlink()
-        away.rename(archive)
+        moved.rename(archive)
 
 
 async def slow(world: World) -> None:
-    """All archivers do nothing for some seconds."""
+    """Pause all archivers for some seconds."""
     pids = [pid for node in world.nodes.values() for pid in node.archivers()]
     seconds = world.random.uniform(2.0, 10.0)
     world.note(f"archive-slow: {len(pids)} archivers for {seconds:.1f} s")
@@ -76,7 +76,7 @@ async def slow(world: World) -> None:
 
 
 async def kill_archiver(world: World) -> None:
-    """`kill -9` to the archiver of one node."""
+    """Kill the archiver of one node."""
     node = world.random.choice(list(world.nodes.values()))
     world.note(f"archiver-kill: {node.name}")
     _send(node.archivers(), signal.SIGKILL)

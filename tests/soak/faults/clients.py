@@ -1,4 +1,4 @@
-"""Faults of clients: they are killed, close, roam, and use types that nobody knows yet."""
+"""Faults of clients: kills, closes, moves to other nodes, and unknown types."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tests.soak.world import World
 
 
 async def kill(world: World) -> None:
-    """`kill -9` to a client, which comes again."""
+    """Kill a client and start it again."""
     await _end(world, kill=True)
 
 
 async def close(world: World) -> None:
-    """A client closes in good order, and comes again."""
+    """Close a client and start it again."""
     await _end(world, kill=False)
 
 
 async def roam(world: World) -> None:
-    """A client ends in one of both ways, and comes again at other nodes."""
+    """Kill or close a client and start it at other nodes."""
     await _end(world, kill=world.random.random() < 0.5, roam=True)
 
 
 async def new_type(world: World) -> None:
-    """Publishers use a type, or a version of it, that no node has seen."""
+    """Let publishers use a type or version that is unknown to the nodes."""
     world.versions += 1
     world.note(f"types: soak 1.{world.versions} from now on")
     for name in PUBLISHERS:

@@ -1,4 +1,4 @@
-"""Faults of nodes' disks: full, damaged, older, empty."""
+"""Faults of nodes' disks: full, damaged, restored from a copy, empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.soak.world import World
 
 
 async def full(world: World) -> None:
-    """A node's disk is full for some seconds."""
+    """Fill a node's disk for some seconds."""
     with world.some_node() as node:
         if node is None:
             return
@@ -31,23 +31,23 @@ async def full(world: World) -> None:
 
 
 async def flip(world: World) -> None:
-    """Single bits in the log of a node that is down are changed."""
+    """Flip bits in the log of a stopped node."""
     await _damage(world, "flip", _flip_bits, lasting=True)
 
 
 async def cut_log(world: World) -> None:
-    """The end of the log file of a node that is down is cut off."""
+    """Truncate the log file of a stopped node."""
     await _damage(world, "log-cut", _cut_end, lasting=True)
 
 
 async def wipe(world: World) -> None:
-    """A node comes back with an empty disk."""
+    """Restart a node with an empty disk."""
     world.emptied = True
     await _damage(world, "wipe", lambda node, random: _empty(node))
 
 
 async def older_copy(world: World) -> None:
-    """A node comes back with a copy of its disk that was made some seconds before."""
+    """Restart a node with a copy of its disk that is some seconds old."""
     with world.some_disk() as node:
         if node is None:
             return
@@ -55,11 +55,11 @@ async def older_copy(world: World) -> None:
         clean = world.random.random() < 0.5
         how = "after a clean stop" if clean else "while it ran"
         world.note(f"older-copy: {node.name} is copied {how}")
-        older = node.folder / "copy"
-        shutil.rmtree(older, ignore_errors=True)
+        copied = node.folder / "copy"
+        shutil.rmtree(copied, ignore_errors=True)
         if clean:
             await asyncio.to_thread(node.stop)
-        copy(node.layout.data(node.name), older)
+        copy(node.layout.data(node.name), copied)
         if clean:
             await world.start_node(node)
         await asyncio.sleep(world.random.uniform(2.0, 8.0))
@@ -68,18 +68,18 @@ async def older_copy(world: World) -> None:
         world.set_back.add(node.name)
         _lost_until_now(world, node)
         _empty(node)
-        copy(older, node.layout.data(node.name))
+        copy(copied, node.layout.data(node.name))
         await _start(world, node)
 
 
 async def _damage(
     world: World,
-    what: str,
+    fault: str,
     damage: Callable[[SoakNode, Random], str],
     *,
     lasting: bool = False,
 ) -> None:
-    """Damage a disk. Lasting damage may also take what is logged afterwards."""
+    """Damage a disk while its node is down. Lasting damage may lose later events, too."""
     with world.some_disk() as node:
         if node is None:
             return
@@ -88,7 +88,7 @@ async def _damage(
             await asyncio.to_thread(node.stop)
         else:
             node.kill(machine=True)
-        world.note(f"{what}: {node.name} {damage(node, world.random)}")
+        world.note(f"{fault}: {node.name} {damage(node, world.random)}")
         _lost_until_now(world, node)
         if lasting:
             world.damaged[node.name] = math.inf
@@ -97,7 +97,7 @@ async def _damage(
 
 async def _start(world: World, node: SoakNode) -> None:
     if not await world.start_node(node):
-        # An operator would begin anew.
+        # An operator would start with an empty disk.
         node.kill(machine=True)
         world.note(f"{node.name} does not start; its disk is emptied")
         world.emptied = True
@@ -113,7 +113,7 @@ def _lost_until_now(world: World, node: SoakNode) -> None:
 def _flip_bits(node: SoakNode, random: Random) -> str:
     path = _log_of(node)
     data = bytearray(path.read_bytes())
-    # The first two pages say where all others are.
+    # The first two pages hold the root of all others.
     places = sorted(random.randrange(8192, len(data)) for _ in range(random.randint(1, 20)))
     for place in places:
         data[place] ^= 1 << random.randrange(8)
@@ -124,10 +124,10 @@ def _flip_bits(node: SoakNode, random: Random) -> str:
 def _cut_end(node: SoakNode, random: Random) -> str:
     path = _log_of(node)
     size = path.stat().st_size
-    left = random.randrange(size // 2, size)
+    remaining = random.randrange(size // 2, size)
     with open(path, "r+b") as file:
-        file.truncate(left)
-    return f"{left} of {size} bytes are left"
+        file.truncate(remaining)
+    return f"{remaining} of {size} bytes are left"
 
 
 def _log_of(node: SoakNode) -> Path:

@@ -8,14 +8,14 @@ from tests.soak.world import World
 
 
 async def cut(world: World) -> None:
-    """The connections between two nodes are reset."""
+    """Reset the connections between two nodes."""
     one, other = world.random.choice(world.edges)
     world.note(f"cut {one}-{other}")
     world.relays.cut(one, other)
 
 
 async def partition(world: World) -> None:
-    """Two parts of the network do not hear of each other for some seconds."""
+    """Separate two parts of the network for some seconds."""
     names = list(world.nodes)
     world.random.shuffle(names)
     some = set(names[: world.random.randint(1, len(names) // 2)])
@@ -27,7 +27,7 @@ async def partition(world: World) -> None:
 
 
 async def one_way(world: World) -> None:
-    """Nothing that one node sends arrives at another one."""
+    """Stop one direction between two nodes."""
     one, other = world.random.choice(world.edges)
     if world.random.random() < 0.5:
         one, other = other, one
@@ -38,7 +38,7 @@ async def one_way(world: World) -> None:
 
 
 async def half_open(world: World) -> None:
-    """One end of a connection is gone, and the other end does not learn it for a while."""
+    """Close one end of a connection while the other end stays open."""
     one, other = world.random.choice(world.edges)
     seconds = world.random.uniform(1.0, 12.0)
     world.note(f"half-open: {one} has lost its connections to {other}, {seconds:.1f} s")
@@ -47,7 +47,7 @@ async def half_open(world: World) -> None:
 
 
 async def packet_loss(world: World) -> None:
-    """A node is started again with links that lose packets, and later without."""
+    """Restart a node with links that lose packets, and later without."""
     with world.some_node() as node:
         if node is None:
             return

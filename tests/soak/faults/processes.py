@@ -1,4 +1,4 @@
-"""Faults of node processes: they are killed, stopped and frozen, and their clocks are set."""
+"""Faults of node processes: kills, stops, pauses, and steps of their clocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.soak.world import World
 
 
 async def kill(world: World) -> None:
-    """`kill -9` to a node, and to the processes beside it now and then."""
+    """Kill a node with SIGKILL, sometimes with its child processes."""
     with world.some_node() as node:
         if node is not None:
             await _kill(world, [node])
 
 
 async def kill_many(world: World) -> None:
-    """`kill -9` to two or three nodes at once."""
+    """Kill two or three nodes with SIGKILL at once."""
     with ExitStack() as stack:
         nodes = [stack.enter_context(world.some_node()) for _ in range(world.random.choice((2, 3)))]
         await _kill(world, [node for node in nodes if node is not None])
@@ -36,7 +36,7 @@ async def _kill(world: World, nodes: list[SoakNode]) -> None:
 
 
 async def stop(world: World) -> None:
-    """A node is stopped in good order, and started again."""
+    """Stop a node with SIGTERM and start it again."""
     with world.some_node() as node:
         if node is not None:
             world.note(f"stop {node.name}")
@@ -47,7 +47,7 @@ async def stop(world: World) -> None:
 
 
 async def freeze(world: World) -> None:
-    """A node does nothing for some seconds."""
+    """Pause a node for some seconds."""
     with world.some_node() as node:
         if node is not None:
             seconds = world.random.uniform(1.0, 12.0)
@@ -60,7 +60,7 @@ async def freeze(world: World) -> None:
 
 
 async def step_clock(world: World) -> None:
-    """A node's wall clock is set back by an hour, or on by a day."""
+    """Step a node's wall clock back by an hour or forward by a day."""
     with world.some_node() as node:
         if node is not None:
             back = world.random.random() < 0.5

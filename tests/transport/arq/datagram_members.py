@@ -12,7 +12,7 @@ from zope.interface import implementer
 from broker.testing.datagram_network import Address, DatagramFaults, DatagramNetwork
 from broker.transport.arq.group_core import GroupCore
 from broker.transport.arq.group_settings import GroupSettings
-from broker.transport.arq.mac import Seal, group_key
+from broker.transport.arq.mac import Mac, derive_group_key
 from broker.transport.socket.datagram_group import DatagramGroup, IGroupReceiver
 
 GROUP = ("group", 0)
@@ -36,7 +36,7 @@ class Member:
         self.wire = wire
         random = members.random
         core = GroupCore(
-            *(members.settings, Seal(group_key(secret)), name, random.getrandbits(64)),
+            *(members.settings, Mac(derive_group_key(secret)), name, random.getrandbits(64)),
             *(random.random, MAX_FRAME, members.clock.seconds()),
         )
         self.core = core
@@ -61,14 +61,14 @@ class Member:
         assert packets
         self.heard[sender] += packets
 
-    def gap(self, sender: str, count: int) -> None:
+    def packets_lost(self, sender: str, count: int) -> None:
         self.told.append((sender, count))
 
-    def hears_changed(self, sender: str, hears: bool) -> None:
+    def reachability_changed(self, sender: str, hears: bool) -> None:
         assert hears != (sender in self.hearers)
         self.hearers ^= {sender}
 
-    def sender_vanished(self, sender: str) -> None:
+    def sender_disappeared(self, sender: str) -> None:
         self.hearers.discard(sender)
         self.told.append((sender, "vanished"))
 

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from broker.errors import BrokerError
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.socket.datagram_endpoint import DatagramEndpoint
@@ -60,12 +60,12 @@ class Pair:
         self,
         seed: int,
         faults: DatagramFaults | None = None,
-        settings: CorrectionSettings | None = None,
+        settings: ArqSettings | None = None,
     ) -> None:
         self.clock = Clock()
         self.random = Random(seed)
         self.network = DatagramNetwork(self.clock, seed, faults)
-        self.settings = settings or CorrectionSettings()
+        self.settings = settings or ArqSettings()
         self.accepted: list[ISocketChannel] = []
         self.dialled: list[ISocketChannel] = []
         self.failures: list[Failure] = []

@@ -9,10 +9,10 @@ from twisted.internet.error import ConnectionRefusedError
 
 from broker.errors import ProtocolError, VersionMismatch
 from broker.testing.datagram_network import MemoryDatagramSocket
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from broker.transport.arq import wire
-from broker.transport.arq.handshake import OPEN_SEAL, Dialler
-from broker.transport.arq.mac import Seal
+from broker.transport.arq.handshake import UNKEYED_MAC, Dialler
+from broker.transport.arq.mac import Mac
 from tests.transport.arq.datagram_members import Members
 from tests.transport.arq.datagram_pair import HERE, THERE, Pair, User
 
@@ -29,21 +29,21 @@ def test_forged_control_messages_change_nothing_and_are_counted() -> None:
     pair = Pair(0)
     here, there = (User(channel) for channel in pair.connected())
     outside, heard = stranger(pair)
-    identity = there.core.here
+    identity = there.core.own_id
     said = wire.Feedback(10**6, 2 * 10**6, 10**6, 0.0, 0, ((10**6 + 1, 100),))
     forged = [
-        Seal(key).sealed(contents)
+        Mac(key).add_tag(contents)
         for key in (b"", b"a guess")
         for contents in (
-            wire.feedback(identity, said),
-            wire.bye(identity, wire.Reason.RESET),
-            wire.numbered(wire.POLL, identity, 5),
-            wire.data(identity, 1, 0, 0, [b"\0\0\0\1x"]),
+            wire.encode_feedback(identity, said),
+            wire.encode_bye(identity, wire.Reason.RESET),
+            wire.encode_numbered(wire.POLL, identity, 5),
+            wire.encode_data(identity, 1, 0, 0, [b"\0\0\0\1x"]),
         )
     ]
     outside.send(forged, THERE)
     pair.run(lambda: False, 1.0)
-    assert there.core.counts.forged == len(forged)
+    assert there.core.datagram_counts.forged == len(forged)
     assert heard == []
     here.channel.send([b"after"])
     pair.run(lambda: bool(there.packets), 1.0)
@@ -52,13 +52,13 @@ def test_forged_control_messages_change_nothing_and_are_counted() -> None:
 
 
 def test_every_flipped_bit_is_noticed() -> None:
-    seal = Seal(b"key")
-    datagram = seal.sealed(wire.data(1, 2, 0, 3, [b"some packet"]))
-    assert seal.holds(datagram)
+    seal = Mac(b"key")
+    datagram = seal.add_tag(wire.encode_data(1, 2, 0, 3, [b"some packet"]))
+    assert seal.verify(datagram)
     for place in range(len(datagram) * 8):
         damaged = bytearray(datagram)
         damaged[place // 8] ^= 1 << place % 8
-        assert not seal.holds(bytes(damaged))
+        assert not seal.verify(bytes(damaged))
 
 
 def test_a_flood_of_greetings_leaves_no_state_and_is_not_amplified() -> None:
@@ -66,7 +66,7 @@ def test_a_flood_of_greetings_leaves_no_state_and_is_not_amplified() -> None:
     outside, heard = stranger(pair)
     for number in range(1, 1001):
         dialler = Dialler(number, pair.random.randbytes(16), 100, 0.0)
-        outside.send([dialler.datagram(0.0)], THERE)
+        outside.send([dialler.next_datagram(0.0)], THERE)
     pair.run(lambda: False, 1.0)
     assert len(heard) == 1000
     assert pair.wires[1].sent_bytes < outside.sent_bytes
@@ -78,10 +78,10 @@ def test_a_cookie_of_another_address_or_another_time_proves_nothing() -> None:
     pair = Pair(0)
     outside, heard = stranger(pair)
     dialler = Dialler(7, bytes(16), 100, 0.0)
-    outside.send([dialler.datagram(0.0)], THERE)
+    outside.send([dialler.next_datagram(0.0)], THERE)
     pair.run(lambda: bool(heard), 1.0)
-    dialler.received(heard[0])
-    opening = dialler.datagram(0.0)
+    dialler.receive(heard[0])
+    opening = dialler.next_datagram(0.0)
     pair.network.bind(("spoofed", 4), lambda batch: None).send([opening], THERE)
     pair.run(lambda: False, 1.0)
     assert pair.there.counts.bad_cookies == 1
@@ -93,21 +93,21 @@ def test_a_cookie_of_another_address_or_another_time_proves_nothing() -> None:
 
 
 def test_half_open_connections_are_bounded_and_do_not_stop_honest_ones() -> None:
-    settings = CorrectionSettings(half_open=10)
+    settings = ArqSettings(half_open=10)
     pair = Pair(0, settings=settings)
     diallers: dict[int, Dialler] = {}
 
     def hears(batch: object) -> None:
         for datagram, _ in batch:  # type: ignore[attr-defined]
-            dialler = diallers[wire.head(datagram)[1]]
-            if wire.head(datagram)[0] == wire.COOKIE:
-                dialler.received(datagram)
-                outside.send([dialler.datagram(0.0)], THERE)
+            dialler = diallers[wire.decode_head(datagram)[1]]
+            if wire.decode_head(datagram)[0] == wire.COOKIE:
+                dialler.receive(datagram)
+                outside.send([dialler.next_datagram(0.0)], THERE)
 
     outside = pair.network.bind(STRANGER, hears)
     for number in range(1, 101):
         diallers[number] = Dialler(number, pair.random.randbytes(16), 100, 0.0)
-        outside.send([diallers[number].datagram(0.0)], THERE)
+        outside.send([diallers[number].next_datagram(0.0)], THERE)
     pair.run(lambda: pair.there.counts.dropped_half_open == 90, 1.0)
     assert len(pair.there._half_open) == len(pair.there._channels) == 10
     pair.connected()
@@ -117,7 +117,7 @@ def test_half_open_connections_are_bounded_and_do_not_stop_honest_ones() -> None
 
 
 def test_more_connections_than_there_may_be_are_refused() -> None:
-    pair = Pair(0, settings=CorrectionSettings(connections=1))
+    pair = Pair(0, settings=ArqSettings(connections=1))
     pair.connected()
     pair.dial()
     pair.run(lambda: bool(pair.failures), 1.0)
@@ -164,10 +164,10 @@ def test_noise_is_counted_and_answered_by_nothing() -> None:
     random = Random(0)
     for _ in range(2000):
         noise = bytes([random.randrange(16)]) + random.randbytes(random.randrange(50))
-        outside.send([noise, OPEN_SEAL.sealed(noise)], THERE)
+        outside.send([noise, UNKEYED_MAC.add_tag(noise)], THERE)
     pair.run(lambda: False, 1.0)
     counts = pair.there.counts
-    assert counts.malformed + counts.strays == 4000
+    assert counts.malformed + counts.unknown_connection == 4000
     assert heard == []
 
 
@@ -175,15 +175,15 @@ def test_noise_in_a_group_is_counted_and_harms_nobody() -> None:
     members = Members(0, "ab")
     here, there = members.all
     random = Random(0)
-    seal = Seal()
+    seal = Mac()
     for _ in range(2000):
         noise = bytes([random.randrange(16)]) + random.randbytes(random.randrange(60))
         session = random.choice([here.core._session, there.core._session, random.getrandbits(64)])
         noise = noise[:1] + session.to_bytes(8, "big") + noise[9:]
-        there.group.datagrams_received([(noise, STRANGER), (seal.sealed(noise), STRANGER)])
+        there.group.datagrams_received([(noise, STRANGER), (seal.add_tag(noise), STRANGER)])
     counts = there.core.counts
     assert counts.forged >= 2000
-    assert counts.malformed + counts.strays > 500
+    assert counts.malformed + counts.wrong_address > 500
     assert len(there.core.receivers) <= members.settings.senders
     here.send([b"after"])
     members.run(lambda: bool(there.heard["a"]), 1.0)

@@ -47,8 +47,8 @@ def test_what_came_behind_a_hole_is_delivered_when_the_sender_begins_a_new_life(
     here.send(packets[1:])
     members.run(lambda: False, 0.003)
     members.network.unbind(("a", 1))
-    here.group._stopped = True  # it is killed, and says nothing
-    here.group._alarm.set(None)
+    here.group._is_stopped = True  # it is killed, and says nothing
+    here.group._timer.arm(None)
     Member("a", members, b"")
     members.run(lambda: there.told[-1:] == [("a", "appeared")] and len(there.told) > 2, 0.9)
     assert there.heard["a"] == [packets[0], *packets[2:]]

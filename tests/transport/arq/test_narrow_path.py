@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.testing.datagram_network import Address, DatagramFaults, DatagramNetwork
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from tests.transport.arq import datagram_pair
 from tests.transport.arq.datagram_pair import Pair, User
 
@@ -53,7 +53,7 @@ class Sink(User):
 
 def test_most_of_what_is_sent_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datagram_pair, "DatagramNetwork", Narrow)
-    pair = Pair(1, DatagramFaults(delay=0.025), CorrectionSettings())
+    pair = Pair(1, DatagramFaults(delay=0.025), ArqSettings())
     ends = pair.connected()
     Endless(ends[0])
     sink = Sink(ends[1])

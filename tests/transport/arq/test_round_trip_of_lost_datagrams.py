@@ -33,13 +33,13 @@ def test_a_loss_after_a_pause_does_not_bring_the_rate_to_its_least() -> None:
     pair, here, there = one_lost_after_a_pause()
     count = 10_000
     here._waiting = [bytes(4000)] * count
-    start = here.core.sender.pace.rate
+    start = here.core.sender.pacer.rate
     here.send_more()
     lowest = start
 
     def all_there() -> bool:
         nonlocal lowest
-        lowest = min(lowest, here.core.sender.pace.rate)
+        lowest = min(lowest, here.core.sender.pacer.rate)
         return len(there.packets) == count + 2
 
     took = pair.run(all_there, 60.0)

@@ -12,7 +12,7 @@ import pytest
 from twisted.internet.error import TimeoutError
 
 from broker.testing.datagram_network import DatagramFaults
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from broker.transport.arq.connection_core import ConnectionCore
 from tests.seeds import seeds
 from tests.transport.arq.datagram_pair import HERE, THERE, Pair, User
@@ -37,12 +37,12 @@ def drawn_packets(random: Random, count: int) -> list[bytes]:
     return [random.randbytes(random.randint(1, size)) for size in sizes]
 
 
-def check_bounds(core: ConnectionCore, settings: CorrectionSettings) -> None:
-    reception = core.reception
-    assert len(reception._ready) + len(reception._ahead) <= settings.window
+def check_bounds(core: ConnectionCore, settings: ArqSettings) -> None:
+    reception = core.receive_window
+    assert len(reception._ready) + len(reception._out_of_order) <= settings.window
     assert len(reception.missing) <= settings.window
-    assert len(core.sender._flying) <= settings.window
-    assert set(core.sender._wanted) <= set(core.sender._flying)
+    assert len(core.sender._in_flight) <= settings.window
+    assert set(core.sender._to_retransmit) <= set(core.sender._in_flight)
 
 
 @pytest.mark.parametrize("hundred", seeds(4, SEEDS // 100))
@@ -57,7 +57,7 @@ def test_everything_arrives_once_and_in_order(hundred: int) -> None:
 
 def run_schedule(seed: int) -> None:
     random = Random(seed)
-    settings = CorrectionSettings(liveness=60.0, handshake_timeout=60.0, **SMALL)
+    settings = ArqSettings(liveness=60.0, handshake_timeout=60.0, **SMALL)
     pair = Pair(seed, drawn_faults(random), settings)
     pair.dial()
     pair.run(lambda: bool(pair.accepted and pair.dialled), 60.0)
@@ -137,6 +137,6 @@ def test_a_lossless_path_is_used_without_repeats_and_filled_by_the_window() -> N
     here, there = pair.connected()
     sender, receiver = User(here, packets), User(there)
     took = pair.run(lambda: len(receiver.packets) == len(packets), 60.0)
-    assert sender.core.sender.repeated == 0
-    assert receiver.core.reception.duplicates == 0
+    assert sender.core.sender.retransmitted == 0
+    assert receiver.core.receive_window.duplicates == 0
     assert len(packets) * 262 / took > 10e6

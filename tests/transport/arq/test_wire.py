@@ -7,17 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import ConfigurationError, ProtocolError
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from broker.transport.arq import wire
-from broker.transport.arq.fragmentation import Cutter
+from broker.transport.arq.fragmentation import Fragmenter
 from broker.transport.arq.group_settings import GroupSettings
-from broker.transport.arq.mac import Seal
+from broker.transport.arq.mac import Mac
 from broker.transport.socket.framing import FrameDecoder
 
-SEAL = Seal(b"k")
+SEAL = Mac(b"k")
 u64 = st.integers(0, 2**64 - 1)
 READERS = (
-    *(wire.read_data, wire.read_feedback, wire.read_numbered, wire.read_reason, wire.read_ask),
+    *(
+        wire.decode_data,
+        wire.decode_feedback,
+        wire.decode_numbered,
+        wire.decode_reason,
+        wire.decode_ask,
+    ),
 )
 
 
@@ -26,9 +32,9 @@ def test_data_is_read_as_written(
     identity: int, number: int, packet: int, piece: bytes, draw: st.DataObject
 ) -> None:
     start = draw.draw(st.one_of(st.just(wire.NO_START), st.integers(0, len(piece) - 1)))
-    datagram = SEAL.sealed(wire.data(identity, number, start, packet, [piece]))
-    assert wire.head(datagram) == (wire.DATA, identity)
-    assert wire.read_data(datagram) == wire.Data(number, start, packet % 2**32, piece)
+    datagram = SEAL.add_tag(wire.encode_data(identity, number, start, packet, [piece]))
+    assert wire.decode_head(datagram) == (wire.DATA, identity)
+    assert wire.decode_data(datagram) == wire.Data(number, start, packet % 2**32, piece)
     assert len(datagram) == wire.DATA_OVERHEAD + len(piece)
 
 
@@ -41,18 +47,18 @@ def test_feedback_is_read_as_written_up_to_its_most_ranges(
 ) -> None:
     missing = tuple((received + first, count) for first, count in ranges)
     said = wire.Feedback(received, received + 5, received + 1, 0.25, 7, missing)
-    datagram = SEAL.sealed(wire.feedback(9, said))
-    read = wire.read_feedback(datagram)
-    assert read.missing == missing[: wire.MOST_RANGES]
-    assert (read.received, read.limit, read.newest, read.held) == (
+    datagram = SEAL.add_tag(wire.encode_feedback(9, said))
+    read = wire.decode_feedback(datagram)
+    assert read.missing == missing[: wire.MAX_RANGES]
+    assert (read.received, read.limit, read.highest, read.delay) == (
         *(received, received + 5, received + 1, 0.25),
     )
     assert len(datagram) <= 256
-    question = SEAL.sealed(wire.ask(9, received, missing))
-    assert wire.read_ask(question) == missing[: wire.MOST_RANGES]
+    question = SEAL.add_tag(wire.encode_ask(9, received, missing))
+    assert wire.decode_ask(question) == missing[: wire.MAX_RANGES]
 
 
-@given(st.binary(min_size=wire.LEAST_BYTES, max_size=80))
+@given(st.binary(min_size=wire.MIN_DATAGRAM_BYTES, max_size=80))
 def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
     for read in READERS:
         try:
@@ -60,37 +66,37 @@ def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
         except ProtocolError:
             pass
         else:
-            assert wire.head(noise)
+            assert wire.decode_head(noise)
 
 
 @pytest.mark.parametrize(
     "contents",
     [
-        wire.data(1, 2, 5, 3, [b"short"]),
-        wire.feedback(1, wire.Feedback(5, 4, 5, 0.0, 3)),
-        wire.feedback(1, wire.Feedback(5, 9, 4, 0.0, 3)),
-        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, 3, ((5, 1),))),
-        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, 3, ((6, 0),))),
-        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, 3)) + b"more",
+        wire.encode_data(1, 2, 5, 3, [b"short"]),
+        wire.encode_feedback(1, wire.Feedback(5, 4, 5, 0.0, 3)),
+        wire.encode_feedback(1, wire.Feedback(5, 9, 4, 0.0, 3)),
+        wire.encode_feedback(1, wire.Feedback(5, 9, 5, 0.0, 3, ((5, 1),))),
+        wire.encode_feedback(1, wire.Feedback(5, 9, 5, 0.0, 3, ((6, 0),))),
+        wire.encode_feedback(1, wire.Feedback(5, 9, 5, 0.0, 3)) + b"more",
     ],
 )
 def test_what_contradicts_itself_is_refused(contents: bytes) -> None:
-    read = wire.read_data if contents[0] == wire.DATA else wire.read_feedback
+    read = wire.decode_data if contents[0] == wire.DATA else wire.decode_feedback
     with pytest.raises(ProtocolError):
-        read(SEAL.sealed(contents))
+        read(SEAL.add_tag(contents))
 
 
 @given(st.lists(st.binary(min_size=1, max_size=900), max_size=40), st.integers(100, 400))
 def test_packets_are_cut_and_put_together_again_from_any_start(
     packets: list[bytes], room: int
 ) -> None:
-    cutter = Cutter(room)
-    cutter.add(packets)
+    cutter = Fragmenter(room)
+    cutter.add_packets(packets)
     pieces = []
     while cutter:
-        start, first, parts = cutter.next()
+        start, first, parts = cutter.next_fragment()
         pieces.append((start, first, b"".join(parts)))
-    assert cutter.bytes == 0
+    assert cutter.queued_bytes == 0
     assert all(0 < len(piece) <= room for _, _, piece in pieces)
     for place, (start, first, _) in enumerate(pieces):
         if start != wire.NO_START:
@@ -107,7 +113,7 @@ def test_packets_are_cut_and_put_together_again_from_any_start(
 )
 def test_settings_that_can_not_be_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
-        CorrectionSettings(**settings)  # type: ignore[arg-type]
+        ArqSettings(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from broker.transport.faults import (
     PartitionLayer,
     ShuffleLayer,
     ThrottleLayer,
-    layers_for,
-    warning,
+    create_layers,
+    describe_faults,
 )
 from broker.transport.faults.configuration import KINDS
 from broker.transport.layer import ILayer
@@ -67,7 +67,7 @@ def faults(text: str) -> tuple[FaultSettings, ...]:
 
 
 def test_each_kind_makes_its_layer_with_its_settings() -> None:
-    layers = layers_for(faults(ALL_KINDS), "n2", start=100.0)
+    layers = create_layers(faults(ALL_KINDS), "n2", start=100.0)
     made: list[ILayer] = [
         DiscardLayer(seed=0, rate=0.25, direction=Direction.DOWN),
         DuplicateLayer(seed=0, rate=0.5),
@@ -90,19 +90,19 @@ def test_the_documented_faults_are_read_and_made() -> None:
     found = re.search(r"## Faults.*?```toml\n(.*?)```", document.read_text(), re.DOTALL)
     assert found is not None
     configured = faults(found[1])
-    assert [layer.name for layer in layers_for(configured, "east-2", 0.0)] == ["discard"]
-    assert [layer.name for layer in layers_for(configured, "west-1", 0.0)] == ["partition"]
+    assert [layer.name for layer in create_layers(configured, "east-2", 0.0)] == ["discard"]
+    assert [layer.name for layer in create_layers(configured, "west-1", 0.0)] == ["partition"]
 
 
 def test_seeds_differ_between_links_and_faults_and_are_the_same_each_time() -> None:
     twice = faults('[[faults]]\nkind = "discard"\nseed = 7\n' * 2)
     other = faults('[[faults]]\nkind = "discard"\nseed = 8\n' * 2)
-    assert layers_for(twice, "n1", 0.0) == layers_for(twice, "n1", 0.0)
+    assert create_layers(twice, "n1", 0.0) == create_layers(twice, "n1", 0.0)
     seeds = [
         layer.seed
         for each in (twice, other)
         for link in ("n1", "n2")
-        for layer in layers_for(each, link, 0.0)
+        for layer in create_layers(each, link, 0.0)
         if isinstance(layer, DiscardLayer)
     ]
     assert len(set(seeds)) == 8
@@ -110,7 +110,7 @@ def test_seeds_differ_between_links_and_faults_and_are_the_same_each_time() -> N
 
 def test_the_next_link_to_a_peer_has_other_faults_than_the_one_before() -> None:
     (fault,) = faults('[[faults]]\nkind = "discard"\n')
-    layers = [layers_for([fault], "east-1", 0.0, earlier)[0] for earlier in (0, 1, 2, 1)]
+    layers = [create_layers([fault], "east-1", 0.0, earlier)[0] for earlier in (0, 1, 2, 1)]
     seeds = [layer.seed for layer in layers if isinstance(layer, DiscardLayer)]
     assert len(set(seeds)) == 3
     assert seeds[1] == seeds[3]
@@ -130,12 +130,12 @@ def test_the_next_link_to_a_peer_has_other_faults_than_the_one_before() -> None:
 def test_a_fault_acts_on_the_links_that_its_pattern_names(pattern: str, hit: list[str]) -> None:
     configured = faults(f'[[faults]]\nkind = "throttle"\nlinks = "{pattern}"\n')
     names = ["n1", "n2", "east-n1", "n"]
-    assert [name for name in names if layers_for(configured, name, 0.0)] == hit
+    assert [name for name in names if create_layers(configured, name, 0.0)] == hit
 
 
 def test_a_node_with_faults_says_so_and_one_without_says_nothing() -> None:
-    assert warning(()) == ""
-    text = warning(
+    assert describe_faults(()) == ""
+    text = describe_faults(
         faults(
             '[[faults]]\nkind = "discard"\nrate = 0.25\nseed = 3\n'
             '[[faults]]\nkind = "partition"\nlinks = "n*"\ndirection = "in"\nlasts = "3s"\n'
@@ -149,7 +149,7 @@ def test_a_node_with_faults_says_so_and_one_without_says_nothing() -> None:
 
 
 def test_every_kind_has_a_description() -> None:
-    text = warning(faults(ALL_KINDS))
+    text = describe_faults(faults(ALL_KINDS))
     assert all(f"{kind} (" in text for kind in KINDS)
 
 
@@ -178,7 +178,7 @@ def test_a_link_with_configured_faults_delivers_everything_once_and_in_order(kin
     configured = faults(ALL_KINDS if kind == "all" else "[[faults]]" + each[0])
     clock = Clock()
     network = MemoryNetwork(clock, latency=0.01)
-    layers = layers_for(configured, "n2", clock.seconds())
+    layers = create_layers(configured, "n2", clock.seconds())
     one, two = End(clock, 1, layers), End(clock, 2, [])
     network.listen("n2", two.driver.attach)
     attempts = 0
@@ -187,7 +187,7 @@ def test_a_link_with_configured_faults_delivers_everything_once_and_in_order(kin
         nonlocal attempts
         for _ in range(round(seconds * 100)):
             clock.advance(0.01)
-            if not one.driver.attached:
+            if not one.driver.is_attached:
                 attempts += 1
                 network.connect("n2").addCallback(one.driver.attach)
                 clock.advance(0.02)

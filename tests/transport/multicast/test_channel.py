@@ -158,7 +158,7 @@ def test_a_peer_that_restarts_is_told_with_what_it_missed_before_it_is_sent_more
     )
     hub.connect("b")
     hub.run(0.1)
-    assert reborn.attached
+    assert reborn.is_attached
     assert [view.state for view in views] == [LinkState.SUSPECTED, LinkState.CONNECTED]
     assert (views[1].resumed, views[1].undelivered) == (False, 1)
     assert hub.channel.send(b"after", NAMES) == dict.fromkeys(NAMES, SENT)
@@ -224,7 +224,7 @@ def test_a_message_that_a_stack_can_not_hold_is_full_for_that_peer() -> None:
 def test_the_check_of_a_message_is_computed_once_for_all() -> None:
     hub = Hub()
     with mock.patch.object(
-        SharedMessage, "check", autospec=True, wraps=SharedMessage.check
+        SharedMessage, "check", autospec=True, wraps=SharedMessage.checksum
     ) as check:
         hub.channel.send(b"1", NAMES)
     messages = {id(call.args[0]) for call in check.call_args_list}
@@ -300,7 +300,7 @@ def test_each_peer_gets_what_was_sent_to_it_in_order_whatever_happens_to_others(
     expected: dict[str, list[bytes]] = {name: [] for name in NAMES}
 
     def redial(peer: str) -> None:
-        if not hub.drivers[peer].attached:
+        if not hub.drivers[peer].is_attached:
             hub.connect(peer)
 
     hub.on_view = lambda peer, view: (

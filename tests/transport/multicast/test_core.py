@@ -18,36 +18,36 @@ SUSPECTED = View(LinkState.SUSPECTED, error=BROKEN.error)
 def core_of(*peers: str, suspect_timeout: float = 60.0) -> MulticastCore:
     core = MulticastCore(suspect_timeout)
     for peer in peers:
-        core.joined(peer)
+        core.add_peer(peer)
         assert core.view_changed(peer, UP, 0.0) == [PeerView(peer, UP)]
     return core
 
 
 def test_a_peer_is_absent_until_its_first_connection() -> None:
     core = MulticastCore(60.0)
-    assert core.outcome("a", True) is Outcome.ABSENT
-    core.joined("a")
-    assert core.outcome("a", True) is Outcome.ABSENT
+    assert core.send_outcome("a", True) is Outcome.ABSENT
+    core.add_peer("a")
+    assert core.send_outcome("a", True) is Outcome.ABSENT
     assert core.view_changed("a", BROKEN, 1.0) == [PeerView("a", BROKEN)]
     assert core.next_timeout() is None
     core.view_changed("a", UP, 2.0)
-    assert core.outcome("a", True) is Outcome.SENT
-    core.left("a")
-    assert core.outcome("a", True) is Outcome.ABSENT
+    assert core.send_outcome("a", True) is Outcome.SENT
+    core.remove_peer("a")
+    assert core.send_outcome("a", True) is Outcome.ABSENT
     assert core.states() == {}
 
 
 def test_a_suspected_peer_is_still_sent_to_and_then_given_up() -> None:
     core = core_of("a", "b")
     assert core.view_changed("a", BROKEN, 10.0) == [PeerView("a", SUSPECTED)]
-    assert core.outcome("a", True) is Outcome.SENT
+    assert core.send_outcome("a", True) is Outcome.SENT
     assert core.next_timeout() == 70.0
     assert core.handle_timeout(69.9) == []
     assert core.handle_timeout(70.0) == [PeerView("a", BROKEN)]
     assert core.next_timeout() is None
     assert core.states() == {"a": LinkState.DISCONNECTED, "b": LinkState.CONNECTED}
-    assert core.outcome("a", True) is Outcome.ABSENT
-    assert core.outcome("b", True) is Outcome.SENT
+    assert core.send_outcome("a", True) is Outcome.ABSENT
+    assert core.send_outcome("b", True) is Outcome.SENT
 
 
 def test_suspicion_counts_from_the_first_break_and_each_failed_attempt_is_told() -> None:
@@ -82,7 +82,7 @@ def test_without_suspicion_a_break_is_told_at_once() -> None:
     core = core_of("a", suspect_timeout=0.0)
     assert core.view_changed("a", BROKEN, 1.0) == [PeerView("a", BROKEN)]
     assert core.view_changed("a", AGAIN, 2.0) == [PeerView("a", AGAIN)]
-    assert core.outcome("a", True) is Outcome.ABSENT
+    assert core.send_outcome("a", True) is Outcome.ABSENT
 
 
 def test_a_stack_that_can_not_be_used_any_more_is_not_hoped_for() -> None:
@@ -95,17 +95,17 @@ def test_a_stack_that_can_not_be_used_any_more_is_not_hoped_for() -> None:
 
 def test_back_pressure_is_told_of_who_is_there() -> None:
     core = core_of("a")
-    assert core.outcome("a", writable=False) is Outcome.FULL
-    assert core.outcome("b", writable=False) is Outcome.ABSENT
+    assert core.send_outcome("a", writable=False) is Outcome.FULL
+    assert core.send_outcome("b", writable=False) is Outcome.ABSENT
     core.view_changed("a", BROKEN, 1.0)
-    assert core.outcome("a", writable=False) is Outcome.FULL
+    assert core.send_outcome("a", writable=False) is Outcome.FULL
     core.handle_timeout(61.0)
-    assert core.outcome("a", writable=False) is Outcome.ABSENT
+    assert core.send_outcome("a", writable=False) is Outcome.ABSENT
 
 
 def test_a_peer_joins_once() -> None:
     core = core_of("a")
     with pytest.raises(ValueError, match="'a' has joined before"):
-        core.joined("a")
+        core.add_peer("a")
     with pytest.raises(KeyError):
-        core.left("b")
+        core.remove_peer("b")

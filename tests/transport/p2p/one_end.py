@@ -36,7 +36,7 @@ def said(
     limit: int = WINDOW,
     window: int = WINDOW,
 ) -> bytes:
-    return wire.resume(Resume(incarnation, known, received, limit, window))
+    return wire.encode_resume(Resume(incarnation, known, received, limit, window))
 
 
 def open_core(core: P2PCore, greeting: bytes | None = None, now: float = 0.0) -> list[Effect]:
@@ -58,7 +58,7 @@ def sent_data(effects: list[Effect]) -> list[tuple[int, bytes]]:
         if isinstance(effect, SendDown):
             for packet in effect.packets:
                 if packet[0] == wire.DATA:
-                    _, fields, message = wire.read(packet)
+                    _, fields, message = wire.decode_packet(packet)
                     found.append((fields[0], message))
     return found
 

@@ -124,7 +124,7 @@ class End:
             self.connect_soon()
 
     def writable_changed(self, writable: bool) -> None:
-        assert writable is self.driver.writable
+        assert writable is self.driver.is_writable
 
     def listen(self) -> None:
         """The second end is the server."""
@@ -138,7 +138,7 @@ class End:
 
     def connect(self) -> None:
         """Make a connection, unless there is one or one is being made."""
-        if self.run.stopped or self.driver.attached or self.connecting:
+        if self.run.stopped or self.driver.is_attached or self.connecting:
             return
         self.connecting = True
         self.run.network.connect("server").addCallbacks(self._connected, self._refused)

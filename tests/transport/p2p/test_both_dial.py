@@ -46,7 +46,7 @@ class Node(End):
         self.run.clock.callLater(self.run.random.choice((0.1, 0.1, 0.2)), self.connect)
 
     def connect(self) -> None:
-        if self.run.stopped or self.driver.attached or self.connecting:
+        if self.run.stopped or self.driver.is_attached or self.connecting:
             return
         self.connecting = True
         self.run.network.connect(self.peer).addCallbacks(self._connected, self._refused)
@@ -58,7 +58,7 @@ class Node(End):
     def take(self, channel: ISocketChannel, ours: bool) -> None:
         """A connection is there: use it, unless a better one is in use."""
         better = keeps(self.name, self.peer, ours)
-        if self.driver.attached and self.kept and not better:
+        if self.driver.is_attached and self.kept and not better:
             self.refused_connections += 1
             channel.abort(Closed("the other connection is kept"))
             return
@@ -96,7 +96,7 @@ class BothDial(Run):
         self.advance(60.0)
         assert self.attachments == before, "the connection flaps"
         assert self.connections == 1
-        assert all(end.driver.attached for end in self.ends)
+        assert all(end.driver.is_attached for end in self.ends)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

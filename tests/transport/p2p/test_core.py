@@ -41,14 +41,14 @@ from tests.transport.p2p.one_end import (
 def test_a_batch_of_packets_is_delivered_as_one_batch_of_messages() -> None:
     core = new_core()
     open_core(core)
-    effects = core.receive(wire.data(1, 0, WINDOW, [b"a", b"", b"c"]), None, 0.0)
+    effects = core.receive(wire.encode_data(1, 0, WINDOW, [b"a", b"", b"c"]), None, 0.0)
     assert effects == [DeliverUp([b"a", b"", b"c"])]
 
 
 def test_a_duplicate_is_counted_and_not_delivered() -> None:
     core = new_core()
     open_core(core)
-    packets = wire.data(1, 0, WINDOW, [b"a", b"b"])
+    packets = wire.encode_data(1, 0, WINDOW, [b"a", b"b"])
     effects = core.receive([packets[0], *packets, packets[1]], None, 0.0)
     assert only(effects, DeliverUp).messages == [b"a", b"b"]
     assert core.receiver.duplicates == 2
@@ -57,7 +57,7 @@ def test_a_duplicate_is_counted_and_not_delivered() -> None:
 def test_a_gap_ends_the_connection_after_delivering_what_came_before_it() -> None:
     core = new_core()
     open_core(core)
-    packets = wire.data(1, 0, WINDOW, [b"a", b"b", b"c"])
+    packets = wire.encode_data(1, 0, WINDOW, [b"a", b"b", b"c"])
     effects = core.receive([packets[0], packets[2]], None, 0.0)
     assert [type(effect) for effect in effects] == [DeliverUp, Failed]
     assert only(effects, DeliverUp).messages == [b"a"]
@@ -67,57 +67,57 @@ def test_a_gap_ends_the_connection_after_delivering_what_came_before_it() -> Non
 def test_messages_are_acknowledged_after_a_number_of_them_or_a_delay() -> None:
     core = new_core(ack_every=3, ack_delay=0.5)
     open_core(core)
-    packets = wire.data(1, 0, WINDOW, [b"a"] * 5)
+    packets = wire.encode_data(1, 0, WINDOW, [b"a"] * 5)
     assert sent_kinds(core.receive(packets[:2], None, 1.0)) == []
     assert core.next_timeout() == 1.5
     assert sent_kinds(core.receive(packets[2:3], None, 1.1)) == [wire.ACK]
     assert sent_kinds(core.receive(packets[3:], None, 1.2)) == []
     (packet,) = only(core.handle_timeout(1.7), SendDown).packets
-    assert wire.read(packet)[1] == (5, WINDOW)
+    assert wire.decode_packet(packet)[1] == (5, WINDOW)
 
 
 def test_a_message_sent_carries_the_acknowledgement() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.data(1, 0, WINDOW, [b"a"]), None, 1.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [b"a"]), None, 1.0)
     (packet,) = only(core.submit([b"mine"], 1.0), SendDown).packets
-    assert wire.read(packet) == (wire.DATA, (1, 1, WINDOW), b"mine")
+    assert wire.decode_packet(packet) == (wire.DATA, (1, 1, WINDOW), b"mine")
     assert core.next_timeout() == 11.0  # only the next PING is due
 
 
 def test_consuming_a_quarter_of_the_window_is_told_at_once() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.data(1, 0, WINDOW, [bytes(1250 - MESSAGE_COST)] * 5), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [bytes(1250 - MESSAGE_COST)] * 5), None, 0.0)
     core.handle_timeout(0.1)  # the acknowledgement of receipt
     assert core.consumed(1, 0.2) == []
     (packet,) = only(core.consumed(1, 0.2), SendDown).packets
-    assert wire.read(packet)[1] == (5, WINDOW + 2500)
+    assert wire.decode_packet(packet)[1] == (5, WINDOW + 2500)
 
 
 def test_consuming_everything_is_told_after_the_delay_however_little_it_was() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.data(1, 0, WINDOW, [b"a"]), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [b"a"]), None, 0.0)
     core.handle_timeout(0.1)
     assert core.consumed(1, 0.2) == []
     assert core.next_timeout() == pytest.approx(0.22)
     (packet,) = only(core.handle_timeout(0.25), SendDown).packets
-    assert wire.read(packet)[1] == (1, WINDOW + 1 + MESSAGE_COST)
+    assert wire.decode_packet(packet)[1] == (1, WINDOW + 1 + MESSAGE_COST)
 
 
 def test_consuming_more_than_was_delivered_is_our_mistake() -> None:
     core = new_core()
     open_core(core)
     with pytest.raises(ValueError, match="2 messages consumed, and 1 were delivered"):
-        core.receive(wire.data(1, 0, WINDOW, [b"a"]), None, 0.0)
+        core.receive(wire.encode_data(1, 0, WINDOW, [b"a"]), None, 0.0)
         core.consumed(2, 0.0)
 
 
 def test_a_peer_that_sends_more_than_its_credit_is_refused() -> None:
     core = new_core()
     open_core(core)
-    packets = wire.data(1, 0, WINDOW, [bytes(WINDOW // 2)] * 2)
+    packets = wire.encode_data(1, 0, WINDOW, [bytes(WINDOW // 2)] * 2)
     effects = core.receive(packets, None, 0.0)
     assert only(effects, DeliverUp).messages == [bytes(WINDOW // 2)]
     assert isinstance(failure(effects), ProtocolError)
@@ -127,10 +127,14 @@ def test_one_message_beyond_the_window_is_taken_when_nothing_is_unconsumed() -> 
     core = new_core()
     open_core(core)
     huge = bytes(3 * WINDOW)
-    assert only(core.receive(wire.data(1, 0, 0, [huge]), None, 0.0), DeliverUp).messages == [huge]
+    assert only(core.receive(wire.encode_data(1, 0, 0, [huge]), None, 0.0), DeliverUp).messages == [
+        huge
+    ]
     core.consumed(1, 0.0)
-    assert core.receive(wire.data(2, 0, 0, [huge]), None, 0.0)[0] == DeliverUp([huge])
-    assert isinstance(failure(core.receive(wire.data(3, 0, 0, [b""]), None, 0.0)), ProtocolError)
+    assert core.receive(wire.encode_data(2, 0, 0, [huge]), None, 0.0)[0] == DeliverUp([huge])
+    assert isinstance(
+        failure(core.receive(wire.encode_data(3, 0, 0, [b""]), None, 0.0)), ProtocolError
+    )
 
 
 # --------------------------------------------------------------------------- sending
@@ -141,8 +145,8 @@ def test_sending_stops_at_the_credit_and_goes_on_with_more_of_it() -> None:
     open_core(core, said(limit=2000))
     messages = [bytes(500 - MESSAGE_COST)] * 10
     assert len(sent_data(core.submit(messages, 0.0))) == 4
-    assert sent_data(core.receive([wire.ack(0, 2400)], None, 0.0)) == []
-    assert len(sent_data(core.receive([wire.ack(4, 3500)], None, 0.0))) == 3
+    assert sent_data(core.receive([wire.encode_ack(0, 2400)], None, 0.0)) == []
+    assert len(sent_data(core.receive([wire.encode_ack(4, 3500)], None, 0.0))) == 3
 
 
 def test_a_message_larger_than_the_window_goes_when_all_else_was_consumed() -> None:
@@ -150,9 +154,9 @@ def test_a_message_larger_than_the_window_goes_when_all_else_was_consumed() -> N
     open_core(core)
     huge = bytes(WINDOW)
     assert sent_data(core.submit([b"a", huge, b"c"], 0.0)) == [(1, b"a")]
-    assert sent_data(core.receive([wire.ack(1, WINDOW)], None, 0.0)) == []
+    assert sent_data(core.receive([wire.encode_ack(1, WINDOW)], None, 0.0)) == []
     limit = WINDOW + 1 + MESSAGE_COST
-    assert sent_data(core.receive([wire.ack(1, limit)], None, 0.0)) == [(2, huge)]
+    assert sent_data(core.receive([wire.encode_ack(1, limit)], None, 0.0)) == [(2, huge)]
 
 
 def test_a_batch_that_does_not_fit_the_buffer_is_refused_as_a_whole() -> None:
@@ -171,11 +175,11 @@ def test_the_user_is_told_to_stop_at_half_the_buffer_and_to_go_on_below_a_quarte
     assert WritableChanged(False) not in core.submit([message] * 10, 0.0)
     assert WritableChanged(False) in core.submit([message], 0.0)
     assert WritableChanged(False) not in core.submit([message], 0.0)
-    assert core.receive([wire.ack(7, 10**6)], None, 0.0) == []
-    assert core.receive([wire.ack(8, 10**6)], None, 0.0) == [WritableChanged(True)]
+    assert core.receive([wire.encode_ack(7, 10**6)], None, 0.0) == []
+    assert core.receive([wire.encode_ack(8, 10**6)], None, 0.0) == [WritableChanged(True)]
 
 
-@pytest.mark.parametrize("packet", [wire.ack(2, 0), wire.data(1, 2, 0, [b"x"])[0]])
+@pytest.mark.parametrize("packet", [wire.encode_ack(2, 0), wire.encode_data(1, 2, 0, [b"x"])[0]])
 def test_an_acknowledgement_of_what_was_never_sent_is_refused(packet: bytes) -> None:
     core = new_core()
     open_core(core)
@@ -187,8 +191,8 @@ def test_an_old_acknowledgement_takes_nothing_back() -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
-    core.receive([wire.ack(2, WINDOW), wire.ack(1, 5)], None, 0.0)
-    assert (core.sender.acked, core.sender.limit) == (2, WINDOW)
+    core.receive([wire.encode_ack(2, WINDOW), wire.encode_ack(1, 5)], None, 0.0)
+    assert (core.sender.acked, core.sender.credit_limit) == (2, WINDOW)
 
 
 # --------------------------------------------------------------------------- time
@@ -201,20 +205,22 @@ def test_a_ping_goes_out_when_no_message_did_for_the_keepalive_time() -> None:
     core.submit([b"a"], 5.0)
     assert core.next_timeout() == 15.0
     (packet,) = only(core.handle_timeout(15.0), SendDown).packets
-    assert wire.read(packet)[1] == (1,)
+    assert wire.decode_packet(packet)[1] == (1,)
     assert core.next_timeout() == 25.0
 
 
 def test_a_ping_is_answered_with_an_acknowledgement() -> None:
     core = new_core()
     open_core(core)
-    assert sent_kinds(core.receive([wire.ping(0), wire.ping(0)], None, 0.0)) == [wire.ACK]
+    assert sent_kinds(core.receive([wire.encode_ping(0), wire.encode_ping(0)], None, 0.0)) == [
+        wire.ACK
+    ]
 
 
 def test_a_ping_that_tells_of_a_lost_message_ends_the_connection() -> None:
     core = new_core()
     open_core(core)
-    assert isinstance(failure(core.receive([wire.ping(1)], None, 0.0)), ProtocolError)
+    assert isinstance(failure(core.receive([wire.encode_ping(1)], None, 0.0)), ProtocolError)
 
 
 @pytest.mark.parametrize("greeted", [True, False])
@@ -233,7 +239,7 @@ def test_nothing_is_due_without_a_connection() -> None:
     core = new_core()
     assert core.next_timeout() is None
     open_core(core)
-    core.receive(wire.data(1, 0, WINDOW, [b"a"]), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [b"a"]), None, 0.0)
     lost = View(LinkState.DISCONNECTED, error=PeerSilent("x"))
     assert core.view_changed(lost, 1.0) == [ViewChanged(lost)]
     core.consumed(1, 1.0)
@@ -245,7 +251,9 @@ def test_nothing_is_due_without_a_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "packet", [wire.ack(0, 0), wire.ping(0), wire.data(1, 0, 0, [b""])[0]], ids=["ack", "ping", "d"]
+    "packet",
+    [wire.encode_ack(0, 0), wire.encode_ping(0), wire.encode_data(1, 0, 0, [b""])[0]],
+    ids=["ack", "ping", "d"],
 )
 def test_nothing_but_a_greeting_may_come_first(packet: bytes) -> None:
     core = new_core()
@@ -273,10 +281,10 @@ numbers = st.one_of(st.integers(0, 5), st.integers(0, 2**64 - 1))
 packets = st.one_of(
     st.builds(_checked, st.integers(0, 255), st.binary(max_size=60)),
     st.builds(said, numbers, st.sampled_from([0, US, 3]), numbers, numbers, numbers),
-    st.builds(lambda s, r, lim, m: wire.data(s, r, lim, [m])[0], st.integers(1, 5), numbers,
+    st.builds(lambda s, r, lim, m: wire.encode_data(s, r, lim, [m])[0], st.integers(1, 5), numbers,
               numbers, st.binary(max_size=9)),
-    st.builds(wire.ack, numbers, numbers),
-    st.builds(wire.ping, numbers),
+    st.builds(wire.encode_ack, numbers, numbers),
+    st.builds(wire.encode_ping, numbers),
 )  # fmt: skip
 
 
@@ -300,5 +308,5 @@ def test_well_formed_nonsense_never_raises_and_never_loses_count(
         assert due is None or due > 0.0
     assert core.receiver.unconsumed == delivered
     core.consumed(delivered, 0.0)
-    assert core.receiver.announce()[1] >= 0
+    assert core.receiver.announce_credit()[1] >= 0
     assert core.sender.buffered <= 20_000

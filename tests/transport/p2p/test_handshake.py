@@ -32,12 +32,16 @@ from tests.transport.p2p.one_end import (
 
 def test_a_new_connection_is_greeted_with_all_that_we_know() -> None:
     core = new_core()
-    greeting = wire.resume_of(wire.read(only(core.view_changed(UP, 0.0), SendDown).packets[0])[1])
+    greeting = wire.decode_resume(
+        wire.decode_packet(only(core.view_changed(UP, 0.0), SendDown).packets[0])[1]
+    )
     assert greeting == Resume(US, known=0, received=0, limit=WINDOW, window=WINDOW)
-    core.receive([said(), *wire.data(1, 0, WINDOW, [b"a" * 36, b"b" * 36])], None, 0.0)
+    core.receive([said(), *wire.encode_data(1, 0, WINDOW, [b"a" * 36, b"b" * 36])], None, 0.0)
     core.consumed(1, 0.0)
     core.view_changed(DOWN, 1.0)
-    greeting = wire.resume_of(wire.read(only(core.view_changed(UP, 2.0), SendDown).packets[0])[1])
+    greeting = wire.decode_resume(
+        wire.decode_packet(only(core.view_changed(UP, 2.0), SendDown).packets[0])[1]
+    )
     assert greeting == Resume(US, known=PEER, received=2, limit=WINDOW + 100, window=WINDOW)
 
 
@@ -75,7 +79,7 @@ def test_a_restarted_peer_gets_nothing_of_what_was_meant_for_its_former_life() -
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
-    core.receive([wire.ack(1, WINDOW)], None, 0.0)
+    core.receive([wire.encode_ack(1, WINDOW)], None, 0.0)
     core.view_changed(DOWN, 1.0)
     core.submit([b"three"], 1.0)
     effects = open_core(core, said(incarnation=PEER + 1))
@@ -108,24 +112,24 @@ def test_a_restarted_peer_that_has_our_greeting_already_is_a_new_peer_all_the_sa
 def test_messages_of_a_restarted_peer_start_at_one_again() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.data(1, 0, WINDOW, [b"old"] * 3), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [b"old"] * 3), None, 0.0)
     core.view_changed(DOWN, 1.0)
     open_core(core, said(incarnation=PEER + 1))
-    effects = core.receive(wire.data(1, 0, WINDOW, [b"new"]), None, 1.0)
+    effects = core.receive(wire.encode_data(1, 0, WINDOW, [b"new"]), None, 1.0)
     assert only(effects, DeliverUp).messages == [b"new"]
 
 
 def test_a_restarted_peer_learns_its_limit_at_once_less_what_is_unconsumed() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.data(1, 0, WINDOW, [bytes(1000 - MESSAGE_COST)] * 3), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [bytes(1000 - MESSAGE_COST)] * 3), None, 0.0)
     core.view_changed(DOWN, 1.0)
     effects = open_core(core, said(incarnation=PEER + 1))
     (packet,) = only(effects, SendDown).packets
-    assert wire.read(packet)[1] == (0, WINDOW - 3000)
+    assert wire.decode_packet(packet)[1] == (0, WINDOW - 3000)
     # The old messages are consumed first, and give their room back.
     core.consumed(3, 1.0)
-    assert core.receiver.announce()[1] == WINDOW
+    assert core.receiver.announce_credit()[1] == WINDOW
 
 
 def test_a_limit_that_was_meant_for_another_incarnation_of_ours_is_not_used() -> None:
@@ -134,7 +138,7 @@ def test_a_limit_that_was_meant_for_another_incarnation_of_ours_is_not_used() ->
     effects = open_core(core, said(known=US - 1, received=99, limit=10**9))
     assert only(effects, ViewChanged).view == View(LinkState.CONNECTED)
     assert sent_data(effects) == []
-    assert sent_data(core.receive([wire.ack(0, WINDOW)], None, 0.0)) == [(1, b"one")]
+    assert sent_data(core.receive([wire.encode_ack(0, WINDOW)], None, 0.0)) == [(1, b"one")]
 
 
 @pytest.mark.parametrize("known", [0, US - 1])
@@ -145,7 +149,7 @@ def test_a_peer_that_never_saw_our_greeting_gets_everything_from_one(known: int)
     core.view_changed(DOWN, 1.0)
     effects = open_core(core, said(known=known))
     assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True)
-    effects += core.receive([wire.ack(0, WINDOW)], None, 1.0)
+    effects += core.receive([wire.encode_ack(0, WINDOW)], None, 1.0)
     assert sent_data(effects) == [(1, b"one")]
 
 
@@ -153,9 +157,9 @@ def test_a_peer_that_never_saw_our_greeting_gets_everything_from_one(known: int)
     "proof",
     [
         [said(known=US)],
-        [said(), wire.ack(0, WINDOW)],
-        [said(), wire.ping(0)],
-        [said(), *wire.data(1, 0, WINDOW, [b"x"])],
+        [said(), wire.encode_ack(0, WINDOW)],
+        [said(), wire.encode_ping(0)],
+        [said(), *wire.encode_data(1, 0, WINDOW, [b"x"])],
     ],
     ids=["greeting", "ack", "ping", "data"],
 )
@@ -183,7 +187,7 @@ def test_a_peer_whose_greeting_can_not_be_true_is_refused(greeting: bytes) -> No
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
-    core.receive([wire.ack(1, WINDOW)], None, 0.0)
+    core.receive([wire.encode_ack(1, WINDOW)], None, 0.0)
     core.view_changed(DOWN, 1.0)
     assert isinstance(failure(open_core(core, greeting)), ProtocolError)
     assert core.connection is Connection.DOWN
@@ -192,7 +196,7 @@ def test_a_peer_whose_greeting_can_not_be_true_is_refused(greeting: bytes) -> No
 
 def test_a_peer_of_another_version_is_refused_with_both_versions_named() -> None:
     core = new_core()
-    greeting = wire.resume(Resume(PEER, 0, 0, WINDOW, WINDOW, version=9))
+    greeting = wire.encode_resume(Resume(PEER, 0, 0, WINDOW, WINDOW, version=9))
     error = failure(open_core(core, greeting))
     assert isinstance(error, VersionMismatch)
     assert "9" in error.text and str(wire.VERSION) in error.text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from broker.transport.arq import CorrectionSettings
+from broker.transport.arq import ArqSettings
 from broker.transport.driver import StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.p2p import wire
-from broker.transport.socket.framing import encode
+from broker.transport.socket.framing import encode_frames
 from broker.transport.socket.stream import StreamChannel
 from broker.transport.view import LinkState, View
 from tests.transport.arq.datagram_pair import Pair
@@ -39,7 +39,7 @@ class End:
 
 
 def test_over_datagrams_at_100_kb_a_second() -> None:
-    rate = CorrectionSettings(least_rate=1e5, start_rate=1e5, most_rate=1e5)
+    rate = ArqSettings(least_rate=1e5, start_rate=1e5, most_rate=1e5)
     pair = Pair(0, settings=rate)
     here, there = End(), End()
     drivers = [
@@ -71,11 +71,11 @@ def test_over_a_stream_at_100_kb_a_second() -> None:
     channel._connected(lambda _: None)
     driver = StackDriver([layer(1)], clock, end)  # type: ignore[arg-type]
     driver.attach(channel)
-    greeting = wire.resume(
+    greeting = wire.encode_resume(
         wire.Resume(incarnation=2, known=0, received=0, limit=2**23, window=2**23)
     )
-    packets = [greeting, *wire.data(1, 0, 2**23, [MESSAGE])]
-    stream = b"".join(encode(packets))
+    packets = [greeting, *wire.encode_data(1, 0, 2**23, [MESSAGE])]
+    stream = b"".join(encode_frames(packets))
     for start in range(0, len(stream), 10_000):
         channel._received(stream[start : start + 10_000])
         clock.advance(0.1)

@@ -11,7 +11,7 @@ from broker.errors import ConfigurationError
 from broker.transport.layer import ILayer, ILayerCore, Property
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import TCP_PROPERTIES
-from broker.transport.stack import check
+from broker.transport.stack import check_layers
 
 
 def test_it_is_a_layer_and_makes_cores_that_share_nothing() -> None:
@@ -24,7 +24,7 @@ def test_it_is_a_layer_and_makes_cores_that_share_nothing() -> None:
 
 
 def test_it_gives_everything_over_tcp() -> None:
-    assert check([P2PLayer(incarnation=1)], TCP_PROPERTIES) == frozenset(Property)
+    assert check_layers([P2PLayer(incarnation=1)], TCP_PROPERTIES) == frozenset(Property)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_consumer_that_takes_nothing_stops_the_sender_at_the_window() -> None:
     assert len(link.server.messages) == WINDOW // 1000
     assert link.client.core.sender.buffered == SEND_BUFFER
     assert link.client.writable == [False]
-    assert link.client.driver.attached  # the peers still hear each other
+    assert link.client.driver.is_attached  # the peers still hear each other
 
     link.server.consumes = True
     link.server.driver.consumed(len(link.server.messages))
@@ -135,7 +135,7 @@ def test_a_conversation_goes_on_over_a_new_connection(link: Link) -> None:
     link.client.driver.send([b"two"])  # lost on its way
     link.network.cut("s")
     link.run(0.1)
-    assert not link.client.driver.attached
+    assert not link.client.driver.is_attached
     link.client.driver.send([b"three"])  # said while there is no connection
     link.server.driver.send([b"zwei"])
     link.connect()
@@ -165,19 +165,19 @@ def test_a_peer_that_never_says_a_word_is_given_up(link: Link) -> None:
     link.network.listen("mute", lambda channel: None)
     link.network.connect("mute").addCallback(link.client.driver.attach)
     link.run(29.0)
-    assert link.client.driver.attached
+    assert link.client.driver.is_attached
     link.run(2.0)
     assert isinstance(link.client.views[-1].error, PeerSilent)
 
 
 def test_idle_ends_keep_their_connection(link: Link) -> None:
     link.run(200.0)
-    assert link.client.driver.attached
-    assert link.server.driver.attached
+    assert link.client.driver.is_attached
+    assert link.server.driver.is_attached
 
 
 def test_what_the_peer_did_wrong_reaches_the_user_as_a_typed_error(link: Link) -> None:
-    attachment = link.client.driver._attachment
+    attachment = link.client.driver._binding
     assert attachment is not None
     attachment.channel.send([b"GET / HTTP/1.1"])
     link.run(0.1)

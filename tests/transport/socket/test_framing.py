@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import FrameTooLarge, ProtocolError
-from broker.transport.socket.framing import FrameDecoder, encode
+from broker.transport.socket.framing import FrameDecoder, encode_frames
 
 packets = st.lists(st.binary(min_size=1, max_size=200), max_size=20)
 
 
 def stream_of(packets: list[bytes]) -> bytes:
-    return b"".join(encode(packets))
+    return b"".join(encode_frames(packets))
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:

@@ -8,12 +8,12 @@ from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, NotConnected
 from broker.testing.socket_contract import RecordingReceiver
-from broker.transport.socket.framing import encode
+from broker.transport.socket.framing import encode_frames
 from broker.transport.socket.tcp import TcpChannelFactory, TcpSocketChannel
 
 
 def stream_of(packets: list[bytes]) -> bytes:
-    return b"".join(encode(packets))
+    return b"".join(encode_frames(packets))
 
 
 def connected() -> tuple[TcpSocketChannel, StringTransport, RecordingReceiver]:

@@ -13,12 +13,12 @@ from broker.transport.stacks import (
     IProtocolStack,
     StackSettings,
     Transport,
-    build,
-    stack_named,
+    build_stack,
+    find_stack,
 )
 
 FAULT = DiscardLayer(seed=1, rate=0.1)
-MSPACES = stack_named("mspaces")
+MSPACES = find_stack("mspaces")
 
 
 def test_the_first_stack_keeps_the_contract() -> None:
@@ -26,7 +26,7 @@ def test_the_first_stack_keeps_the_contract() -> None:
 
 
 def test_faults_go_between_the_socket_and_the_stacks_own_layers() -> None:
-    stack = build(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES, [FAULT])
+    stack = build_stack(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES, [FAULT])
     assert [layer.name for layer in stack.layers] == ["discard", "p2p"]
     assert stack.provides == frozenset(Property)
     assert stack.name == "mspaces"
@@ -34,7 +34,7 @@ def test_faults_go_between_the_socket_and_the_stacks_own_layers() -> None:
 
 def test_a_stack_that_does_not_fit_on_the_socket_is_refused() -> None:
     with pytest.raises(StackError, match="'p2p' requires framed, which the socket channel"):
-        build(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES - {Property.FRAMED})
+        build_stack(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES - {Property.FRAMED})
 
 
 def test_a_transport_that_the_stack_does_not_take_is_refused() -> None:
@@ -42,7 +42,7 @@ def test_a_transport_that_the_stack_does_not_take_is_refused() -> None:
     with pytest.raises(
         ConfigurationError, match="'mspaces' does not run over multicast: it takes tcp, udp"
     ):
-        build(MSPACES, settings, TCP_PROPERTIES)
+        build_stack(MSPACES, settings, TCP_PROPERTIES)
 
 
 def test_an_option_that_can_not_be_is_refused() -> None:
@@ -51,4 +51,4 @@ def test_an_option_that_can_not_be_is_refused() -> None:
         ({"liveness": 0.5}, "p2p liveness: must be more than keepalive"),
     ):
         with pytest.raises(ConfigurationError, match=sentence):
-            build(MSPACES, StackSettings(incarnation=7, options=options), TCP_PROPERTIES)
+            build_stack(MSPACES, StackSettings(incarnation=7, options=options), TCP_PROPERTIES)

@@ -12,7 +12,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, globalLogPublisher
 
 import twisted.plugins
 from broker.errors import AmbiguousStack, UnknownStack
-from broker.transport.stacks import IProtocolStack, find_stacks, stack_named
+from broker.transport.stacks import IProtocolStack, find_stacks, find_stack
 
 STACK = """
 from twisted.plugin import IPlugin
@@ -75,33 +75,33 @@ def names(stacks: tuple[IProtocolStack, ...]) -> list[str]:
 
 
 def test_our_own_stack_is_found_through_its_drop_in() -> None:
-    assert stack_named("mspaces").name == "mspaces"
+    assert find_stack("mspaces").name == "mspaces"
 
 
 def test_a_drop_in_is_found_and_an_object_with_two_names_counts_once(drop_in: DropIn) -> None:
     drop_in("zz_ferry", written("ferry"))
     assert names(find_stacks()) == ["ferry", "mspaces"]
-    assert stack_named("ferry") is find_stacks()[0]
+    assert find_stack("ferry") is find_stacks()[0]
 
 
 def test_a_name_that_is_not_found_is_answered_with_those_there_are(drop_in: DropIn) -> None:
     drop_in("zz_ferry", written("ferry"))
     with pytest.raises(UnknownStack, match="'mspace' is installed; there are: ferry, mspaces$"):
-        stack_named("mspace")
+        find_stack("mspace")
 
 
 def test_two_stacks_of_one_name_are_both_named_and_the_others_work(drop_in: DropIn) -> None:
     drop_in("zz_one", written("ferry", "Ferry"))
     drop_in("zz_two", written("ferry", "Boat"))
     with pytest.raises(AmbiguousStack) as caught:
-        stack_named("ferry")
+        find_stack("ferry")
     assert str(caught.value) == (
         "the stack 'ferry' is installed 2 times: "
         "by twisted.plugins.zz_one.Ferry and twisted.plugins.zz_two.Boat"
     )
-    assert stack_named("mspaces").name == "mspaces"
+    assert find_stack("mspaces").name == "mspaces"
     with pytest.raises(UnknownStack, match="there are: ferry, mspaces$"):
-        stack_named("x")
+        find_stack("x")
 
 
 def test_a_drop_in_that_fails_is_reported_once_and_the_others_work(
@@ -111,7 +111,7 @@ def test_a_drop_in_that_fails_is_reported_once_and_the_others_work(
     drop_in("zz_ferry", written("ferry"))
     for _ in range(3):
         assert names(find_stacks()) == ["ferry", "mspaces"]
-        assert stack_named("ferry").version == 1
+        assert find_stack("ferry").version == 1
     (error,) = errors(logged)
     assert "no such library" in error
 
@@ -134,7 +134,7 @@ def test_a_folder_that_takes_no_cache_is_noted_once(
     # Nobody can write a file there, not even root.
     (tmp_path / "twisted" / "plugins" / "dropin.cache").mkdir()
     for _ in range(3):
-        assert stack_named("ferry").name == "ferry"
+        assert find_stack("ferry").name == "ferry"
     noted = [event for event in logged if str(tmp_path) in str(event.get("path"))]
     assert len(noted) == 1
     assert errors(logged) == []
