@@ -24,8 +24,8 @@ from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
-from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.wire.codec import Count, WireMark, WireTimes
 
 #: Origins that are asked; the times of further ones stay unknown.
