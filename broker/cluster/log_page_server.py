@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -21,6 +20,7 @@ from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.sessions.turns import SECONDS_A_TURN
 from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 
 #: Events read for a page, and their approximate bytes.
 PAGE_EVENTS = 512
@@ -178,7 +178,7 @@ class LogPageServer:
                     )
             matched += len(verdicts)
             if matched < len(events):
-                await self._yield_to_reactor()
+                await sleep(self._clock)
         return selected
 
     def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
@@ -187,8 +187,3 @@ class LogPageServer:
         return [
             FrameEvent(event.mark, event.record, event.document, event.level) for event in cleared
         ]
-
-    def _yield_to_reactor(self) -> Deferred[Any]:
-        later: Deferred[Any] = Deferred()
-        self._clock.callLater(0, later.callback, None)
-        return later

@@ -21,6 +21,7 @@ from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.context import RecoveryContext
 from broker.recovery.periodic_job import PeriodicJob
 from broker.replay.request import PLACE, ReplayRequest
+from broker.transport.sleep import sleep
 
 #: Seconds between two comparisons with the archive.
 CHECK_INTERVAL = 20.0
@@ -161,5 +162,5 @@ async def wait_until_logged(
     while (flows.position_of(origin) or (0, 0)) < end:
         if context.clock.seconds() >= until:
             return False
-        await context.sleep(_LOG_POLL_INTERVAL)
+        await sleep(context.clock, _LOG_POLL_INTERVAL)
     return True

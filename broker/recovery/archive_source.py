@@ -26,6 +26,7 @@ from broker.recovery.planner import RemainingRanges, missing_ranges
 from broker.recovery.unarchived_events import UnarchivedEvents
 from broker.replay.engine.contract import MissingRange
 from broker.replay.request import ReplayRequest
+from broker.transport.sleep import sleep
 
 #: Attempts to replay while the replayer process keeps ending.
 MAX_ATTEMPTS = 3
@@ -126,7 +127,7 @@ class ArchiveSource:
                 if now >= until or (has_yielded and self._missed.last):
                     raise
                 self.log.info("the replay is retried later: {error}", error=error)
-                await self._context.sleep(pause)
+                await sleep(self._context.clock, pause)
                 pause = min(2 * pause, MAX_PAUSE)
 
     def _start_replay(self) -> Replay:
@@ -283,7 +284,7 @@ class ArchiveSource:
                 self._remaining.close_ranges(o for o in empty if o not in coverage.lost_ends)
                 self._has_awaited_repair = is_healing
                 return
-            await context.sleep(POLL_INTERVAL)
+            await sleep(context.clock, POLL_INTERVAL)
 
     async def _await_repair(self, damaged: Sequence[MissingRange]) -> bool:
         """Wait as long for damaged ranges. Returns whether some of them are archived again."""
@@ -306,7 +307,7 @@ class ArchiveSource:
                 or origin not in remaining
             )
             if not self._repairable.isdisjoint(remaining) and context.clock.seconds() < until:
-                await context.sleep(POLL_INTERVAL)
+                await sleep(context.clock, POLL_INTERVAL)
             else:
                 return len(remaining) < len(damaged)
         return False

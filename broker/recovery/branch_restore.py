@@ -35,6 +35,7 @@ from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_exchange import PageExchange
 from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 
 #: Seconds from the first node with a place on another branch until the search begins.
 COLLECT_TIME = 1.0
@@ -161,10 +162,10 @@ class BranchRestore:
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
         log = self._event_log
         # Other nodes come first, since the archive may lack some events.
-        await self._sleep(ARCHIVE_DELAY)
+        await sleep(self._clock, ARCHIVE_DELAY)
         coverage = await archive.get_coverage({log.origin: (0, 0)})
         if not coverage.is_known or self._is_running:
-            await self._sleep(RETRY_INTERVAL)
+            await sleep(self._clock, RETRY_INTERVAL)
             self._has_checked_archive = False
             return
         shown: dict[Mark, Mark] = {}
@@ -202,7 +203,7 @@ class BranchRestore:
 
     async def _restore_waiting(self) -> None:
         try:
-            await self._sleep(COLLECT_TIME)
+            await sleep(self._clock, COLLECT_TIME)
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
                 await self._restore_branches(waiting)
@@ -265,7 +266,7 @@ class BranchRestore:
             log.begin_epoch(upto[0] + 1)
             while not log.is_writable:
                 # Events with places in the previous epoch are still being written.
-                await self._sleep(EPOCH_POLL_INTERVAL)
+                await sleep(self._clock, EPOCH_POLL_INTERVAL)
         while events := await log.read_past_damage(log.origin, branch, PAGE_EVENTS, PAGE_BYTES):
             branch = events[-1].mark
             covered = [event for event in events if event.mark <= upto]
@@ -332,7 +333,7 @@ class BranchRestore:
                 }
             if job is not None:
                 # An own event is logged only after validation.
-                await self._sleep(RETRY_INTERVAL)
+                await sleep(self._clock, RETRY_INTERVAL)
         self.log.error("{count} restored events were not logged", count=len(events))
         return set()
 
@@ -383,9 +384,4 @@ class BranchRestore:
                     return
             except LogUnavailable:
                 pass
-            await self._sleep(RETRY_INTERVAL)
-
-    def _sleep(self, seconds: float) -> Deferred[None]:
-        later: Deferred[None] = Deferred()
-        self._clock.callLater(seconds, later.callback, None)
-        return later
+            await sleep(self._clock, RETRY_INTERVAL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
-from twisted.internet.defer import Deferred
 
 from broker.cluster.address import Address
 from broker.delivery.recovery import Missed
@@ -35,11 +34,6 @@ class RecoveryContext:
     for an unreadable archive."""
     remote_logs: RemoteLogs | None = None
     """Other nodes' events of origins with an unreachable log."""
-
-    def sleep(self, seconds: float) -> Deferred[None]:
-        later: Deferred[None] = Deferred()
-        self.clock.callLater(seconds, later.callback, None)
-        return later
 
     def available_sources(self, missed: Missed, busy: int) -> AvailableSources:
         """Return the sources available now; `busy` counts the other active recoveries."""

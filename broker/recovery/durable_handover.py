@@ -26,6 +26,7 @@ from broker.recovery.durable_search import DurableSearch
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
 from broker.subscriptions.durables import Durable, Durables
 from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 from broker.wire.messages import NO_ERROR
 
 #: Seconds until a node must answer.
@@ -93,7 +94,7 @@ class DurableHandover:
         holders: dict[Address, Position] = {}
         while roamer.is_open():
             if not roamer.is_connected():
-                await self._wait_to_retry()
+                await sleep(self._clock, RETRY_AFTER)
                 continue
             follows = address is not None and address != self._messenger.own_address
             # Count before the search: a node that returns during it has not been asked.
@@ -129,13 +130,8 @@ class DurableHandover:
                 if address is not None:
                     raise NotConnected(uncertainty)
                 return self._as_new(roamer, silent_count, uncertainty)
-            await self._wait_to_retry()
+            await sleep(self._clock, RETRY_AFTER)
         return None
-
-    def _wait_to_retry(self) -> Deferred[None]:
-        later: Deferred[None] = Deferred()
-        self._clock.callLater(RETRY_AFTER, later.callback, None)
-        return later
 
     def _as_new(self, roamer: Roamer, silent_count: int, reason: str = "") -> Former | None:
         """Start a new subscription if no reachable node has it, and warn about nodes that may have

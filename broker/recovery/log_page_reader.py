@@ -21,8 +21,8 @@ from broker.event.stream import StreamPattern
 from broker.log.chunk_table import EVENTS
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.replica_table import REPLICA_TABLE
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import REPLICA_TABLE
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
 from broker.recovery.page_matcher import PageMatcher, PageQuery, drop_placeholders

@@ -20,12 +20,13 @@ from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.log.damage import Damage, Span
 from broker.log.event_log import EventLog
-from broker.log.replica_table import REPLICA_TABLE
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import REPLICA_TABLE
 from broker.matching.query.query import Query
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import LogPageRequest
 from broker.replay.request import PLACE, ReplayRequest
+from broker.transport.sleep import sleep
 
 #: Seconds between two rounds while a source is out of reach.
 RETRY_INTERVAL = 2.0
@@ -64,7 +65,7 @@ class _Search:
 
 
 class LogRepair:
-    """Implements `broker.log.repair.Find`."""
+    """Implements `broker.log.repair.FindEvents`."""
 
     log = Logger()
 
@@ -109,7 +110,7 @@ class LogRepair:
                 if archive_problem is not None:
                     raise archive_problem
                 break
-            await self._context.sleep(RETRY_INTERVAL)
+            await sleep(self._context.clock, RETRY_INTERVAL)
         return list(search.found.values())
 
     async def _read_replica(self, search: _Search) -> None:

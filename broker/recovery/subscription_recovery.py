@@ -25,6 +25,7 @@ from broker.recovery.lost_branch_reader import LostBranchReader
 from broker.recovery.page_merge import has_places_between
 from broker.recovery.planner import OWN_LOG, PlanStep, RemainingRanges, plan_steps
 from broker.replay.engine.contract import MissingRange
+from broker.transport.sleep import sleep
 
 #: Stage in which unreachable nodes are awaited.
 UNREACHABLE = "cut off"
@@ -334,7 +335,7 @@ class SubscriptionRecovery:
             if not cut_off or context.page_exchange is None:
                 return
             self.stage = UNREACHABLE
-            await context.sleep(POLL_INTERVAL)
+            await sleep(context.clock, POLL_INTERVAL)
             if any(context.origin_nodes(origin) for origin in cut_off):
                 async for events in self._log_source.read_origin_logs(archive_follows=False):
                     yield events

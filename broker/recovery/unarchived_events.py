@@ -24,6 +24,7 @@ from broker.recovery.log_source import LogSource
 from broker.recovery.planner import MAX_LOG_PLACES, RemainingRanges
 from broker.recovery.remote_logs import LogSurvey
 from broker.replay.engine.contract import MissingRange
+from broker.transport.sleep import sleep
 
 #: ClientId, incarnation and sequence number.
 EventKey: TypeAlias = tuple[str, int, int]
@@ -91,7 +92,7 @@ class UnarchivedEvents:
             and logs.unreachable_origins()
             and self._context.clock.seconds() < until
         ):
-            await self._context.sleep(POLL_INTERVAL)
+            await sleep(self._context.clock, POLL_INTERVAL)
             self._add_events(origin, await logs.read_all())
         if remaining.ranges:
             async for events in logs.read_partial_logs(await self._survey_nodes()):
