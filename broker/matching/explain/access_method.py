@@ -13,9 +13,9 @@ from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.formula import Formula
 from broker.matching.partial.function_library import format_number
 from broker.matching.partial.template import TemplateInstance
-from broker.matching.switching.binding import Always, Indexed, bind
-from broker.matching.switching.family import Family
-from broker.matching.switching.term import Terms
+from broker.matching.engine.binding import Always, Indexed, bind
+from broker.matching.engine.query_family import Family
+from broker.matching.engine.index_conjunction import Terms
 
 #: Characters shown of a literal or a value.
 MAX_SHOWN: Final = 120

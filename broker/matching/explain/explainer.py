@@ -10,10 +10,10 @@ import attrs
 
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive
-from broker.matching.bounds import BoundedEvaluation, Bounds
+from broker.matching.query_bounds import BoundedEvaluation, Bounds
 from broker.matching.contract import DtdNeeded, TypeMissing
-from broker.matching.evaluation import CompiledQuery
-from broker.matching.examination import Examiner
+from broker.matching.xpath_evaluation import CompiledQuery
+from broker.matching.examiner import Examiner
 from broker.matching.explain.event_finding import EventFindings
 from broker.matching.explain.explanation import EventExplanation, Explanation, Finding, Measured
 from broker.matching.explain.index_explainer import IndexExplainer

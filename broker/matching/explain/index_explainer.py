@@ -19,15 +19,15 @@ from broker.matching.query.query import Query
 from broker.matching.query.tree import Chain
 from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
-from broker.matching.switching.batch import Batch
-from broker.matching.switching.binding import bind
-from broker.matching.switching.bound import Bound
-from broker.matching.switching.family import Family
-from broker.matching.switching.finding import Finding, find
-from broker.matching.switching.plan import subjects_of
-from broker.matching.switching.plans import Plans
-from broker.matching.switching.registry import Registry
-from broker.matching.switching.term import Terms
+from broker.matching.engine.batch import Batch
+from broker.matching.engine.binding import bind
+from broker.matching.engine.shape_bindings import Bound
+from broker.matching.engine.query_family import Family
+from broker.matching.engine.batch_match import Finding, find
+from broker.matching.engine.shape_plan import subjects_of
+from broker.matching.engine.plan_cache import Plans
+from broker.matching.engine.subscription_registry import Registry
+from broker.matching.engine.index_conjunction import Terms
 
 #: Seconds after which no further shape is examined. The others are counted.
 MAX_SECONDS: Final = 0.1

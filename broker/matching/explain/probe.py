@@ -8,7 +8,7 @@ from typing import Any, Final
 from lxml import etree
 
 from broker.event.envelope import NAMESPACE
-from broker.matching.evaluation import Subject
+from broker.matching.xpath_evaluation import Subject
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.explanation import FoundValue
 from broker.matching.explain.node_path import PathFormatter

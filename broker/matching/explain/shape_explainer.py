@@ -23,7 +23,7 @@ from broker.matching.partial.template import TemplateInstance
 from broker.matching.query.query import Query
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Node
-from broker.matching.switching.plan import subjects_of
+from broker.matching.engine.shape_plan import subjects_of
 
 #: Locations shown for one comparison in one shape.
 MAX_LOCATIONS: Final = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from broker.matching.index.bitmap import PARTITION_SIZE
+from broker.matching.bitmap import PARTITION_SIZE
 from broker.matching.index.kd_tree import KdTree
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Operator, Parameter

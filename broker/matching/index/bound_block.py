@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 
-from broker.matching.index.bitmap import iterate_numbers
+from broker.matching.bitmap import iterate_numbers
 from broker.matching.index.cumulative_bitmap import CumulativeBitmaps
 from broker.matching.index.parameter import Operator
 

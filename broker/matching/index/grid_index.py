@@ -77,6 +77,7 @@ class GridIndex:
 
     def add(self, member: Member) -> None:
         self.size += 1
+        member.partition = None
         if not self._add_to_level(member):
             self._overflow.add(member)
 
@@ -102,7 +103,7 @@ class GridIndex:
             for cell in level.by_key.values()
             for member in cell
         }
-        return [*filed, *self._overflow]
+        return [*filed, *self._overflow.list_members()]
 
     def match_rows(
         self,

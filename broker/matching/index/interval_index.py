@@ -62,6 +62,7 @@ class IntervalIndex:
 
     def add(self, member: Member) -> None:
         self.size += 1
+        member.partition = None
         low, high = self._bounds_of(member)
         if not -math.inf < low < high < math.inf:
             # The window is empty or unbounded.
@@ -85,7 +86,7 @@ class IntervalIndex:
 
     def list_members(self) -> list[Member]:
         listed = {member: None for segment in self._segments for member in segment}
-        return [*listed, *self._overflow]
+        return [*listed, *self._overflow.list_members()]
 
     @property
     def window_position(self) -> int:

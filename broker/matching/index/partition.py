@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import and_
 from typing import Any, cast
 
-from broker.matching.index.bitmap import NUMBERS, PARTITION_SIZE, select_slots
+from broker.matching.bitmap import NUMBERS, PARTITION_SIZE, select_slots
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.index.posting_index import (

@@ -1,12 +1,11 @@
-"""Posting-list indexes of one parameter in one partition (checklist F5)."""
+"""Indexes of the literals of one parameter in one partition (checklist F5)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from broker.matching.index.parameter import Literal
-from broker.matching.index.posting_list import PostingLists
 from broker.matching.index.substring_index import SubstringIndex
 
 
@@ -29,38 +28,56 @@ class ParameterIndex(Protocol):
         """Return for each value a bitmap of all matches, possibly with a few other numbers."""
 
 
-class _LiteralIndex:
-    __slots__ = ("_postings",)
+class EqualIndex:
+    """`value = literal`: the bitmap of each literal. NaN equals nothing, and is not stored."""
+
+    __slots__ = ("_by_literal",)
 
     def __init__(self) -> None:
-        self._postings = PostingLists()
+        self._by_literal: dict[Any, int] = {}
 
-    def add(self, number: int, literal: Literal) -> None:
-        # NaN equals nothing, but a dict would find it by identity.
+    def add(self, number: int, literal: Any) -> None:
+        # A dict would find NaN by identity.
         if literal == literal:
-            self._postings.add(number, literal)
+            known = self._by_literal.get(literal)
+            if known is None:
+                self._on_new_literal(literal)
+            self._by_literal[literal] = (known or 0) | 1 << number
 
-    def remove(self, number: int, literal: Literal) -> None:
+    def remove(self, number: int, literal: Any) -> None:
         if literal == literal:
-            self._postings.remove(number, literal)
+            left = self._by_literal[literal] ^ 1 << number
+            if left:
+                self._by_literal[literal] = left
+            else:
+                del self._by_literal[literal]
+                self._on_last_removed(literal)
 
     def load(self, pairs: Iterable[tuple[int, Any]]) -> None:
         for number, literal in pairs:
             self.add(number, literal)
 
     def match_value(self, value: Any) -> int:
-        return self._postings.bitmap_of(value)
+        return self._by_literal.get(value, 0)
 
     def match_column(self, values: Sequence[Any]) -> list[int]:
         known = {value: self.match_value(value) for value in set(values)}
         return [known[value] for value in values]
 
+    def _unite(self, literals: Iterable[Any]) -> int:
+        found = 0
+        for literal in literals:
+            found |= self._by_literal.get(literal, 0)
+        return found
 
-class EqualIndex(_LiteralIndex):
-    __slots__ = ()
+    def _on_new_literal(self, literal: Any) -> None:
+        """Called before the first number of a literal is added."""
+
+    def _on_last_removed(self, literal: Any) -> None:
+        """Called when the last number of a literal is removed."""
 
 
-class NotEqualIndex(_LiteralIndex):
+class NotEqualIndex(EqualIndex):
     """`value != literal`, for text or numbers: all numbers but those with an equal literal."""
 
     __slots__ = ("_full_bitmap",)
@@ -69,19 +86,19 @@ class NotEqualIndex(_LiteralIndex):
         super().__init__()
         self._full_bitmap = 0
 
-    def add(self, number: int, literal: Literal) -> None:
+    def add(self, number: int, literal: Any) -> None:
         super().add(number, literal)
         self._full_bitmap |= 1 << number
 
-    def remove(self, number: int, literal: Literal) -> None:
+    def remove(self, number: int, literal: Any) -> None:
         super().remove(number, literal)
         self._full_bitmap ^= 1 << number
 
     def match_value(self, value: Any) -> int:
-        return self._full_bitmap ^ self._postings.bitmap_of(value)
+        return self._full_bitmap ^ super().match_value(value)
 
 
-class StartsWithIndex(_LiteralIndex):
+class StartsWithIndex(EqualIndex):
     """`starts-with(value, literal)`: one look-up for each length of a literal."""
 
     __slots__ = ("_lengths",)
@@ -89,27 +106,22 @@ class StartsWithIndex(_LiteralIndex):
     def __init__(self) -> None:
         super().__init__()
         #: Distinct literals by their length in bytes.
-        self._lengths: dict[int, int] = {}
-
-    def add(self, number: int, literal: Any) -> None:
-        if self._postings.add(number, literal):
-            self._lengths[len(literal)] = self._lengths.get(len(literal), 0) + 1
-
-    def remove(self, number: int, literal: Any) -> None:
-        if self._postings.remove(number, literal):
-            self._lengths[len(literal)] -= 1
-            if not self._lengths[len(literal)]:
-                del self._lengths[len(literal)]
+        self._lengths = Counter[int]()
 
     def match_value(self, value: Any) -> int:
-        found = 0
-        for length in self._lengths:
-            if length <= len(value):
-                found |= self._postings.bitmap_of(value[:length])
-        return found
+        size = len(value)
+        return self._unite(value[:length] for length in self._lengths if length <= size)
+
+    def _on_new_literal(self, literal: Any) -> None:
+        self._lengths[len(literal)] += 1
+
+    def _on_last_removed(self, literal: Any) -> None:
+        self._lengths[len(literal)] -= 1
+        if not self._lengths[len(literal)]:
+            del self._lengths[len(literal)]
 
 
-class ContainsIndex(_LiteralIndex):
+class ContainsIndex(EqualIndex):
     """`contains(value, literal)`. All partitions share one index of the literals.
 
     `match_column` takes the result of `SubstringIndex.search_column`, so a value is searched once.
@@ -121,14 +133,6 @@ class ContainsIndex(_LiteralIndex):
         super().__init__()
         self._substrings = substrings
 
-    def add(self, number: int, literal: Any) -> None:
-        if self._postings.add(number, literal):
-            self._substrings.add(literal)
-
-    def remove(self, number: int, literal: Any) -> None:
-        if self._postings.remove(number, literal):
-            self._substrings.remove(literal)
-
     def match_value(self, value: Any) -> int:
         return self._unite(self._substrings.find_contained(value))
 
@@ -136,8 +140,8 @@ class ContainsIndex(_LiteralIndex):
         known = {texts: self._unite(texts) for texts in set(values)}
         return [known[texts] for texts in values]
 
-    def _unite(self, texts: tuple[bytes, ...]) -> int:
-        found = 0
-        for text in texts:
-            found |= self._postings.bitmap_of(text)
-        return found
+    def _on_new_literal(self, literal: Any) -> None:
+        self._substrings.add(literal)
+
+    def _on_last_removed(self, literal: Any) -> None:
+        self._substrings.remove(literal)

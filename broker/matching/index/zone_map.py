@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from operator import and_
 from typing import Any
 
-from broker.matching.index.bitmap import iterate_numbers
+from broker.matching.bitmap import iterate_numbers
 from broker.matching.index.cumulative_bitmap import CumulativeBitmaps
 from broker.matching.index.parameter import Parameter
 from broker.matching.index.partition import Partition

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.matching.evaluation import Subject
+from broker.matching.xpath_evaluation import Subject
 from broker.matching.partial.document_tree import build_document_tree
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import evaluate_template

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 
+from broker.matching.bitmap import bitmap_of
 from broker.matching.paths.automaton import Automaton, PatternEntry
-from broker.matching.paths.bitmap import bitmap_of
 from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.requirement import MAX_CONJUNCTS
 

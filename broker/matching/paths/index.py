@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from broker.matching.bitmap import bitmap_of, list_members
 from broker.matching.paths.accepted_rows import MAX_BITMAP_BYTES, AcceptedRowsCache, RowChange
 from broker.matching.paths.automaton import Automaton, PatternEntry
-from broker.matching.paths.bitmap import bitmap_of, list_members
 from broker.matching.paths.label_path import MAX_LABEL_PATHS, LabelPath, LabelPathTable
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.paths.requirement import MAX_CONJUNCTS, Alternative, Requirements

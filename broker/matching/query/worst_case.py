@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import attrs
 
-from broker.matching.limits import LIBXML2_MAX_DEPTH, SHALLOW
+from broker.matching.document_limits import LIBXML2_MAX_DEPTH, SHALLOW
 from broker.matching.query import tree
 from broker.matching.query.extension_function import MAX_LIBXML2_SEARCHED
 from broker.matching.query.value_type import value_type

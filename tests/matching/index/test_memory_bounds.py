@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.matching.index.bitmap import iterate_numbers, select_slots
+from broker.matching.bitmap import iterate_numbers, select_slots
 from broker.matching.index.bound_block import BoundBlocks
 from broker.matching.index.parameter import Literal, Operator, Parameter
-from broker.matching.index.posting_list import PostingLists
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.substring_index import MEMO_BYTES, SubstringIndex
 from tests.matching.index.naive import IndexedMembers, find
@@ -154,17 +153,6 @@ def test_each_number_of_a_bitmap_is_returned_once() -> None:
         bits = sum(1 << number for number in chosen)
         assert sorted(select_slots(bits, slots)) == sorted(chosen) == sorted(iterate_numbers(bits))
         assert list(iterate_numbers(bits)) == sorted(chosen, reverse=True)
-
-
-def test_a_posting_list_may_have_one_number_or_all() -> None:
-    postings = PostingLists()
-    for number in range(1024):
-        assert postings.add(number, b"x") == (number == 0)
-    assert postings.bitmap_of(b"x") == (1 << 1024) - 1
-    for number in range(1023):
-        assert not postings.remove(number, b"x")
-        assert postings.bitmap_of(b"x").bit_count() == 1023 - number
-    assert postings.remove(1023, b"x") and postings.bitmap_of(b"x") == 0
 
 
 @pytest.mark.usefixtures("traced")

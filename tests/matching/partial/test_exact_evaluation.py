@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from broker.matching.evaluation import Subject
+from broker.matching.xpath_evaluation import Subject
 from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import ValueType

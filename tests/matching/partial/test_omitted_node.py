@@ -26,7 +26,7 @@ from tests.matching.partial.test_evaluator import (
     holds,
     oracle,
 )
-from tests.matching.switching.twins import Twins
+from tests.matching.engine.engine_pair import Twins
 from tests.matching.unlimited import ANY_COST
 
 OMITTED_NODES = ("<!---->", "<!--290-->", "<?a?>", "<?p 5?>")

@@ -13,7 +13,7 @@ from lxml import etree
 from broker.errors import QueryTooExpensive
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
-from broker.matching.evaluation import CompiledQuery
+from broker.matching.xpath_evaluation import CompiledQuery
 from broker.matching.query.extension_function import (
     MAX_CONCATENATED,
     MAX_LIBXML2_CONCATENATED,

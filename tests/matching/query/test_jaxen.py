@@ -15,7 +15,7 @@ import pytest
 from lxml import etree
 
 from broker.errors import BadQuery
-from broker.matching.evaluation import CompiledQuery
+from broker.matching.xpath_evaluation import CompiledQuery
 from broker.matching.query.query import parse_query
 
 #: At the context `/`, lxml's context node is the root element, jaxen's is the document.

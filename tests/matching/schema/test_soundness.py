@@ -15,7 +15,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.schema.query_effect import Effect, find_effect
 from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
 from broker.matching.schema.schema import Schema
