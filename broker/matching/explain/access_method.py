@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from broker.matching.engine.binding import Always, Indexed, bind
+from broker.matching.engine.index_conjunction import Terms
+from broker.matching.engine.query_family import Family
 from broker.matching.index.grid_index import GridIndex
 from broker.matching.index.interval_index import IntervalIndex
 from broker.matching.index.parameter import Literal, Operator, Parameter
@@ -13,9 +16,6 @@ from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.formula import Formula
 from broker.matching.partial.function_library import format_number
 from broker.matching.partial.template import TemplateInstance
-from broker.matching.engine.binding import Always, Indexed, bind
-from broker.matching.engine.query_family import Family
-from broker.matching.engine.index_conjunction import Terms
 
 #: Characters shown of a literal or a value.
 MAX_SHOWN: Final = 120

@@ -14,8 +14,7 @@ import attrs
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.empty_path import EmptyPathAnalysis, EmptyReason
 from broker.matching.explain.explanation import Finding, FoundValue
-from broker.matching.explain.probe import Probe, ProbeLimitExceeded, nth_node
-from broker.matching.explain.rebase import rebase
+from broker.matching.explain.probe import Probe, ProbeLimitExceeded, nth_node, rebase
 from broker.matching.explain.xpath_writer import XPathWriter
 from broker.matching.query import tree
 from broker.matching.query.number import parse_number

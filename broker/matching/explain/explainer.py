@@ -10,9 +10,7 @@ import attrs
 
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive
-from broker.matching.query_bounds import BoundedEvaluation, Bounds
 from broker.matching.contract import DtdNeeded, TypeMissing
-from broker.matching.xpath_evaluation import CompiledQuery
 from broker.matching.examiner import Examiner
 from broker.matching.explain.event_finding import EventFindings
 from broker.matching.explain.explanation import EventExplanation, Explanation, Finding, Measured
@@ -21,6 +19,8 @@ from broker.matching.explain.probe import Probe
 from broker.matching.query.query import Query
 from broker.matching.query.tree import FunctionCall
 from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
+from broker.matching.query_bounds import BoundedEvaluation, Bounds
+from broker.matching.xpath_evaluation import CompiledQuery
 
 #: Maximum number of measurements. None starts after so many seconds in total.
 MEASUREMENTS: Final = 5

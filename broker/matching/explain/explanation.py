@@ -35,7 +35,7 @@ class Comparison:
     operator: str
     literal: str
     paths: tuple[str, ...]
-    """Paths of the compared values in all these shapes; of constants in the first shape only."""
+    """Paths of the compared values in all these shapes; none for constants."""
     more_paths: int
     constant: bool
     """True if it holds in every document of the shapes, since the values are constants."""

@@ -7,10 +7,18 @@ from typing import Final
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
+from broker.matching.engine.batch import Batch
+from broker.matching.engine.batch_match import Finding, find
+from broker.matching.engine.binding import bind
+from broker.matching.engine.index_conjunction import Terms
+from broker.matching.engine.plan_cache import Plans
+from broker.matching.engine.query_family import Family
+from broker.matching.engine.shape_bindings import Bound
+from broker.matching.engine.shape_plan import subjects_of
+from broker.matching.engine.subscription_registry import Registry
 from broker.matching.explain.access_method import access_method, format_literal, format_operator
 from broker.matching.explain.explanation import Alternative, ShapesExplanation
-from broker.matching.explain.shape_explainer import ShapeAnswer, ShapeExplainer
-from broker.matching.explain.shape_group import ShapeGroup
+from broker.matching.explain.shape_explainer import ShapeAnswer, ShapeExplainer, ShapeGroup
 from broker.matching.explain.xpath_writer import XPathWriter
 from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.evaluator import evaluate_template
@@ -19,15 +27,6 @@ from broker.matching.query.query import Query
 from broker.matching.query.tree import Chain
 from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
-from broker.matching.engine.batch import Batch
-from broker.matching.engine.binding import bind
-from broker.matching.engine.shape_bindings import Bound
-from broker.matching.engine.query_family import Family
-from broker.matching.engine.batch_match import Finding, find
-from broker.matching.engine.shape_plan import subjects_of
-from broker.matching.engine.plan_cache import Plans
-from broker.matching.engine.subscription_registry import Registry
-from broker.matching.engine.index_conjunction import Terms
 
 #: Seconds after which no further shape is examined. The others are counted.
 MAX_SECONDS: Final = 0.1
@@ -88,10 +87,9 @@ class IndexExplainer:
                 break
             done += 1
             key = (shape.reference, tuple(found))
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = ShapeGroup(shape.reference, parts, explainer)
-            group.add_shape(found)
+            if key not in groups:
+                groups[key] = ShapeGroup(shape.reference, parts)
+            groups[key].add_shape(found)
         ordered = sorted(groups.items(), key=lambda item: (item[0][0], -item[1].shapes))
         return tuple(group.to_explanation() for _, group in ordered), len(shapes) - done
 

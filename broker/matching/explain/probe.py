@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import attrs
 from lxml import etree
 
 from broker.event.envelope import NAMESPACE
-from broker.matching.xpath_evaluation import Subject
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.explanation import FoundValue
 from broker.matching.explain.node_path import PathFormatter
@@ -18,8 +18,9 @@ from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
 from broker.matching.query.tree import PathStart
-from broker.matching.query.value_type import VARIABLE_TYPES
+from broker.matching.query.value_type import CORE_FUNCTIONS, VARIABLE_TYPES
 from broker.matching.query.worst_case import DocumentSize, worst_case_cost
+from broker.matching.xpath_evaluation import Subject
 
 #: Maximum evaluations of one explanation, and seconds after which none starts. libxml2 can not be
 #: interrupted, so the last one may exceed the time.
@@ -29,6 +30,8 @@ MAX_SECONDS: Final = 0.1
 MAX_WORST: Final = MAX_SECONDS * 1e8
 #: Nodes shown of a node-set.
 MAX_VALUES: Final = 5
+#: Functions that depend on the predicate's own node-set or on the document of its node.
+_BOUND = frozenset({"position", "last", "id", "lang"})
 
 
 class ProbeLimitExceeded(Exception):
@@ -147,3 +150,18 @@ def nth_node(nodes: tree.Expression, number: int) -> tree.Expression:
 def filter_nodes(nodes: tree.Expression, condition: tree.Expression) -> tree.Expression:
     """Return the nodes that satisfy a condition, which must not depend on their position."""
     return tree.Filter(NO_POSITION, nodes, (condition,))
+
+
+def rebase(expression: tree.Expression, node: tree.Expression) -> tree.Expression | None:
+    """Return the expression evaluated at `node`, a node-set of one; None if that is impossible."""
+
+    def move(each: tree.Expression) -> tree.Expression:
+        match each:
+            case tree.Path(start=PathStart.CONTEXT):
+                return attrs.evolve(each, start=node)
+            case tree.FunctionCall(name=name, arguments=()) if CORE_FUNCTIONS[name].reads_context:
+                return attrs.evolve(each, arguments=(node,))
+        return tree.map_subexpressions(each, move)
+
+    calls = (each for each in tree.walk(expression) if isinstance(each, tree.FunctionCall))
+    return None if any(call.name in _BOUND for call in calls) else move(expression)

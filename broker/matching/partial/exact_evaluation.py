@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.matching.xpath_evaluation import Subject
 from broker.matching.partial.document_tree import build_document_tree
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import evaluate_template
@@ -17,6 +16,7 @@ from broker.matching.partial.source import Constant
 from broker.matching.partial.template import template_without_parameters
 from broker.matching.query.query import Query
 from broker.matching.query.value_type import VARIABLE_TYPES
+from broker.matching.xpath_evaluation import Subject
 
 
 class NotEvaluated(Exception):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from broker.matching.xpath_evaluation import Subject
 from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import VARIABLE_TYPES
+from broker.matching.xpath_evaluation import Subject
 from tests.matching.partial.test_bounds import calls_of
 from tests.matching.partial.test_evaluator import QUERIES, documents, oracle
 from tests.matching.unlimited import ANY_COST

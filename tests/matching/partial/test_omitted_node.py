@@ -18,6 +18,7 @@ from broker.matching.partial.formula import is_decided, necessary_condition
 from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from tests.matching.conftest import event
+from tests.matching.engine.engine_pair import Twins
 from tests.matching.partial.test_evaluator import (
     LITERALS,
     PATHS,
@@ -26,7 +27,6 @@ from tests.matching.partial.test_evaluator import (
     holds,
     oracle,
 )
-from tests.matching.engine.engine_pair import Twins
 from tests.matching.unlimited import ANY_COST
 
 OMITTED_NODES = ("<!---->", "<!--290-->", "<?a?>", "<?p 5?>")

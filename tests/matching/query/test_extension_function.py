@@ -13,7 +13,6 @@ from lxml import etree
 from broker.errors import QueryTooExpensive
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
-from broker.matching.xpath_evaluation import CompiledQuery
 from broker.matching.query.extension_function import (
     MAX_CONCATENATED,
     MAX_LIBXML2_CONCATENATED,
@@ -22,6 +21,7 @@ from broker.matching.query.extension_function import (
 )
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import parse_query
+from broker.matching.xpath_evaluation import CompiledQuery
 from tests.matching.conftest import event
 from tests.matching.processor_time import at_most
 

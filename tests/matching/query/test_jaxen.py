@@ -15,8 +15,8 @@ import pytest
 from lxml import etree
 
 from broker.errors import BadQuery
-from broker.matching.xpath_evaluation import CompiledQuery
 from broker.matching.query.query import parse_query
+from broker.matching.xpath_evaluation import CompiledQuery
 
 #: At the context `/`, lxml's context node is the root element, jaxen's is the document.
 CONTEXT_IS_THE_ROOT_ELEMENT = {
