@@ -1,8 +1,8 @@
-"""Checks the documents: `./dev docs` runs it, and so does a test.
+"""Checks the documents; `./dev docs` and a test run it.
 
-Every relative link must lead to a file of this tree (and to a heading of it, if it names one),
-every command in a `sh` block that starts with `./dev` or `xmlbroker` must name a real subcommand,
-and every test that is named in code (`tests/....py`) must exist.
+Each relative link must lead to a file of this tree, and to a heading if it names one. Each command
+in a `sh` block that starts with `./dev` or `xmlbroker` must name a subcommand. Each test named in
+code (`tests/....py`) must exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHELLS: Final = frozenset({"sh", "bash", "shell", "console"})
 
 
 def documents(root: Path) -> list[Path]:
-    """All Markdown files of the tree, without those of folders that tools make."""
+    """Return all Markdown files of the tree, without folders made by tools."""
     found = []
     for path in sorted(root.rglob("*.md")):
         folders = path.relative_to(root).parts[:-1]
@@ -35,7 +35,7 @@ def documents(root: Path) -> list[Path]:
 
 
 def broken_links(root: Path) -> Iterator[str]:
-    """One sentence for each relative link that leads nowhere."""
+    """Yield a sentence for each relative link that leads nowhere."""
     for document in documents(root):
         text = _FENCE.sub("", document.read_text())
         for found in _LINK.finditer(_CODE.sub("", text)):
@@ -44,15 +44,15 @@ def broken_links(root: Path) -> Iterator[str]:
                 continue
             file, _, anchor = target.partition("#")
             path = (document.parent / file).resolve() if file else document
-            where = f"{document.relative_to(root)}: the link {target!r}"
+            location = f"{document.relative_to(root)}: the link {target!r}"
             if not path.is_relative_to(root) or not path.exists():
-                yield f"{where} leads to no file of this tree"
+                yield f"{location} leads to no file of this tree"
             elif anchor and path.suffix == ".md" and anchor not in _anchors(path):
-                yield f"{where} names no heading there"
+                yield f"{location} names no heading there"
 
 
 def unknown_commands(root: Path, known: dict[str, set[str]]) -> Iterator[str]:
-    """One sentence for each command line whose subcommand is not in `known[program]`."""
+    """Yield a sentence for each command whose subcommand is not in `known[program]`."""
     for document in documents(root):
         for fence in _FENCE.finditer(document.read_text()):
             if fence[2] not in _SHELLS:
@@ -67,24 +67,24 @@ def unknown_commands(root: Path, known: dict[str, set[str]]) -> Iterator[str]:
 
 
 def missing_tests(root: Path) -> Iterator[str]:
-    """One sentence for each absent test that is named as `tests/x.py` or `tests/x.py::name`."""
+    """Yield a sentence for each missing test named as `tests/x.py` or `tests/x.py::name`."""
     for document in documents(root):
         for file, name in _TEST.findall(document.read_text()):
             path = root / file
-            where = document.relative_to(root)
+            location = document.relative_to(root)
             if not path.is_file():
-                yield f"{where}: there is no {file}"
+                yield f"{location}: there is no {file}"
             elif name and f"def {name}(" not in path.read_text():
-                yield f"{where}: {file} has no test {name}"
+                yield f"{location}: {file} has no test {name}"
 
 
 def dev_subcommands(root: Path) -> set[str]:
-    """What `./dev` can do, as its own help lists it."""
+    """Return the subcommands of `./dev` from its help."""
     return set(re.findall(r"^\./dev (\w+)", (root / "dev").read_text(), re.MULTILINE))
 
 
 def xmlbroker_subcommands() -> set[str]:
-    """What the command line tool can do, as the tool itself lists it."""
+    """Return the subcommands of the command line tool."""
     import click
 
     from broker.cli import main
@@ -103,13 +103,13 @@ def _title(document: Path) -> str:
 
 
 def check(root: Path, tool: Callable[[], set[str]] = xmlbroker_subcommands) -> list[str]:
-    """All that is wrong with the documents below `root`."""
+    """Return all errors in the documents below `root`."""
     known = {"./dev": dev_subcommands(root), "xmlbroker": tool()}
     return [*broken_links(root), *unknown_commands(root, known), *missing_tests(root)]
 
 
 def main() -> int:
-    """Print what is wrong, or where to start reading; the exit status of the check."""
+    """Print the errors, or where to start reading; return the exit status."""
     wrong = check(ROOT)
     for sentence in wrong:
         print(sentence, file=sys.stderr)

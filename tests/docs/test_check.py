@@ -22,7 +22,7 @@ def load_check() -> ModuleType:
 docs = load_check()
 
 
-def test_the_documents_of_this_tree_hold_together() -> None:
+def test_documents_of_this_tree_are_correct() -> None:
     assert docs.check(ROOT) == []
 
 
@@ -43,7 +43,7 @@ def test_the_documents_of_this_tree_hold_together() -> None:
         "[there][x]\n\n[x]: other.md",
     ],
 )
-def test_a_link_that_leads_somewhere_passes(text: str, tmp_path: Path) -> None:
+def test_valid_link_passes(text: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "picture.png").touch()
     (tmp_path / "other.md").write_text("# Other\n\n## A `heading`!\n")
@@ -63,7 +63,7 @@ def test_a_link_that_leads_somewhere_passes(text: str, tmp_path: Path) -> None:
         ("```\n# heading\n```\n[code](#heading)", "names no heading"),
     ],
 )
-def test_a_link_that_leads_nowhere_is_reported(text: str, reason: str, tmp_path: Path) -> None:
+def test_broken_link_is_reported(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# Other\n")
     (tmp_path / "README.md").write_text(f"# Title\n\n{text}\n")
     (sentence,) = docs.broken_links(tmp_path)
@@ -71,7 +71,7 @@ def test_a_link_that_leads_nowhere_is_reported(text: str, reason: str, tmp_path:
     assert reason in sentence
 
 
-def test_only_commands_in_shell_blocks_are_looked_at(tmp_path: Path) -> None:
+def test_only_commands_in_shell_blocks_are_checked(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(
         "xmlbroker nothing\n```sh\n./dev test -k x  # all\n$ xmlbroker pub a.xml\n"
         "xmlbroker --help\necho xmlbroker nothing\n```\n```python\nxmlbroker nothing\n```\n"
@@ -79,7 +79,7 @@ def test_only_commands_in_shell_blocks_are_looked_at(tmp_path: Path) -> None:
     assert list(docs.unknown_commands(tmp_path, KNOWN)) == []
 
 
-def test_a_command_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+def test_unknown_command_is_reported(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("```sh\n./dev nothing\nxmlbroker push a.xml\n```\n")
     assert list(docs.unknown_commands(tmp_path, KNOWN)) == [
         "README.md: ./dev has no subcommand nothing",
@@ -87,13 +87,13 @@ def test_a_command_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_documents_that_tools_made_are_left_alone(tmp_path: Path) -> None:
+def test_generated_documents_are_ignored(tmp_path: Path) -> None:
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "README.md").write_text("[gone](none.md)")
     assert docs.documents(tmp_path) == []
 
 
-def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
+def test_dev_subcommands_come_from_its_help() -> None:
     subcommands = {
         "demo",
         "network",
@@ -112,7 +112,7 @@ def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
     assert docs.dev_subcommands(ROOT) == subcommands
 
 
-def test_a_test_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+def test_missing_test_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_x.py").write_text("def test_there() -> None: ...\n")
     (tmp_path / "README.md").write_text(

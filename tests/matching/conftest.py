@@ -1,4 +1,4 @@
-"""What the tests of content routing share: DTDs, events, and the engines under contract."""
+"""Shared DTDs, events and engines for the tests of content routing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from broker.event.envelope import EventType, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.matching.contract import IMatcher
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
 
-#: Engines that the contract suite runs on: name -> factory that takes the DTDs and options.
+#: Engines of the contract tests: name -> factory with DTDs and options.
 ENGINES: dict[str, Callable[..., IMatcher]] = {"reference": ReferenceMatcher, "switch": Switch}
 
 FLIGHT_DTD = b"""
@@ -41,7 +41,7 @@ FLIGHT_DTD = b"""
 
 
 class KnownDtds:
-    """A cache of DTDs that fetches nothing."""
+    """A DTD cache that fetches nothing."""
 
     def __init__(self, *dtds: Dtd) -> None:
         self.by_reference = {dtd.reference: dtd for dtd in dtds}
@@ -62,14 +62,14 @@ def flight_dtd() -> Dtd:
 
 @pytest.fixture
 def dtds(flight_dtd: Dtd) -> KnownDtds:
-    """Flights in two versions: in 2.0 they are chartered by default."""
+    """Flight DTDs in two versions; in 2.0 the default of `kind` is `charter`."""
     newer = FLIGHT_DTD.replace(b'"scheduled"', b'"charter"')
     return KnownDtds(flight_dtd, load_dtd("flight", "2.0", newer))
 
 
 @pytest.fixture(scope="session")
 def ticking() -> Callable[[], float]:
-    """A clock for engines whose budget is not the subject: it stands still."""
+    """A clock that stands still, for engines whose budget is not tested."""
     return lambda: 0.0
 
 
@@ -77,7 +77,7 @@ def ticking() -> Callable[[], float]:
 def make_engine(
     request: pytest.FixtureRequest, dtds: KnownDtds, ticking: Callable[[], float]
 ) -> Callable[..., Any]:
-    """Makes an engine under contract, with options over the usual ones."""
+    """Factory of an engine under contract, with options over the defaults."""
 
     def make(**options: Any) -> Any:
         return ENGINES[request.param](dtds, **{"clock": ticking, **options})
@@ -118,5 +118,5 @@ def event(
 
 @pytest.fixture(scope="session")
 def make_event() -> Callable[..., bytes]:
-    """Makes the document of a flight event; all can be varied."""
+    """Factory of flight events."""
     return event

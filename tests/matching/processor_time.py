@@ -1,4 +1,4 @@
-"""How long a test may keep the processor busy."""
+"""A limit for the processor time of a test, relative to the machine's speed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Numbers that the yardstick writes, and the seconds that this takes where limits are stated for.
+#: Numbers that the calibration writes, and its seconds on the reference machine.
 NUMBERS, SECONDS = 100_000, 0.015
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """What is done here takes no longer, where the yardstick takes its time. Beside other machines
-    on the same processor it may take as much longer as the yardstick does.
+    """Assert that the block takes at most `seconds` of the reference machine's processor time.
 
-    Garbage collections do not count: they go through whatever all other tests have left in the
-    process.
+    A slower or busy machine gets proportionally more. Garbage collections do not count, as they
+    depend on the other tests of the process.
     """
     gc.disable()
     try:

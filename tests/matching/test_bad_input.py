@@ -1,4 +1,4 @@
-"""Bad documents (issue "Bad input", T19-T23): each is refused with its typed error, and no more."""
+"""Bad documents (issue "Bad input", T19-T23) are refused with a typed error."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from broker.errors import (
 )
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused
-from broker.matching.limits import DocumentLimits
+from broker.matching.document_limits import DocumentLimits
 from broker.matching.query.query import parse_query
-from tests.matching.refusing import refusal
+from tests.matching.refusal import refusal
 
 MakeEvent = Callable[..., bytes]
 DOCTYPE_END = b'flight-1.0.dtd">'
-LAUGHS = b"<!ENTITY a 'ha'>" + b"".join(
+NESTED_ENTITIES = b"<!ENTITY a 'ha'>" + b"".join(
     b"<!ENTITY %c '%s'>" % (98 + i, b"&%c;" % (97 + i) * 10) for i in range(9)
 )
 
 
 @pytest.fixture(autouse=True)
 def undisturbed(engine: Any, make_event: MakeEvent) -> Any:
-    """Whatever a test feeds, a subscription goes on to get what it wants."""
+    """Check that a subscription still works after each test."""
     number = engine.subscribe(StreamPattern.parse(">"), parse_query("//altitude"))
     yield
     (verdict,) = engine.match([make_event()])
@@ -67,7 +67,7 @@ def with_subset(document: bytes, subset: bytes) -> bytes:
         (lambda d: d.replace(b"<!DOCTYPE", b"<!DOCTYPE a SYSTEM 'b'>\n<!DOCTYPE"), 0),
     ],
 )
-def test_what_is_not_well_formed_is_refused_with_its_line(
+def test_document_that_is_not_well_formed_is_refused_with_its_line(
     engine: Any, make_event: MakeEvent, broken: Callable[[bytes], bytes], line: int
 ) -> None:
     error = refusal(engine, broken(make_event()))
@@ -93,7 +93,7 @@ def test_what_is_not_well_formed_is_refused_with_its_line(
         lambda d: d.replace(b"flight>", b"plane>"),
     ],
 )
-def test_what_breaks_the_dtd_is_refused(
+def test_invalid_document_is_refused(
     engine: Any, make_event: MakeEvent, broken: Callable[[bytes], bytes]
 ) -> None:
     error = refusal(engine, broken(make_event()))
@@ -101,17 +101,15 @@ def test_what_breaks_the_dtd_is_refused(
     assert error.line == 3
 
 
-def test_the_dtd_of_another_version_does_not_help(engine: Any, make_event: MakeEvent) -> None:
+def test_version_of_doctype_and_envelope_must_agree(engine: Any, make_event: MakeEvent) -> None:
     document = make_event().replace(b"<Mspaces:VersionNum>1.0<", b"<Mspaces:VersionNum>2.0<")
     error = refusal(engine, document)
     assert type(error) is BadEnvelope
     assert "VersionNum" in error.text
 
 
-def test_another_prefix_for_the_envelope_is_refused_and_named(
-    engine: Any, make_event: MakeEvent
-) -> None:
-    """K26: DTDs see prefixes as they are written."""
+def test_other_envelope_prefix_is_refused_with_its_name(engine: Any, make_event: MakeEvent) -> None:
+    """K26: a DTD declares names with their prefix."""
     document = make_event().replace(b"<Mspaces:", b"<ms:").replace(b"</Mspaces:", b"</ms:")
     document = document.replace(b"xmlns:Mspaces", b"xmlns:ms")
     error = refusal(engine, document)
@@ -120,14 +118,14 @@ def test_another_prefix_for_the_envelope_is_refused_and_named(
     assert "Mspaces" in error.text
 
 
-def test_an_undeclared_prefix_is_refused(engine: Any, make_event: MakeEvent) -> None:
+def test_undeclared_prefix_is_refused(engine: Any, make_event: MakeEvent) -> None:
     """T22."""
     document = make_event().replace(b' xmlns:Mspaces="urn:xmlbroker:mspaces"', b"")
     error = refusal(engine, document)
     assert isinstance(error, NotWellFormed | NotValid)
 
 
-def test_another_namespace_behind_the_prefix_is_refused(engine: Any, make_event: MakeEvent) -> None:
+def test_other_namespace_of_the_prefix_is_refused(engine: Any, make_event: MakeEvent) -> None:
     document = make_event().replace(b"urn:xmlbroker:mspaces", b"urn:other")
     assert type(refusal(engine, document)) is NotValid
 
@@ -136,7 +134,7 @@ def test_another_namespace_behind_the_prefix_is_refused(engine: Any, make_event:
     ("subset", "use"),
     [
         (b"", b""),
-        (LAUGHS, b"&j;"),
+        (NESTED_ENTITIES, b"&j;"),
         (b"<!ENTITY x SYSTEM 'file:///etc/passwd'>", b"&x;"),
         (b"<!ENTITY x SYSTEM 'http://localhost:1/'>", b"&x;"),
         (b"<!ENTITY % x SYSTEM 'http://localhost:1/x.dtd'> %x;", b""),
@@ -145,10 +143,10 @@ def test_another_namespace_behind_the_prefix_is_refused(engine: Any, make_event:
         (b"<!ENTITY x ']]>'>", b""),
     ],
 )
-def test_an_internal_subset_is_forbidden_whatever_is_in_it(
+def test_any_internal_subset_is_forbidden(
     engine: Any, make_event: MakeEvent, subset: bytes, use: bytes
 ) -> None:
-    """Entity bombs and external entities have to be declared somewhere (T23)."""
+    """Entity bombs and external entities need a declaration (T23)."""
     error = refusal(engine, with_subset(make_event(), subset).replace(b"UAL1021", use))
     assert type(error) is ForbiddenMarkup
     assert "internal subset" in error.text
@@ -156,12 +154,12 @@ def test_an_internal_subset_is_forbidden_whatever_is_in_it(
 
 
 @pytest.mark.parametrize("gap", [b"<!-- x -->", b"<?x y?>", b"\n\n", b"<!-- <!DOCTYPE a> -->"])
-def test_an_internal_subset_is_found_wherever_it_hides(
+def test_internal_subset_is_found_in_any_prolog(
     engine: Any, make_event: MakeEvent, gap: bytes
 ) -> None:
-    document = with_subset(make_event(), LAUGHS).replace(b"<!DOCTYPE", gap + b"<!DOCTYPE")
+    document = with_subset(make_event(), NESTED_ENTITIES).replace(b"<!DOCTYPE", gap + b"<!DOCTYPE")
     assert type(refusal(engine, document)) is ForbiddenMarkup
-    document = b"\xef\xbb\xbf" + with_subset(make_event(), LAUGHS)
+    document = b"\xef\xbb\xbf" + with_subset(make_event(), NESTED_ENTITIES)
     assert type(refusal(engine, document)) is ForbiddenMarkup
     stripped = document[document.index(b"<!DOCTYPE") :]
     assert type(refusal(engine, stripped)) is ForbiddenMarkup
@@ -176,10 +174,10 @@ def test_an_internal_subset_is_found_wherever_it_hides(
         lambda d: d.replace(b"UAL", b"<!-- &amp; --><![CDATA[&x;]]>&foo;"),
     ],
 )
-def test_a_general_entity_is_forbidden_in_text_and_in_attributes(
+def test_general_entity_is_forbidden_in_text_and_attributes(
     engine: Any, make_event: MakeEvent, place: Callable[[bytes], bytes]
 ) -> None:
-    """libxml2 lets one in an attribute pass without a word."""
+    """libxml2 accepts one in an attribute silently."""
     error = refusal(engine, place(make_event()))
     assert type(error) is ForbiddenMarkup
     assert "&foo;" in error.text
@@ -194,26 +192,26 @@ def test_a_general_entity_is_forbidden_in_text_and_in_attributes(
         b"<!-- &foo; <!ENTITY x 'y'> -->1",
     ],
 )
-def test_harmless_references_and_look_alikes_are_accepted(
+def test_predefined_references_and_look_alikes_are_accepted(
     engine: Any, make_event: MakeEvent, text: bytes
 ) -> None:
     (verdict,) = engine.match([make_event().replace(b"UAL1021", text)])
     assert isinstance(verdict, Accepted)
 
 
-def test_an_ampersand_in_the_pointer_is_no_entity(engine: Any, make_event: MakeEvent) -> None:
+def test_ampersand_in_the_pointer_is_accepted(engine: Any, make_event: MakeEvent) -> None:
     document = make_event(system_id="https://there/dtd?name=flight&foo;x")
     assert isinstance(engine.match([document])[0], Accepted)
 
 
-def test_a_hundred_megabytes_are_refused_by_their_size(engine: Any, make_event: MakeEvent) -> None:
+def test_hundred_megabytes_are_refused_by_size(engine: Any, make_event: MakeEvent) -> None:
     document = make_event().replace(b"UAL1021", b"x" * 100_000_000)
     error = refusal(engine, document)
     assert type(error) is TooLarge
     assert "bytes" in error.text
 
 
-def test_a_depth_of_a_hundred_thousand_is_refused(engine: Any, make_event: MakeEvent) -> None:
+def test_depth_of_a_hundred_thousand_is_refused(engine: Any, make_event: MakeEvent) -> None:
     nested = b"<remark>" * 60_000 + b"</remark>" * 60_000
     error = refusal(engine, make_event(nested))
     assert isinstance(error, TooLarge)
@@ -247,7 +245,7 @@ def test_limits_of_depth_and_attributes_are_settings(
         (b"<!DOCTYPE flight PUBLIC '-//xmlbroker//DTD flight 1.0//EN' 'x'>", "root element"),
     ],
 )
-def test_a_doctype_that_names_no_type_is_refused(
+def test_doctype_without_a_type_is_refused(
     engine: Any, make_event: MakeEvent, doctype: bytes, word: str
 ) -> None:
     document = make_event()
@@ -281,7 +279,7 @@ def test_a_doctype_that_names_no_type_is_refused(
         (b">1699<", b">1<?x y?>2<", "Incarnation"),
     ],
 )
-def test_rules_that_no_dtd_says_are_checked_and_the_field_is_named(
+def test_envelope_fields_are_checked_beyond_the_dtd(
     engine: Any, make_event: MakeEvent, old: bytes, new: bytes, field: str
 ) -> None:
     document = make_event().replace(old, new)
@@ -292,7 +290,7 @@ def test_rules_that_no_dtd_says_are_checked_and_the_field_is_named(
     assert error.line == 3
 
 
-def test_bundles_need_numbers_and_come_once(engine: Any, make_event: MakeEvent) -> None:
+def test_bundles_need_numbers_and_must_be_distinct(engine: Any, make_event: MakeEvent) -> None:
     pair = b"<Mspaces:BundleId>%s</Mspaces:BundleId><Mspaces:BundleNumber>%s</Mspaces:BundleNumber>"
 
     def bundled(*pairs: tuple[bytes, bytes]) -> bytes:
@@ -309,7 +307,7 @@ def test_bundles_need_numbers_and_come_once(engine: Any, make_event: MakeEvent) 
 @pytest.mark.parametrize(
     "remark", [b"<!-- a -->", b"<?target data?>", b"\n\n", b"<!-- <Mspaces:StreamId>x -->"]
 )
-def test_remarks_between_the_envelopes_elements_change_nothing(
+def test_comments_between_envelope_elements_change_nothing(
     engine: Any, make_event: MakeEvent, remark: bytes
 ) -> None:
     document = make_event(summary="s")
@@ -333,7 +331,7 @@ def test_remarks_between_the_envelopes_elements_change_nothing(
         lambda d: d.replace(b"urn:xmlbroker:mspaces", b"urn:other"),
     ],
 )
-def test_the_envelope_of_an_undescribed_type_is_checked(
+def test_envelope_of_an_undescribed_type_is_checked(
     engine: Any, make_event: MakeEvent, broken: Callable[[bytes], bytes]
 ) -> None:
     unknown = frozenset({DtdReference("unknown", "1.0")})
@@ -345,7 +343,7 @@ def test_the_envelope_of_an_undescribed_type_is_checked(
     assert verdict.error.line == 3
 
 
-def test_every_refusal_can_travel(engine: Any) -> None:
+def test_refusal_has_wire_fields(engine: Any) -> None:
     error = refusal(engine, b"<a>\n</b>")
     assert isinstance(error, BrokerError)
     assert error.to_wire()[0] == "not-well-formed"

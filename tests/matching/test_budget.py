@@ -1,4 +1,4 @@
-"""What queries may cost on the document at hand: how deep it is counts."""
+"""Cost limits of queries on a document; its depth counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.matching.processor_time import at_most
 
 TWICE = "//*[ancestor::*[ancestor::*]]"
 THRICE = "//*[ancestor::*[ancestor::*[ancestor::*]]]"
-#: libxml2 takes seconds for what is refused here.
+#: libxml2 needs seconds for the suspended queries.
 MAX_SECONDS = 0.5
 
 _DEEP_DTD = b"""
@@ -31,7 +31,7 @@ _DEEP_DTD = b"""
 
 @pytest.fixture(scope="module")
 def deep_dtd() -> Dtd:
-    """Of elements in elements, as deep as one likes."""
+    """A DTD with nesting of any depth."""
     return load_dtd("deep", "1.0", _DEEP_DTD)
 
 
@@ -41,13 +41,13 @@ def engine(request: pytest.FixtureRequest, deep_dtd: Dtd, ticking: Callable[[], 
 
 
 def chains(depth: int, number: int) -> bytes:
-    """Elements in elements, so deep, so often."""
+    """Return an event with `number` chains of nested elements of this depth."""
     inside = ("<x>" * depth + "</x>" * depth) * number
     return event(f"<x>{inside}</x>".encode(), type_name="deep")
 
 
 def crowd(depth: int, number: int) -> bytes:
-    """So many elements beside each other, so deep down."""
+    """Return an event with `number` siblings at this depth."""
     inside = "<x>" * depth + "<x/>" * number + "</x>" * depth
     return event(f"<x>{inside}</x>".encode(), type_name="deep")
 
@@ -62,7 +62,7 @@ def crowd(depth: int, number: int) -> bytes:
         ("count(//x[count(ancestor-or-self::*[ancestor::*]) > 1]) > 1", crowd(200, 10_000)),
     ],
 )
-def test_ancestors_of_ancestors_on_a_deep_document_are_too_expensive(
+def test_nested_ancestors_on_a_deep_document_are_too_expensive(
     engine: Any, query: str, document: bytes
 ) -> None:
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
@@ -89,7 +89,7 @@ def test_ancestors_of_ancestors_on_a_deep_document_are_too_expensive(
         ("//x[. = 'ancestor'] or //x", crowd(4, 20_000)),
     ],
 )
-def test_ancestors_are_affordable_on_wide_and_on_small_documents(
+def test_ancestors_are_affordable_on_wide_and_small_documents(
     engine: Any, query: str, document: bytes
 ) -> None:
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
@@ -99,7 +99,7 @@ def test_ancestors_are_affordable_on_wide_and_on_small_documents(
     assert verdict.subscriptions == (number,)
 
 
-def test_what_is_suspended_depends_on_each_document(engine: Any) -> None:
+def test_suspension_depends_on_the_document(engine: Any) -> None:
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(TWICE))
     for document in (chains(4, 5_000), crowd(200, 1)):
         engine.match([document])
@@ -108,10 +108,10 @@ def test_what_is_suspended_depends_on_each_document(engine: Any) -> None:
     assert [each for each, _ in engine.suspended()] == [number]
 
 
-# --------------------------------------------------------------------------- squares and cubes
+# --------------------------------------------------------------------------- quadratic and cubic
 
-#: libxml2 takes up to several minutes for what is looked at here.
-A_MOMENT = 3.0
+#: libxml2 needs up to several minutes for these queries.
+QUICK = 3.0
 _WIDE_DTD = _DEEP_DTD.replace(b"(#PCDATA | x)*", b"(#PCDATA | x | a | b)*") + (
     b"<!ELEMENT a (#PCDATA | a)*><!ELEMENT b (#PCDATA)>"
 )
@@ -119,7 +119,7 @@ _WIDE_DTD = _DEEP_DTD.replace(b"(#PCDATA | x)*", b"(#PCDATA | x | a | b)*") + (
 
 @pytest.fixture(scope="module")
 def wide_dtd() -> Dtd:
-    """Of any number of elements beside each other."""
+    """A DTD with any number of siblings."""
     return load_dtd("wide", "1.0", _WIDE_DTD)
 
 
@@ -133,9 +133,9 @@ WITH_A_LONG_TEXT = wide("<a/>" * 10_000 + f"<b>{'y' * 100_000}</b>")
 INSIDE = wide(("<a>" * 200 + "</a>" * 200) * 100)
 
 
-def taken(engine: Any, document: bytes) -> Accepted:
-    """The verdict, which did not take long."""
-    with at_most(A_MOMENT):
+def match_quickly(engine: Any, document: bytes) -> Accepted:
+    """Match the document within a short time and return the verdict."""
+    with at_most(QUICK):
         (verdict,) = engine.match([document])
     assert isinstance(verdict, Accepted)
     return verdict
@@ -160,12 +160,12 @@ def wide_engine(
         ("//a/ancestor::a", INSIDE),
     ],
 )
-def test_what_libxml2_would_take_very_long_for_is_suspended(
+def test_very_slow_queries_of_libxml2_are_suspended(
     wide_engine: Any, query: str, document: bytes
 ) -> None:
     number = wide_engine.subscribe(StreamPattern.parse(">"), parse_query(query))
     other = wide_engine.subscribe(StreamPattern.parse(">"), parse_query("//b or //a"))
-    assert taken(wide_engine, document).subscriptions == (other,)
+    assert match_quickly(wide_engine, document).subscriptions == (other,)
     ((suspended, error),) = wide_engine.suspended()
     assert suspended == number
     assert "would visit about" in error.text
@@ -189,15 +189,15 @@ def test_what_libxml2_would_take_very_long_for_is_suspended(
         ("//a//a", INSIDE, True),
     ],
 )
-def test_what_libxml2_would_take_long_for_is_answered_without_it(
+def test_slow_queries_of_libxml2_are_answered_without_it(
     wide_engine: Any, query: str, document: bytes, expected: bool
 ) -> None:
     number = wide_engine.subscribe(StreamPattern.parse(">"), parse_query(query))
-    assert taken(wide_engine, document).subscriptions == ((number,) if expected else ())
+    assert match_quickly(wide_engine, document).subscriptions == ((number,) if expected else ())
     assert wide_engine.suspended() == []
 
 
-SLOW = (
+SLOW_QUERIES = (
     "//a[following-sibling::b[{}]/following-sibling::a]",
     "//a/following-sibling::b = {}",
     "//*[. = //b[. > {}]]",
@@ -208,20 +208,18 @@ SLOW = (
 
 
 @pytest.mark.parametrize("document", [BESIDE, wide("<a/><b/>" * 700)], ids=["large", "small"])
-def test_a_thousand_queries_that_are_built_to_be_slow_are_got_rid_of(
-    wide_dtd: Dtd, document: bytes
-) -> None:
-    """One after the other they would take libxml2 days."""
+def test_thousand_queries_built_to_be_slow_are_suspended(wide_dtd: Dtd, document: bytes) -> None:
+    """libxml2 would need days for all of them."""
     engine = ENGINES["switch"](KnownDtds(wide_dtd), clock=time.perf_counter)
     everywhere = StreamPattern.parse(">")
     for number in range(1_000):
-        text = SLOW[number % len(SLOW)].format(number)
+        text = SLOW_QUERIES[number % len(SLOW_QUERIES)].format(number)
         engine.subscribe(everywhere, parse_query(text), "greedy")
     others = [
         engine.subscribe(everywhere, parse_query(f"//b[. = {n}] or //a"), f"other-{n}")
         for n in range(50)
     ]
-    with at_most(4 * A_MOMENT):
+    with at_most(4 * QUICK):
         for _ in range(2):
             (verdict,) = engine.match([document])
             assert isinstance(verdict, Accepted)

@@ -1,4 +1,4 @@
-"""The contract of `IMatcher`, on every engine."""
+"""The contract of `IMatcher`, for every engine."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def matches(engine: Any, query: str, document: bytes, **namespaces: str) -> bool
     return bool(verdict.subscriptions)
 
 
-def test_an_engine_provides_the_interface(engine: Any) -> None:
+def test_engine_provides_the_interface(engine: Any) -> None:
     assert verifyObject(IMatcher, engine)
 
 
-def test_an_accepted_event_comes_with_its_header(engine: Any, make_event: MakeEvent) -> None:
+def test_accepted_event_has_its_header(engine: Any, make_event: MakeEvent) -> None:
     document = make_event(security_level=SecurityLevel.HIGH, liveness=Liveness.RECOVERY)
     assert engine.match([document]) == [
         Accepted(
@@ -50,7 +50,7 @@ def test_an_accepted_event_comes_with_its_header(engine: Any, make_event: MakeEv
     ]
 
 
-def test_verdicts_come_in_the_order_of_the_documents(engine: Any, make_event: MakeEvent) -> None:
+def test_verdicts_have_the_order_of_the_documents(engine: Any, make_event: MakeEvent) -> None:
     documents = [make_event(sequence_number=n) if n % 2 else b"<a>" for n in range(1, 7)]
     verdicts = engine.match(documents)
     assert [type(v) for v in verdicts] == [Accepted, Refused] * 3
@@ -58,7 +58,7 @@ def test_verdicts_come_in_the_order_of_the_documents(engine: Any, make_event: Ma
     assert engine.match([]) == []
 
 
-def test_matching_subscriptions_come_in_ascending_order(engine: Any, make_event: MakeEvent) -> None:
+def test_matching_subscriptions_are_in_ascending_order(engine: Any, make_event: MakeEvent) -> None:
     queries = ["true()", "/flight", "/flight/id = 'DLH1'", "true()", "//leg", "/flight"]
     numbers = [engine.subscribe(ALL, parse_query(query)) for query in queries]
     assert numbers == sorted(set(numbers))
@@ -92,7 +92,7 @@ def test_matching_subscriptions_come_in_ascending_order(engine: Any, make_event:
         ("//leg/@status", True),
     ],
 )
-def test_the_boolean_value_of_a_query_decides(
+def test_boolean_value_of_a_query_decides(
     engine: Any, make_event: MakeEvent, query: str, expected: bool
 ) -> None:
     assert matches(engine, query, make_event()) is expected
@@ -108,28 +108,26 @@ def test_the_boolean_value_of_a_query_decides(
         ("/*[self::flight]", True),
         ("/node()[not(self::flight)]", False),
         ("/text()", False),
-        # A relative path starts at the payload's element.
+        # A relative path starts at the payload's root element.
         ("leg", True),
         ("flight", False),
         ("self::node()[x]", False),
         ("self::flight", True),
         ("name() = 'flight'", True),
         ("ancestor::*", False),
-        # The envelope is not in the payload's document.
+        # The envelope is not part of the payload's document.
         ("//Mspaces:StreamId", False),
         ("//Mspaces:Event", False),
         ("/flight/namespace::Mspaces", False),
     ],
 )
-def test_the_payload_is_a_document_of_its_own(
+def test_payload_is_a_separate_document(
     engine: Any, make_event: MakeEvent, query: str, expected: bool
 ) -> None:
     assert matches(engine, query, make_event()) is expected
 
 
-def test_what_stands_around_the_payload_is_not_in_its_document(
-    engine: Any, make_event: MakeEvent
-) -> None:
+def test_text_around_the_payload_is_not_in_its_document(engine: Any, make_event: MakeEvent) -> None:
     document = (
         make_event().replace(b"<flight>", b"\n <flight>").replace(b"</flight>", b"</flight>\n ")
     )
@@ -180,7 +178,7 @@ def test_envelope_fields_are_variables(engine: Any, make_event: MakeEvent, query
     assert matches(engine, query, make_event())
 
 
-def test_prefixes_are_those_of_the_subscription(engine: Any, make_event: MakeEvent) -> None:
+def test_prefixes_are_bound_by_the_subscription(engine: Any, make_event: MakeEvent) -> None:
     document = make_event(b'<flight xmlns:x="urn:x"><id>1</id><x:link href="there"/></flight>')
     assert matches(engine, "/flight/anything:link", document, anything="urn:x")
     assert not matches(engine, "/flight/x:link", document, x="urn:y")
@@ -188,9 +186,7 @@ def test_prefixes_are_those_of_the_subscription(engine: Any, make_event: MakeEve
     assert not matches(engine, "/flight/link", document)
 
 
-def test_the_same_text_with_other_prefixes_is_another_query(
-    engine: Any, make_event: MakeEvent
-) -> None:
+def test_same_text_with_other_prefixes_is_another_query(engine: Any, make_event: MakeEvent) -> None:
     document = make_event(b'<flight xmlns:x="urn:x"><id>1</id><x:link href="."/></flight>')
     right = engine.subscribe(ALL, parse_query("//p:link", {"p": "urn:x"}))
     wrong = engine.subscribe(ALL, parse_query("//p:link", {"p": "urn:y"}))
@@ -228,7 +224,7 @@ def test_paths_from_mspaces_event_address_the_envelope(
         ("/flight and /Mspaces:Event/Mspaces:StreamId", True),
         ("/Mspaces:Event/Mspaces:Event or /flight", True),
         ("/Mspaces:Event/Mspaces:EventId/Mspaces:SequenceNumber < /flight/leg/altitude", True),
-        # Inside the predicates of an envelope path `/` is the payload's document as well.
+        # Inside the predicates of an envelope path, `/` is the payload's document, too.
         ("/Mspaces:Event/Mspaces:EventId[/flight/leg/altitude = 290]", True),
         ("/Mspaces:Event/Mspaces:EventId[//altitude > Mspaces:SequenceNumber]", True),
         ("/Mspaces:Event[/Mspaces:Event/Mspaces:StreamId = 'asdi.zbw']/flight", True),
@@ -242,7 +238,7 @@ def test_paths_from_mspaces_event_address_the_envelope(
         ("/Mspaces:Event/Mspaces:EventType[@Securitylevel = $Securitylevel] and $ClientId", True),
     ],
 )
-def test_a_query_may_address_both_documents(
+def test_query_may_address_both_documents(
     engine: Any, make_event: MakeEvent, query: str, expected: bool
 ) -> None:
     assert matches(engine, query, make_event()) is expected
@@ -257,23 +253,23 @@ def test_without_payload_the_envelope_is_the_document(engine: Any, make_event: M
     assert matches(engine, "/Mspaces:Event[//Mspaces:ClientId = 'pilot']", document)
 
 
-def test_patterns_choose_the_streams(engine: Any, make_event: MakeEvent) -> None:
+def test_patterns_select_streams(engine: Any, make_event: MakeEvent) -> None:
     query = parse_query("/flight")
     patterns = ["asdi.>", "asdi.*", "asdi.*.tz", "asdi.zbw", "iff.>", ">"]
     by_number = {engine.subscribe(StreamPattern.parse(p), query): p for p in patterns}
 
-    def heard(stream: str) -> set[str]:
+    def matching_patterns(stream: str) -> set[str]:
         (verdict,) = engine.match([make_event(stream=stream)])
         return {by_number[n] for n in verdict.subscriptions}
 
-    assert heard("asdi.zbw") == {"asdi.>", "asdi.*", "asdi.zbw", ">"}
-    assert heard("asdi.zbw.tz") == {"asdi.>", "asdi.*.tz", ">"}
-    assert heard("asdi.zbw") == {"asdi.>", "asdi.*", "asdi.zbw", ">"}
-    assert heard("iff.x") == {"iff.>", ">"}
-    assert heard("asdi") == {">"}
+    assert matching_patterns("asdi.zbw") == {"asdi.>", "asdi.*", "asdi.zbw", ">"}
+    assert matching_patterns("asdi.zbw.tz") == {"asdi.>", "asdi.*.tz", ">"}
+    assert matching_patterns("asdi.zbw") == {"asdi.>", "asdi.*", "asdi.zbw", ">"}
+    assert matching_patterns("iff.x") == {"iff.>", ">"}
+    assert matching_patterns("asdi") == {">"}
 
 
-def test_a_subscription_counts_from_the_next_batch_on(engine: Any, make_event: MakeEvent) -> None:
+def test_subscription_applies_from_the_next_batch(engine: Any, make_event: MakeEvent) -> None:
     document = make_event()
     first = engine.subscribe(ALL, parse_query("/flight"))
     assert engine.match([document])[0].subscriptions == (first,)
@@ -295,13 +291,13 @@ def test_unsubscribing_twice_is_refused(engine: Any) -> None:
         engine.select(number, [], Liveness.LIVE)
 
 
-def test_a_missing_type_is_told_with_the_pointer(engine: Any, make_event: MakeEvent) -> None:
+def test_missing_type_is_reported_with_the_pointer(engine: Any, make_event: MakeEvent) -> None:
     document = make_event(b"<unknown/>", type_name="unknown", system_id="https://there/x.dtd")
     expected = TypeMissing(DtdReference("unknown", "1.0"), "https://there/x.dtd")
     assert engine.match([document]) == [expected]
 
 
-def test_a_type_that_turned_up_is_no_longer_missing(
+def test_type_that_was_added_is_no_longer_missing(
     engine: Any, dtds: Any, make_event: MakeEvent
 ) -> None:
     reference = DtdReference("flight", "2.0")
@@ -311,9 +307,7 @@ def test_a_type_that_turned_up_is_no_longer_missing(
     assert isinstance(engine.match([make_event(version="2.0")])[0], Accepted)
 
 
-def test_an_undescribed_type_is_accepted_where_the_caller_says_so(
-    engine: Any, make_event: MakeEvent
-) -> None:
+def test_undescribed_type_is_accepted_on_request(engine: Any, make_event: MakeEvent) -> None:
     unknown = frozenset({DtdReference("unknown", "1.0")})
     document = make_event(b"<unknown><n>5</n></unknown>", type_name="unknown").replace(
         b' Securitylevel="med"', b""
@@ -362,29 +356,29 @@ def test_selecting_from_a_log_applies_the_defaults_of_the_events_version(
     assert engine.select(number, documents, Liveness.RECOVERY, lenient) == [False, False]
 
 
-def test_a_query_too_dear_for_an_event_is_suspended_and_no_other(
+def test_query_too_expensive_for_an_event_is_suspended_alone(
     engine: Any, make_event: MakeEvent
 ) -> None:
     query = "//remark[following::remark = 'x' or . = 'x']"
-    dear = engine.subscribe(ALL, parse_query(query))
+    expensive = engine.subscribe(ALL, parse_query(query))
     twin = engine.subscribe(StreamPattern.parse("iff.>"), parse_query(query))
     cheap = engine.subscribe(ALL, parse_query("//remark[. = 'x']"))
     small = make_event(b"<flight><id>1</id><remark>x</remark></flight>")
     large = make_event(b"<flight><id>1</id>%s</flight>" % (b"<remark>x</remark>" * 12_000))
-    assert engine.match([small])[0].subscriptions == (dear, cheap)
+    assert engine.match([small])[0].subscriptions == (expensive, cheap)
     assert engine.suspended() == []
     assert engine.match([large, small])[1].subscriptions == (cheap,)
-    told = engine.suspended()
-    assert [number for number, _ in told] == [dear, twin]
-    assert all(isinstance(error, QueryTooExpensive) for _, error in told)
+    suspended = engine.suspended()
+    assert [number for number, _ in suspended] == [expensive, twin]
+    assert all(isinstance(error, QueryTooExpensive) for _, error in suspended)
     assert engine.suspended() == []
-    assert engine.select(dear, [small], Liveness.LIVE) == [False]
+    assert engine.select(expensive, [small], Liveness.LIVE) == [False]
     assert engine.match([small])[0].subscriptions == (cheap,)
-    engine.unsubscribe(dear)
+    engine.unsubscribe(expensive)
     engine.unsubscribe(twin)
 
 
-def test_statistics_count_what_happened(engine: Any, make_event: MakeEvent) -> None:
+def test_statistics_count_verdicts_and_queries(engine: Any, make_event: MakeEvent) -> None:
     engine.subscribe(ALL, parse_query("/flight"))
     engine.subscribe(ALL, parse_query("/flight"))
     engine.match([make_event(), b"<a>", make_event(type_name="unknown")])

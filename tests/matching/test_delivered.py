@@ -1,4 +1,4 @@
-"""What a client reads of an event is what the node validated and matched."""
+"""A client reads the same payload and fields that the node validated and matched."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from broker.event.envelope import NAMESPACE
 from broker.event.reader import parse_document, read_event
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
-from broker.matching.examination import Examiner
-from broker.matching.limits import DocumentLimits
-from broker.matching.names import NameWatch
+from broker.matching.document_limits import DocumentLimits
+from broker.matching.examiner import Examiner
+from broker.matching.name_watch import NameWatch
 from broker.matching.prolog import PrologReader, check_prolog
 from broker.matching.query.query import parse_query
 from broker.matching.screening import undefined_reference
@@ -35,33 +35,33 @@ def dead_letters() -> KnownDtds:
     return KnownDtds(load_dtd(KIND.name, KIND.version, text))
 
 
-def test_the_payload_that_is_matched_is_the_one_that_is_read(dead_letters: KnownDtds) -> None:
+def test_client_reads_the_payload_that_was_matched(dead_letters: KnownDtds) -> None:
     examiner = Examiner(dead_letters, DocumentLimits(), None)
     for place, filling in single_fillings():
         document, _ = event_with({place: filling})
         subject = examiner.examine(document, frozenset())
         read = read_event(document)
         assert read.payload is not None
-        around = b'<Mspaces:Event xmlns:Mspaces="%b">%b</Mspaces:Event>'
-        delivered = copy.deepcopy(parse_document(around % (NAMESPACE.encode(), read.payload))[0])
+        wrapper = b'<Mspaces:Event xmlns:Mspaces="%b">%b</Mspaces:Event>'
+        delivered = copy.deepcopy(parse_document(wrapper % (NAMESPACE.encode(), read.payload))[0])
         matched = subject.document()
         assert etree.tostring(matched, method="c14n") == etree.tostring(delivered, method="c14n")
         assert (read.stream, read.event_id) == (subject.header.stream, subject.header.event_id)
 
 
-def test_no_delimiter_leads_a_query_astray(dead_letters: KnownDtds) -> None:
+def test_delimiters_do_not_mislead_queries(dead_letters: KnownDtds) -> None:
     engine = Switch(dead_letters, lambda: 0.0)
     streams = StreamPattern.parse("hostile")
-    _, all_of_them, _ = (
+    _, matching, _ = (
         engine.subscribe(streams, parse_query(query))
         for query in ("//forged", "/deadletter[@tries = 1]", "//reason[string-length() > 1000]")
     )
     documents = [event_with({place: filling})[0] for place, filling in single_fillings()]
-    # The second time those without markup of the kinds that hide anything have a shape.
+    # In the second pass, documents without hiding markup are recognised by shape.
     for _ in range(2):
         for verdict in engine.match(documents):
             assert isinstance(verdict, Accepted)
-            assert verdict.subscriptions == (all_of_them,)
+            assert verdict.subscriptions == (matching,)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_no_delimiter_leads_a_query_astray(dead_letters: KnownDtds) -> None:
     ],
 )
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_the_parser_reads_the_same_prolog(prolog: bytes, mark: bytes) -> None:
+def test_parser_reads_the_same_prolog(prolog: bytes, mark: bytes) -> None:
     document = event(None)
     start = document.index(b"<!DOCTYPE")
     end = document.index(b"<Mspaces:Event")
@@ -87,7 +87,7 @@ def test_the_parser_reads_the_same_prolog(prolog: bytes, mark: bytes) -> None:
         check_prolog(found, parse_document(made))
 
 
-def test_a_prolog_of_another_document_is_refused(flight_dtd: Dtd) -> None:
+def test_prolog_of_another_document_is_refused(flight_dtd: Dtd) -> None:
     read = PrologReader().read
     root = parse_document(event(None))
     for other in (
@@ -99,7 +99,7 @@ def test_a_prolog_of_another_document_is_refused(flight_dtd: Dtd) -> None:
             check_prolog(read(other), root)
 
 
-def test_a_pointer_with_a_line_break_is_one_thing_for_both_readers_or_refused(
+def test_pointer_with_a_line_break_is_read_equally_or_refused(
     dtds: KnownDtds,
 ) -> None:
     examiner = Examiner(dtds, DocumentLimits(), None)
@@ -110,8 +110,8 @@ def test_a_pointer_with_a_line_break_is_one_thing_for_both_readers_or_refused(
         examiner.examine(document.replace(b"a b", b"a\r\nb"), frozenset())
 
 
-#: Sections that nothing ends, and names that begin again and again.
-ENDLESS: dict[str, Callable[[int], bytes]] = {
+#: Unclosed sections, and repeated names.
+UNCLOSED: dict[str, Callable[[int], bytes]] = {
     "comments": lambda n: b"<!-- " * n,
     "sections": lambda n: b"<![CDATA[" * n,
     "instructions": lambda n: b"<?x " * n,
@@ -123,18 +123,18 @@ ENDLESS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("made", ENDLESS.values(), ids=ENDLESS)
-def test_a_document_without_end_does_not_hold_the_node_up(
+@pytest.mark.parametrize("made", UNCLOSED.values(), ids=UNCLOSED)
+def test_unclosed_sections_are_refused_in_linear_time(
     made: Callable[[int], bytes], dtds: KnownDtds
 ) -> None:
-    # In quadratic time each would take minutes.
-    endless = b"<Mspaces:Event> \n\t<b/>" + made(200_000)
-    document = event(None).replace(b"<Mspaces:Event", endless, 1)[: 1 << 20]
+    # Quadratic time would be minutes.
+    unclosed = b"<Mspaces:Event> \n\t<b/>" + made(200_000)
+    document = event(None).replace(b"<Mspaces:Event", unclosed, 1)[: 1 << 20]
     with processor_time.at_most(2):
         with pytest.raises(InvalidEvent):
             Examiner(dtds, DocumentLimits(), NameWatch()).examine(document, frozenset())
         with pytest.raises(InvalidEvent):
-            guarding = NameWatch(max_names=0)
-            Examiner(dtds, DocumentLimits(), guarding).examine(document, frozenset())
+            guard = NameWatch(max_names=0)
+            Examiner(dtds, DocumentLimits(), guard).examine(document, frozenset())
         undefined_reference(document + b"&x;", 0)
         with_runs_unkept(document, 0)

@@ -1,4 +1,4 @@
-"""Documents in other encodings than UTF-8, and UTF-8 that is none."""
+"""Documents in other encodings, and invalid UTF-8."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from broker.errors import NotWellFormed
 from broker.matching.contract import Accepted
-from tests.matching.refusing import refusal
+from tests.matching.refusal import refusal
 
 MakeEvent = Callable[..., bytes]
 
@@ -25,7 +25,7 @@ def test_other_encodings_are_refused_by_name(
 
 
 @pytest.mark.parametrize("encoding", [b"ISO-8859-1", b"windows-1252", b"UTF-7", b"UTF-16", b"x"])
-def test_a_declared_encoding_other_than_utf8_is_refused(
+def test_declared_encoding_other_than_utf8_is_refused(
     engine: Any, make_event: MakeEvent, encoding: bytes
 ) -> None:
     error = refusal(engine, make_event().replace(b"UTF-8", encoding))
@@ -45,7 +45,7 @@ def test_a_declared_encoding_other_than_utf8_is_refused(
         b"<!-- \xc3\xa9 --><?p i?>\n",
     ],
 )
-def test_utf8_may_be_declared_in_many_ways(
+def test_all_declarations_of_utf8_are_accepted(
     engine: Any, make_event: MakeEvent, prolog: bytes
 ) -> None:
     document = make_event()
@@ -56,7 +56,7 @@ def test_utf8_may_be_declared_in_many_ways(
 @pytest.mark.parametrize(
     "wrong", [b"\xff", b"\xc3(", b"\xe2\x82", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\xaf"]
 )
-def test_invalid_utf8_is_refused_with_its_place(
+def test_invalid_utf8_is_refused_with_line_and_column(
     engine: Any, make_event: MakeEvent, wrong: bytes
 ) -> None:
     document = make_event(b"<flight>\n<id>\xc3\xa9%s</id></flight>" % wrong)
@@ -66,7 +66,7 @@ def test_invalid_utf8_is_refused_with_its_place(
     assert f"{wrong[0]:02x}" in error.text
 
 
-def test_a_nul_is_refused_with_its_place(engine: Any, make_event: MakeEvent) -> None:
+def test_nul_is_refused_with_line_and_column(engine: Any, make_event: MakeEvent) -> None:
     error = refusal(engine, make_event(b"<flight>\n<id>\0</id></flight>"))
     assert type(error) is NotWellFormed
     assert (error.line, error.column) == (4, 5)

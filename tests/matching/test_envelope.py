@@ -1,4 +1,4 @@
-"""Rules for the envelope's fields, from plain text (the tree's side is in test_bad_input.py)."""
+"""Checks of envelope fields given as text; test_bad_input.py checks whole documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD = {
 FLIGHT = DtdReference("flight", "1.0")
 
 
-def test_good_fields_make_a_header() -> None:
+def test_valid_fields_make_a_header() -> None:
     header = checked_header(**GOOD, reference=FLIGHT)
     assert header.event_id.incarnation == 2**63 - 1
     assert header.event_id.sequence_number == 1
@@ -48,13 +48,13 @@ def test_good_fields_make_a_header() -> None:
         ("liveness", "dead"),
     ],
 )
-def test_a_wrong_field_is_refused(field: str, wrong: str) -> None:
+def test_invalid_field_is_refused(field: str, wrong: str) -> None:
     with pytest.raises(BadEnvelope, match=r"^Mspaces:\w+: ") as caught:
         checked_header(**{**GOOD, field: wrong}, reference=FLIGHT)
     assert type(from_wire(caught.value.to_wire())) is BadEnvelope
 
 
-def test_bundles_are_checked_from_plain_text() -> None:
+def test_bundles_are_checked() -> None:
     check_bundles([], [])
     check_bundles(["a", "b"], ["1", "1"])
     with pytest.raises(BadEnvelope, match="BundleNumber"):

@@ -1,4 +1,4 @@
-"""What each type has cost is counted by type, by how events were read, and within a bound."""
+"""Costs are counted by event type and by processing path, for a bounded number of types."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused, TypeFigures
-from broker.matching.figures import MAX_TYPES, Figures
 from broker.matching.query.query import parse_query
+from broker.matching.type_counters import MAX_TYPES, Figures
 from tests.matching.conftest import ENGINES, KnownDtds, event
 
 
@@ -21,8 +21,10 @@ def accepted(type_name: str, version: str = "1.0") -> Accepted:
     return Accepted(header, ())
 
 
-def named(told: tuple[TypeFigures, ...], name: str, version: str = "1.0") -> TypeFigures:
-    return {(each.type, each.version): each for each in told}[name, version]
+def figures_of(
+    figures_by_type: tuple[TypeFigures, ...], name: str, version: str = "1.0"
+) -> TypeFigures:
+    return {(each.type, each.version): each for each in figures_by_type}[name, version]
 
 
 def clock_of(step: float) -> Any:
@@ -35,22 +37,22 @@ def clock_of(step: float) -> Any:
     return clock
 
 
-def test_an_engine_tells_how_the_events_of_each_type_were_read(make_engine: Any) -> None:
+def test_engine_counts_events_by_type_and_path(make_engine: Any) -> None:
     engine = make_engine(clock=clock_of(0.25), max_run_time=60.0)
     query = parse_query("count(//leg[altitude > 3]) > 0")
     engine.subscribe(StreamPattern.parse(">"), query)
     for number in range(1, 6):
         engine.match([event(sequence_number=number), event(version="2.0")])
     engine.match([event(b"<flight><oops/></flight>"), b"<nothing/>", event(type_name="unheard-of")])
-    told = engine.types()
-    assert [(each.type, each.version) for each in told] == [
+    figures_by_type = engine.types()
+    assert [(each.type, each.version) for each in figures_by_type] == [
         ("", ""),
         ("flight", "1.0"),
         ("flight", "2.0"),
     ]
-    flights = named(told, "flight")
+    flights = figures_of(figures_by_type, "flight")
     assert (flights.recognised + flights.parsed, flights.refused) == (5, 1)
-    assert named(told, "", "").refused == 1
+    assert figures_of(figures_by_type, "", "").refused == 1
     assert flights.undecided == flights.recognised, "no shape decides how many nodes there are"
     assert flights.undecided_seconds <= flights.recognised_seconds
     assert flights.parsed_seconds >= 0.25 * flights.parsed
@@ -58,14 +60,14 @@ def test_an_engine_tells_how_the_events_of_each_type_were_read(make_engine: Any)
     assert not flights.suspended
 
 
-def test_a_switch_spends_its_time_where_it_says(dtds: KnownDtds) -> None:
+def test_recognition_time_is_counted_by_type(dtds: KnownDtds) -> None:
     engine = ENGINES["switch"](dtds, clock=clock_of(1.0))
     for number in range(1, 4):
         engine.match([event(sequence_number=number)])
-    assert named(engine.types(), "flight").recognised_seconds == 2.0
+    assert figures_of(engine.types(), "flight").recognised_seconds == 2.0
     engine.match([event(sequence_number=number) for number in range(4, 100)])
-    flights = named(engine.types(), "flight")
-    # The clock is looked at once when all shapes were looked up, and once for all of a shape.
+    flights = figures_of(engine.types(), "flight")
+    # The clock is read once after all lookups, and once for all documents of a shape.
     assert (flights.recognised, flights.recognised_seconds) == (97, 4.0)
     assert engine.statistics()["recognition_seconds"] == 4.0
 
@@ -74,16 +76,19 @@ def test_types_beyond_the_bound_are_counted_without_a_name() -> None:
     figures = Figures()
     for number in range(MAX_TYPES + 10):
         figures.parsed(accepted(f"t{number}"), lambda: None, 1.0)
-    told = figures.told()
-    assert len(told) == MAX_TYPES + 1
-    assert (named(told, "", "").parsed, named(told, "", "").parsed_seconds) == (10, 10.0)
-    assert named(told, "t0").parsed == 1
+    figures_by_type = figures.told()
+    assert len(figures_by_type) == MAX_TYPES + 1
+    assert (
+        figures_of(figures_by_type, "", "").parsed,
+        figures_of(figures_by_type, "", "").parsed_seconds,
+    ) == (10, 10.0)
+    assert figures_of(figures_by_type, "t0").parsed == 1
 
 
-def test_a_refusal_counts_for_its_type_if_that_is_known() -> None:
+def test_refusal_counts_for_its_type_if_known() -> None:
     figures = Figures()
     refused = Refused(NotValid("no"))
     figures.parsed(refused, lambda: DtdReference("flight", "1.0"), 1.0)
     figures.parsed(refused, lambda: None, 2.0)
-    assert named(figures.told(), "flight").refused == 1
-    assert named(figures.told(), "", "").parsed_seconds == 2.0
+    assert figures_of(figures.told(), "flight").refused == 1
+    assert figures_of(figures.told(), "", "").parsed_seconds == 2.0

@@ -1,4 +1,4 @@
-"""Both engines tell events that name a newer version of their type (M29)."""
+"""Both engines report events that name a newer version of their type (M29)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.event.stream import StreamPattern
 from broker.event.writer import write_event
 from broker.matching.contract import Accepted, IMatcher, LatestNamed
 from broker.matching.query.query import parse_query
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
 
 PAYLOAD = b"<flight><id>F</id><flightleg><altitude>%d</altitude></flightleg></flight>"
@@ -25,7 +25,7 @@ PAYLOAD = b"<flight><id>F</id><flightleg><altitude>%d</altitude></flightleg></fl
 
 @pytest.mark.parametrize("engine", [Switch, ReferenceMatcher])
 @pytest.mark.parametrize("queries", [[], ["/flight/flightleg/altitude > 3", "count(//*) > 2"]])
-def test_each_event_that_names_a_version_is_told(
+def test_each_event_that_names_a_newer_version_is_reported(
     engine: type[Switch] | type[ReferenceMatcher], queries: list[str]
 ) -> None:
     dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
@@ -43,7 +43,7 @@ def test_each_event_that_names_a_version_is_told(
         )
         for number, latest in enumerate(names)
     ]
-    # The first time they are parsed, then recognised by their shapes.
+    # In the first pass they are parsed, then recognised by shape.
     for _ in range(3):
         verdicts = matcher.match(documents)
         assert all(isinstance(verdict, Accepted) for verdict in verdicts)

@@ -1,10 +1,10 @@
-"""The watch over names that libxml2 keeps for ever (T27)."""
+"""The limit on names, which libxml2 never frees (T27)."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.matching.names import NameWatch
+from broker.matching.name_watch import NameWatch
 
 DECLARED = frozenset({"a", "b", "p:c", "k", "xmlns:p"})
 
@@ -16,7 +16,7 @@ def test_distinct_undeclared_names_are_counted_once() -> None:
     assert watch.count == 4
 
 
-def test_the_watch_guards_after_too_many_names() -> None:
+def test_watch_guards_after_too_many_names() -> None:
     watch = NameWatch(max_names=10)
     watch.note(b"".join(b"<n%d>" % i for i in range(9)), DECLARED)
     assert not watch.guarding
@@ -24,7 +24,7 @@ def test_the_watch_guards_after_too_many_names() -> None:
     assert watch.guarding
 
 
-def test_the_watch_guards_after_too_many_bytes_of_names() -> None:
+def test_watch_guards_after_too_many_bytes_of_names() -> None:
     watch = NameWatch(max_bytes=1000)
     watch.note(b"<%s>" % (b"x" * 999), DECLARED)
     assert not watch.guarding

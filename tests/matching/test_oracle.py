@@ -1,4 +1,4 @@
-"""Every engine against the oracle of DESIGN 5, on random valid events and random queries (A18)."""
+"""Every engine against the oracle of DESIGN 5, with random valid events and queries (A18)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GAP = st.sampled_from(["", "", "\n  ", " \n\t", "<!-- r -->", "<?t d?>"])
 
 @st.composite
 def payloads(draw: st.DrawFn) -> str:
-    """A flight that the test DTD accepts."""
+    """Draw a flight that is valid by the test DTD."""
     parts = ["<flight", draw(st.sampled_from(["", " kind='charter'", ' xmlns:x="urn:x"'])), ">"]
     linked = "xmlns:x" in parts[1] and draw(st.booleans())
     parts += [draw(_GAP), f"<id>{draw(_TEXT)}</id>"]
@@ -114,7 +114,7 @@ def oracle(query: str, payload: str) -> bool:
     events=st.lists(payloads(), min_size=1, max_size=3),
     queries=st.lists(_QUERIES, min_size=1, max_size=6),
 )
-def test_an_engine_says_what_the_oracle_says(
+def test_engine_agrees_with_the_oracle(
     name: str, flight_dtd: Dtd, ticking: Any, events: list[str], queries: list[str]
 ) -> None:
     engine = ENGINES[name](KnownDtds(flight_dtd), clock=ticking)
@@ -130,5 +130,5 @@ def test_an_engine_says_what_the_oracle_says(
         expected = [number for number, query in numbers.items() if oracle(query, payload)]
         assert list(verdict.subscriptions) == expected, (payload, queries)
     for number in numbers:
-        wanted = [number in verdict.subscriptions for verdict in verdicts]
-        assert engine.select(number, documents, Liveness.LIVE) == wanted
+        expected_selection = [number in verdict.subscriptions for verdict in verdicts]
+        assert engine.select(number, documents, Liveness.LIVE) == expected_selection

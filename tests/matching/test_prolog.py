@@ -1,4 +1,4 @@
-"""Prologs: what they name, and that a remembered one is never taken for another."""
+"""Prologs: their type and pointer, and correct caching."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from broker.matching.prolog import Prolog, PrologReader
 DOCTYPE = b"<!DOCTYPE Mspaces:Event PUBLIC '-//xmlbroker//DTD flight 1.0//EN' \"there\">"
 
 
-def test_a_prolog_names_type_and_pointer() -> None:
+def test_prolog_has_type_and_pointer() -> None:
     document = b"<?xml version='1.0'?>\n" + DOCTYPE + b"<!-- x --><Mspaces:Event/>"
     assert PrologReader().read(document) == Prolog(
         DtdReference("flight", "1.0"), "there", document.index(b"<Msp"), b"<!-- x -->"
     )
 
 
-def test_a_document_without_doctype_has_no_type() -> None:
+def test_document_without_doctype_has_no_type() -> None:
     assert PrologReader().read(b"<Mspaces:Event/>") == Prolog(None, "", 0, b"")
 
 
-def test_prologs_remembered_are_bounded() -> None:
+def test_cached_prologs_are_bounded() -> None:
     reader = PrologReader()
     for n in range(3000):
         assert reader.read(DOCTYPE.replace(b"there", b"%d" % n) + b"<Mspaces:Event/>").reference
@@ -48,7 +48,7 @@ _PIECES = st.lists(
 
 
 @given(st.lists(_PIECES, min_size=1, max_size=6))
-def test_a_reader_with_a_memory_says_what_one_without_says(documents: list[bytes]) -> None:
+def test_cached_prologs_give_the_same_result(documents: list[bytes]) -> None:
     reader = PrologReader()
     for document in documents + documents:
         assert _outcome(reader, document) == _outcome(PrologReader(), document)

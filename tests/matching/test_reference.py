@@ -1,4 +1,4 @@
-"""The reference engine's own matters: it stays small, and lets no query run away."""
+"""The reference engine's own behaviour: bounded memory and bounded run time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from broker.dtd.reference import DtdReference
 from broker.errors import NotValid, UnknownType
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused, TypeMissing
-from broker.matching.evaluation import CompiledQuery
-from broker.matching.names import NameWatch
+from broker.matching.name_watch import NameWatch
 from broker.matching.query.query import parse_query
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
+from broker.matching.xpath_evaluation import CompiledQuery
 
 ALL = StreamPattern.parse(">")
 MakeEvent = Callable[..., bytes]
 
 
 class Replaceable(CompiledQuery):
-    """A query whose `matches` a test may replace: what is compiled has slots."""
+    """A compiled query whose `matches` a test can replace; the original has slots."""
 
 
 def replaceable(engine: ReferenceMatcher, number: int) -> Replaceable:
@@ -44,7 +44,7 @@ def test_each_distinct_query_is_evaluated_once_per_event(
     assert engine.statistics()["evaluations"] == 4
 
 
-def test_a_query_that_takes_too_long_twice_is_suspended(
+def test_query_that_takes_too_long_twice_is_suspended(
     dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
@@ -55,11 +55,11 @@ def test_a_query_that_takes_too_long_twice_is_suspended(
     evaluate = compiled.matches
     duration = [0.06]
 
-    def takes_long(subject: Any) -> bool:
+    def match_slowly(subject: Any) -> bool:
         now[0] += duration[0]
         return evaluate(subject)
 
-    monkeypatch.setattr(compiled, "matches", takes_long)
+    monkeypatch.setattr(compiled, "matches", match_slowly)
     assert engine.match([make_event()])[0] == Accepted(_header(engine, make_event), (quick,))
     ((number, error),) = engine.suspended()
     assert number == slow
@@ -71,7 +71,7 @@ def _header(engine: Any, make_event: MakeEvent) -> Any:
     return engine.match([make_event()])[0].header
 
 
-def test_a_pause_of_the_machine_is_not_held_against_a_query(
+def test_pause_of_the_machine_suspends_no_query(
     dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
@@ -81,17 +81,17 @@ def test_a_pause_of_the_machine_is_not_held_against_a_query(
     evaluate = compiled.matches
     pauses = [1.0, 0.0, 0.0]
 
-    def paused_once(subject: Any) -> bool:
+    def match_with_a_pause(subject: Any) -> bool:
         now[0] += pauses.pop(0)
         return evaluate(subject)
 
-    monkeypatch.setattr(compiled, "matches", paused_once)
+    monkeypatch.setattr(compiled, "matches", match_with_a_pause)
     verdicts = engine.match([make_event(), make_event()])
     assert [v.subscriptions for v in verdicts if isinstance(v, Accepted)] == [(number,)] * 2
     assert engine.suspended() == []
 
 
-def test_a_large_event_is_given_more_time_in_proportion(
+def test_large_event_gets_proportionally_more_time(
     dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
@@ -100,11 +100,11 @@ def test_a_large_event_is_given_more_time_in_proportion(
     compiled = replaceable(engine, number)
     evaluate = compiled.matches
 
-    def takes_long(subject: Any) -> bool:
+    def match_slowly(subject: Any) -> bool:
         now[0] += 0.4
         return evaluate(subject)
 
-    monkeypatch.setattr(compiled, "matches", takes_long)
+    monkeypatch.setattr(compiled, "matches", match_slowly)
     text = b"x" * (10 * 64 * 1024)
     (verdict,) = engine.match([make_event(b"<flight><id>%s</id></flight>" % text)])
     assert isinstance(verdict, Accepted)
@@ -114,17 +114,17 @@ def test_a_large_event_is_given_more_time_in_proportion(
     assert [n for n, _ in engine.suspended()] == [number]
 
 
-def test_a_query_on_which_libxml2_gives_up_is_suspended(
+def test_query_that_exceeds_libxml2_limits_is_suspended(
     dtds: Any, ticking: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking)
     broken = engine.subscribe(ALL, parse_query("/flight"))
     sound = engine.subscribe(ALL, parse_query("//leg"))
 
-    def gives_up(subject: Any) -> bool:
+    def raise_limit_error(subject: Any) -> bool:
         raise etree.XPathEvalError("Resource limit exceeded")
 
-    monkeypatch.setattr(replaceable(engine, broken), "matches", gives_up)
+    monkeypatch.setattr(replaceable(engine, broken), "matches", raise_limit_error)
     (verdict,) = engine.match([make_event()])
     assert isinstance(verdict, Accepted)
     assert verdict.subscriptions == (sound,)
@@ -133,7 +133,7 @@ def test_a_query_on_which_libxml2_gives_up_is_suspended(
     assert "Resource limit exceeded" in error.text
 
 
-def test_a_suspended_query_can_be_subscribed_to_again(
+def test_suspended_query_can_be_subscribed_again(
     dtds: Any, ticking: Any, make_event: MakeEvent
 ) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking)
@@ -149,14 +149,14 @@ def test_a_suspended_query_can_be_subscribed_to_again(
     assert verdict.subscriptions == (second,)
 
 
-def test_the_parsers_error_log_does_not_grow(dtds: Any, ticking: Any) -> None:
+def test_error_log_of_the_parser_is_bounded(dtds: Any, ticking: Any) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking)
     for _ in range(50):
         engine.match([b"<a>" + b"<p:b/>" * 100 + b"</a>", b"<a>"])
     assert len(engine._examiner._parser._parser.error_log) <= 100
 
 
-def test_the_streams_remembered_are_bounded(dtds: Any, ticking: Any, make_event: MakeEvent) -> None:
+def test_cached_streams_are_bounded(dtds: Any, ticking: Any, make_event: MakeEvent) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking)
     number = engine.subscribe(ALL, parse_query("true()"))
     documents = [make_event(stream=f"s{n}") for n in range(1100)]
@@ -166,7 +166,7 @@ def test_the_streams_remembered_are_bounded(dtds: Any, ticking: Any, make_event:
     assert len(engine._subscriptions._streams) == 1024
 
 
-def test_too_many_undeclared_names_put_the_engine_on_guard(
+def test_engine_guards_after_too_many_undeclared_names(
     dtds: Any, ticking: Any, make_event: MakeEvent
 ) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking, names=NameWatch(max_names=20))
@@ -190,13 +190,13 @@ def test_too_many_undeclared_names_put_the_engine_on_guard(
     assert isinstance(verdict.error, UnknownType)
 
 
-def test_instructions_in_valid_events_are_counted_as_names(
+def test_processing_instructions_count_as_names(
     dtds: Any, ticking: Any, make_event: MakeEvent
 ) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking)
     document = make_event()
     engine.match([document.replace(b"<id>", b"<?target%d x?><id>" % n) for n in range(30)])
-    # With the namespace of the envelope, which libxml2 keeps too.
+    # Including the envelope's namespace, which libxml2 keeps, too.
     assert engine.statistics()["undeclared_names"] == 31
     assert engine.statistics()["accepted"] == 30
 
@@ -206,9 +206,9 @@ _GROWTH = """
 import random, sys
 sys.path[:0] = {paths!r}
 from tests.matching.conftest import FLIGHT_DTD, KnownDtds, event, load_dtd
-from broker.matching.evaluation import CompiledQuery
-from broker.matching.names import NameWatch
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.xpath_evaluation import CompiledQuery
+from broker.matching.name_watch import NameWatch
+from broker.matching.reference_matcher import ReferenceMatcher
 
 def resident():
     with open("/proc/self/statm") as statm:
@@ -231,7 +231,7 @@ engine.match([spaced() for _ in range(10)])
 assert engine.statistics()["guarding_names"] == 1
 for n in range(10, 510):
     if n == 110:
-        # What the process needs for such events at all, it has by now.
+        # The process has reached its normal size.
         before = resident()
     engine.match([named(n)])
     (verdict,) = engine.match([spaced()])
@@ -240,7 +240,7 @@ print((resident() - before) // 1024)
 """
 
 
-def test_memory_stays_bounded_whatever_names_and_blanks_are_fed(
+def test_memory_is_bounded_for_any_names_and_blanks(
     pytestconfig: pytest.Config,
 ) -> None:
     program = _GROWTH.format(paths=[str(pytestconfig.rootpath)])

@@ -1,9 +1,9 @@
-"""Checks on bytes: the place that an error names."""
+"""Positions in errors of the byte checks."""
 
 from __future__ import annotations
 
 from broker.matching.screening import check_references, undefined_reference
-from broker.matching.textplace import line_and_column
+from broker.matching.text_position import line_and_column
 
 
 def test_lines_and_columns_count_characters_from_one() -> None:
@@ -14,7 +14,7 @@ def test_lines_and_columns_count_characters_from_one() -> None:
     assert line_and_column(text, 9) == (3, 1)
 
 
-def test_references_are_looked_for_behind_the_start_only() -> None:
+def test_references_are_searched_from_the_start_offset() -> None:
     document = b"<!DOCTYPE a '&x;'><a>&lt;<!-- &y; --></a>"
     check_references(document, 18)
     assert undefined_reference(document, 0) == (13, "x")

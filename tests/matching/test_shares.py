@@ -1,4 +1,4 @@
-"""What the queries of one client may take together, on events of which only the size counts."""
+"""The shared time of one client's queries, on events of which only the size matters."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
-from broker.matching.accounts import FREE, FREE_WITHOUT_INDEX, Accounts
-from broker.matching.bounds import Bounds
 from broker.matching.budget import Budget
+from broker.matching.client_time_share import FREE, FREE_WITHOUT_INDEX, Accounts
 from broker.matching.contract import Accepted, IMatcher
-from broker.matching.evaluation import CompiledXPath, Subject
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
 from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
+from broker.matching.query_bounds import Bounds
 from broker.matching.switch import Switch
+from broker.matching.xpath_evaluation import CompiledXPath, Subject
 from tests.matching.conftest import ENGINES, KnownDtds, event
 
 
-class Counted:
-    """A query that takes so long, by a clock of its own."""
+class TimedQuery:
+    """A query that takes a fixed time on a clock of its own."""
 
     def __init__(self, text: str, seconds: float, clock: Clock) -> None:
         self.query: Query = parse_query(text)
         self._seconds = seconds
         self._clock = clock
         self.pause = 0.0
-        """Once."""
+        """Seconds added to the next evaluation only."""
 
     def matches(self, subject: Subject) -> bool:
         self._clock.now += self._seconds + self.pause
@@ -39,10 +39,10 @@ class Counted:
 
 
 @attrs.define(eq=False, slots=False)
-class Ready:
+class PreparedQuery:
     always = False
 
-    compiled: Counted
+    compiled: TimedQuery
     numbers: tuple[int, ...] = ()
 
     def worst(self, nodes: int) -> WorstCost:
@@ -53,8 +53,8 @@ class Ready:
         return WorstCaseCosts(self.compiled.query.expression)
 
 
-class Large(Ready):
-    """One that the event's nodes count for, not its bytes."""
+class LargePreparedQuery(PreparedQuery):
+    """A query whose worst case counts an event's nodes, not its bytes."""
 
     def worst(self, nodes: int) -> WorstCost:
         return super().worst(2_048)
@@ -68,7 +68,7 @@ class Clock:
 
 
 class Payload:
-    """An event of which only the size is looked at."""
+    """An event with only a size."""
 
     depth = 4
     is_shallow = True
@@ -77,40 +77,40 @@ class Payload:
         return 2_000
 
 
-class Node:
-    """Queries of some clients, and what of them is left."""
+class Evaluator:
+    """Queries of some clients, and the evaluation of events with them."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.accounts = Accounts(self.clock, 0.05, 0.1)
         self._budget = Budget(Bounds(QueryLimits(), self.clock, 0.05), self.accounts)
-        self.queries: list[Ready] = []
-        self.suspended: list[Ready] = []
-        self.said: list[str] = []
+        self.queries: list[PreparedQuery] = []
+        self.suspended: list[PreparedQuery] = []
+        self.messages: list[str] = []
         self._last = 0
 
-    def add(self, text: str, seconds: float, *clients: str) -> Ready:
+    def add(self, text: str, seconds: float, *clients: str) -> PreparedQuery:
         numbers = range(self._last + 1, self._last + len(clients) + 1)
         for number, client in zip(numbers, clients, strict=True):
             self.accounts.open(number, client)
         self._last += len(clients)
-        query = Ready(Counted(text, seconds, self.clock), tuple(numbers))
+        query = PreparedQuery(TimedQuery(text, seconds, self.clock), tuple(numbers))
         self.queries.append(query)
         return query
 
-    def dear(self, count: int, seconds: float, *clients: str) -> list[Ready]:
-        """They visit the square of an event at worst."""
+    def expensive(self, count: int, seconds: float, *clients: str) -> list[PreparedQuery]:
+        """Add queries whose worst case is quadratic in the event."""
         texts = [f"//a[../@x = {n} and ../@y = {n}]" for n in range(count)]
         return [self.add(text, seconds, *clients) for text in texts]
 
-    def less_dear(self, count: int, seconds: float, *clients: str) -> list[Ready]:
+    def moderate(self, count: int, seconds: float, *clients: str) -> list[PreparedQuery]:
         return [self.add(f"//a[../@x = {n}]", seconds, *clients) for n in range(count)]
 
-    def cheap(self, count: int, seconds: float, *clients: str) -> list[Ready]:
+    def cheap(self, count: int, seconds: float, *clients: str) -> list[PreparedQuery]:
         return [self.add(f"//a[@x = {n}]", seconds, *clients) for n in range(count)]
 
     def event(self, *, bytes_: int = 8_000, free: float = FREE) -> float:
-        """Seconds that it took."""
+        """Evaluate an event and return the seconds that it took."""
         before = self.clock.now
         document = b"<a/>" * 2_000 + b" " * (bytes_ - 8_000)
         matching, broken = self._budget.evaluate(
@@ -118,157 +118,161 @@ class Node:
         )
         assert matching == [q for q in self.queries if q not in [each for each, _ in broken]]
         self.suspended += [query for query, _ in broken]
-        self.said += [error.text for _, error in broken]
+        self.messages += [error.text for _, error in broken]
         self.queries = matching
         return self.clock.now - before
 
 
 @pytest.fixture
-def node() -> Node:
-    return Node()
+def evaluator() -> Evaluator:
+    return Evaluator()
 
 
-def test_the_dear_queries_of_a_client_share_its_time_and_its_cheap_ones_come_first(
-    node: Node,
+def test_expensive_queries_share_a_clients_time_after_its_cheap_ones(
+    evaluator: Evaluator,
 ) -> None:
-    dear = node.dear(100, 0.04, "one")
-    cheap = node.cheap(100, 0.0005, "one")
-    less = node.less_dear(5, 0.01, "one")
-    more = node.dear(100, 0.04, "one")
-    node.event()
-    # 0.25 s and half a millisecond: the cheap ones and the five have 0.05 of it each, and four of
-    # the others what is left.
-    assert node.queries == [*dear[:4], *cheap, *less]
-    assert node.suspended == [*dear[4:], *more]
-    assert node.clock.now < 0.05 + 0.25 + 0.04
-    assert set(node.said) == {
+    expensive = evaluator.expensive(100, 0.04, "one")
+    cheap = evaluator.cheap(100, 0.0005, "one")
+    moderate = evaluator.moderate(5, 0.01, "one")
+    further = evaluator.expensive(100, 0.04, "one")
+    evaluator.event()
+    # 0.25 s and half a millisecond: the cheap and the moderate ones take 0.05 s of it each, and
+    # four of the others the rest.
+    assert evaluator.queries == [*expensive[:4], *cheap, *moderate]
+    assert evaluator.suspended == [*expensive[4:], *further]
+    assert evaluator.clock.now < 0.05 + 0.25 + 0.04
+    assert set(evaluator.messages) == {
         "the queries of this client take too much time together, and this is one of the dearest: "
         "it may visit 4.51e+07 nodes"
     }
 
 
-def test_who_has_many_slow_queries_disturbs_nobody_else(node: Node) -> None:
-    greedy = node.dear(1_000, 0.04, "greedy")
+def test_many_slow_queries_do_not_affect_other_clients(evaluator: Evaluator) -> None:
+    greedy = evaluator.expensive(1_000, 0.04, "greedy")
     others = [
-        *node.dear(1, 0.04, "other"),
-        *node.less_dear(5, 0.01, "another"),
-        *node.cheap(100, 0.0005, "third"),
+        *evaluator.expensive(1, 0.04, "other"),
+        *evaluator.moderate(5, 0.01, "another"),
+        *evaluator.cheap(100, 0.0005, "third"),
     ]
-    first = node.event()
+    first = evaluator.event()
     assert first < 0.25 + 0.04 + 0.14
     for _ in range(100):
-        node.clock.now += 1.0
-        node.event()
-    assert [each for each in node.queries if each not in greedy] == others
-    assert len([each for each in node.queries if each in greedy]) in (1, 2, 3)
+        evaluator.clock.now += 1.0
+        evaluator.event()
+    assert [each for each in evaluator.queries if each not in greedy] == others
+    assert len([each for each in evaluator.queries if each in greedy]) in (1, 2, 3)
 
 
-def test_in_the_long_run_a_client_has_its_share_and_what_is_free(node: Node) -> None:
-    """Events that come one upon the other: what goes by is what they take."""
-    node.cheap(3, 0.0001, "modest")
-    node.dear(1, 0.002, "greedy")
-    began = node.clock.now
+def test_client_gets_its_share_and_free_time_in_the_long_run(evaluator: Evaluator) -> None:
+    """Back-to-back events: only evaluation advances the clock."""
+    evaluator.cheap(3, 0.0001, "modest")
+    evaluator.expensive(1, 0.002, "greedy")
+    began = evaluator.clock.now
     for _ in range(2_000):
-        node.clock.now += 0.002
-        node.event()
-        if node.suspended:
+        evaluator.clock.now += 0.002
+        evaluator.event()
+        if evaluator.suspended:
             break
-    # It has 0.0015 s too much of each event, and a tenth of 0.0043 is worked off.
-    assert node.clock.now - began == pytest.approx(0.25 / (0.0015 - 0.00043) * 0.0043, rel=0.01)
-    assert [each.numbers for each in node.suspended] == [(4,)]
-    assert len(node.queries) == 3
+    # Each event exceeds the free time by 0.0015 s; a tenth of 0.0043 s is repaid.
+    assert evaluator.clock.now - began == pytest.approx(
+        0.25 / (0.0015 - 0.00043) * 0.0043, rel=0.01
+    )
+    assert [each.numbers for each in evaluator.suspended] == [(4,)]
+    assert len(evaluator.queries) == 3
 
 
-def test_what_is_seldom_asked_for_may_take_its_time(node: Node) -> None:
-    node.dear(5, 0.04, "one")
+def test_rare_events_allow_slow_queries(evaluator: Evaluator) -> None:
+    evaluator.expensive(5, 0.04, "one")
     for _ in range(1_000):
-        node.clock.now += 2.0
-        node.event()
-    assert node.suspended == []
+        evaluator.clock.now += 2.0
+        evaluator.event()
+    assert evaluator.suspended == []
 
 
-def test_cheap_queries_are_not_suspended_for_what_the_dear_ones_took(node: Node) -> None:
-    cheap = node.cheap(20, 0.0001, "one")
-    dear = node.dear(10, 0.04, "one")
+def test_cheap_queries_outlive_expensive_ones(evaluator: Evaluator) -> None:
+    cheap = evaluator.cheap(20, 0.0001, "one")
+    expensive = evaluator.expensive(10, 0.04, "one")
     for _ in range(40):
-        node.event()
-    assert (node.queries, node.suspended) == (cheap, [*dear[7:], *dear[:7]])
+        evaluator.event()
+    assert (evaluator.queries, evaluator.suspended) == (cheap, [*expensive[7:], *expensive[:7]])
 
 
-def test_very_many_cheap_ones_are_too_much_too(node: Node) -> None:
-    node.cheap(2_000, 0.001, "one")
-    other = node.cheap(10, 0.001, "other")
-    assert node.event() < 0.51 + 0.011
+def test_too_many_cheap_queries_are_suspended(evaluator: Evaluator) -> None:
+    evaluator.cheap(2_000, 0.001, "one")
+    other = evaluator.cheap(10, 0.001, "other")
+    assert evaluator.event() < 0.51 + 0.011
     for _ in range(20):
-        node.event()
-    assert [each for each in node.queries if each.numbers[0] > 2_000] == other
-    assert len(node.queries) - len(other) <= 1
+        evaluator.event()
+    assert [each for each in evaluator.queries if each.numbers[0] > 2_000] == other
+    assert len(evaluator.queries) - len(other) <= 1
 
 
-def test_without_an_index_a_thousand_queries_are_free(node: Node) -> None:
+def test_thousand_queries_are_free_without_an_index(evaluator: Evaluator) -> None:
     mixed = [
         query
         for _ in range(500)
-        for query in (*node.cheap(1, 0.00002, "one"), *node.less_dear(1, 0.00002, "one"))
+        for query in (*evaluator.cheap(1, 0.00002, "one"), *evaluator.moderate(1, 0.00002, "one"))
     ]
     for _ in range(30):
-        node.event(free=FREE_WITHOUT_INDEX)
-    assert node.queries == mixed
-    node.cheap(1_000, 0.001, "one")
+        evaluator.event(free=FREE_WITHOUT_INDEX)
+    assert evaluator.queries == mixed
+    evaluator.cheap(1_000, 0.001, "one")
     for _ in range(3):
-        node.event(free=FREE_WITHOUT_INDEX)
-    assert node.suspended
+        evaluator.event(free=FREE_WITHOUT_INDEX)
+    assert evaluator.suspended
 
 
-def test_what_two_clients_ask_for_is_the_present_of_who_came_first(node: Node) -> None:
-    shared = node.dear(1, 0.04, "first", "second")
-    node.dear(100, 0.04, "second")
-    own = node.dear(3, 0.04, "first")
-    node.event()
-    assert shared[0] in node.queries and {*own} <= {*node.queries}
-    # The second has had 0.28 s, and none of them for what is shared.
-    assert len(node.suspended) == 100 - 7
+def test_shared_query_is_charged_to_the_first_client(evaluator: Evaluator) -> None:
+    shared = evaluator.expensive(1, 0.04, "first", "second")
+    evaluator.expensive(100, 0.04, "second")
+    own = evaluator.expensive(3, 0.04, "first")
+    evaluator.event()
+    assert shared[0] in evaluator.queries and {*own} <= {*evaluator.queries}
+    # The second client got 0.28 s and paid nothing for the shared query.
+    assert len(evaluator.suspended) == 100 - 7
 
 
-def test_a_query_goes_on_as_long_as_anybody_has_time_for_it(node: Node) -> None:
-    node.dear(100, 0.04, "greedy")
-    shared = node.add("//a[../@x = 100 and ../@y = 1]", 0.04, "greedy", "modest")
+def test_shared_query_continues_while_one_client_can_pay(evaluator: Evaluator) -> None:
+    evaluator.expensive(100, 0.04, "greedy")
+    shared = evaluator.add("//a[../@x = 100 and ../@y = 1]", 0.04, "greedy", "modest")
     for _ in range(3):
-        node.event()
-    assert node.queries == [shared]
+        evaluator.event()
+    assert evaluator.queries == [shared]
 
 
-def test_larger_events_give_more_time_but_not_any(node: Node) -> None:
-    node.dear(100, 0.04, "one")
-    dear = node.queries = [Large(each.compiled, each.numbers) for each in node.queries]
-    node.event(bytes_=10 * 64 * 1024)
-    # 1 s, and 5 ms, not 2.5 s.
-    assert node.queries == dear[:26]
+def test_larger_events_grant_more_but_bounded_time(evaluator: Evaluator) -> None:
+    evaluator.expensive(100, 0.04, "one")
+    expensive = evaluator.queries = [
+        LargePreparedQuery(each.compiled, each.numbers) for each in evaluator.queries
+    ]
+    evaluator.event(bytes_=10 * 64 * 1024)
+    # 1 s and 5 ms, not 2.5 s.
+    assert evaluator.queries == expensive[:26]
 
 
-def test_who_owes_too_much_is_not_undone_by_a_pause(node: Node) -> None:
-    dear = node.dear(7, 0.04, "one")
-    others = node.cheap(3, 0.0001, "one")
-    node.event()
-    node.accounts.begin(0.0, 1.0)
-    account = node.accounts.payer(others[0].numbers, is_cheap=True)
+def test_pause_suspends_no_query_of_a_client_in_debt(evaluator: Evaluator) -> None:
+    expensive = evaluator.expensive(7, 0.04, "one")
+    others = evaluator.cheap(3, 0.0001, "one")
+    evaluator.event()
+    evaluator.accounts.begin(0.0, 1.0)
+    account = evaluator.accounts.payer(others[0].numbers, is_cheap=True)
     assert account is not None
-    node.accounts.charge(account, 0.5)
-    node.queries = others
+    evaluator.accounts.charge(account, 0.5)
+    evaluator.queries = others
     others[1].compiled.pause = 0.002
-    node.event()
-    assert (node.queries, node.suspended) == (others, [])
-    # What takes long again is no pause.
-    node.queries = [*others, *dear]
-    node.event()
-    assert (node.queries, node.suspended) == (others, dear)
+    evaluator.event()
+    assert (evaluator.queries, evaluator.suspended) == (others, [])
+    # A repeated delay is not a pause.
+    evaluator.queries = [*others, *expensive]
+    evaluator.event()
+    assert (evaluator.queries, evaluator.suspended) == (others, expensive)
 
 
-def test_a_pause_of_the_machine_is_not_held_against_a_client(node: Node) -> None:
-    pause = node.add("//a[../@x]", 100.0, "one")
-    others = node.less_dear(50, 0.001, "one")
-    node.event()
-    assert (node.queries, node.suspended) == (others, [pause])
+def test_pause_of_the_machine_is_charged_to_no_client(evaluator: Evaluator) -> None:
+    pause = evaluator.add("//a[../@x]", 100.0, "one")
+    others = evaluator.moderate(50, 0.001, "one")
+    evaluator.event()
+    assert (evaluator.queries, evaluator.suspended) == (others, [pause])
 
 
 # --------------------------------------------------------------------------- in an engine
@@ -284,11 +288,10 @@ def remarks(number: int, *, recognised: bool) -> bytes:
     return event(b"<flight><id>%s</id>%s</flight>" % (first, inside), sequence_number=number + 1)
 
 
-def left(
+def remaining_queries(
     engine: IMatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, recognised: bool
 ) -> tuple[int, set[int]]:
-    """How many of a hundred queries a client keeps that take 0.1 ms each, and what was suspended of
-    others."""
+    """Return how many of a client's hundred queries remain, and others' suspended queries."""
     matches = CompiledXPath.matches
 
     def slowly(compiled: CompiledXPath, subject: Subject) -> bool:
@@ -314,20 +317,20 @@ def left(
     return len(greedy - suspended), suspended - greedy
 
 
-def test_what_no_index_decides_is_in_the_time_of_its_client(
+def test_undecided_queries_are_charged_to_their_client(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     engine = Switch(KnownDtds(flight_dtd), clock=clock)
-    kept, lost = left(engine, clock, monkeypatch, recognised=True)
-    # Five are free, and as many again are a tenth of what goes by.
-    assert 5 <= kept <= 10 and not lost
+    remaining, lost = remaining_queries(engine, clock, monkeypatch, recognised=True)
+    # Five are free, and a tenth of the passing time pays for as many again.
+    assert 5 <= remaining <= 10 and not lost
 
 
 @pytest.mark.parametrize(("engine", "recognised"), [("switch", False), ("reference", True)])
-def test_what_an_index_might_have_decided_is_not(
+def test_queries_that_an_index_could_decide_are_not_charged(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch, engine: str, recognised: bool
 ) -> None:
     clock = Clock()
     made = ENGINES[engine](KnownDtds(flight_dtd), clock=clock)
-    assert left(made, clock, monkeypatch, recognised=recognised) == (100, set())
+    assert remaining_queries(made, clock, monkeypatch, recognised=recognised) == (100, set())

@@ -1,4 +1,4 @@
-"""The filters that people use, on packets as a broker network carried them."""
+"""Real filters on real packets of a broker network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.event.stream import StreamPattern
 from broker.event.writer import extract_payload_element
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 from tests.matching.conftest import KnownDtds, load_dtd
 
 PACKETS = 294
@@ -35,10 +35,10 @@ def filters(folder: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def test_real_filters_select_from_real_packets_what_lxml_selects(
+def test_real_filters_select_real_packets_like_lxml(
     shared_data: Path, make_event: Callable[..., bytes], ticking: Any
 ) -> None:
-    """Any DTD that accepts the packets will do here: without one they are undescribed."""
+    """The type is undescribed, so no DTD is needed."""
     queries = filters(shared_data)
     assert len(queries) == 3
     engine = ReferenceMatcher(KnownDtds(), clock=ticking)
@@ -64,7 +64,7 @@ def test_real_filters_select_from_real_packets_what_lxml_selects(
     assert engine.suspended() == []
 
 
-def test_packets_are_valid_by_the_shipped_dtd(
+def test_real_packets_are_valid_by_the_shipped_dtd(
     shared_data: Path, make_event: Callable[..., bytes], ticking: Any
 ) -> None:
     text = (shipped_folder() / "voevent-2.0.dtd").read_bytes()
@@ -78,23 +78,23 @@ def test_packets_are_valid_by_the_shipped_dtd(
 
 
 @pytest.mark.parametrize("query", ['//Param[@name="SC_Lat" and @value>600]'])
-def test_a_real_filter_finds_what_it_is_for(
+def test_real_filter_finds_its_value(
     make_event: Callable[..., bytes], ticking: Any, query: str
 ) -> None:
     engine = ReferenceMatcher(KnownDtds(), clock=ticking)
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
     undescribed = frozenset({DtdReference("VOEvent", "2.0")})
 
-    def heard(value: str) -> bool:
+    def matches(value: str) -> bool:
         payload = f"<VOEvent><What><Param name='SC_Lat' value='{value}'/></What></VOEvent>"
         document = make_event(payload.encode(), type_name="VOEvent", version="2.0")
         (verdict,) = engine.match([document], undescribed)
         assert isinstance(verdict, Accepted)
         return verdict.subscriptions == (number,)
 
-    assert heard("601")
-    assert heard(" 1e3 ")
-    assert not heard("600")
-    assert not heard("+601")
-    assert not heard("1_000")
-    assert not heard("inf")
+    assert matches("601")
+    assert matches(" 1e3 ")
+    assert not matches("600")
+    assert not matches("+601")
+    assert not matches("1_000")
+    assert not matches("inf")

@@ -1,4 +1,4 @@
-"""Marked runs of blanks: the same tree, but nothing that libxml2 keeps."""
+"""Marked runs of blanks: the tree is the same, but libxml2 caches no text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.matching.whitespace import with_runs_unkept
         b"<a> <b/></a>",
     ],
 )
-def test_ordinary_documents_are_left_alone(document: bytes) -> None:
+def test_ordinary_documents_are_unchanged(document: bytes) -> None:
     assert with_runs_unkept(document, 0) == document
 
 
@@ -29,7 +29,7 @@ def test_mixed_runs_are_marked() -> None:
     assert with_runs_unkept(b"<a>\n \t<b/></a>", 0) == b"<a>\n \t<![CDATA[]]><b/></a>"
 
 
-def test_nothing_is_marked_where_no_cdata_may_stand() -> None:
+def test_nothing_is_marked_outside_element_content() -> None:
     document = (
         b"<a>\t \n<!-- >\t \n<b/> --><![CDATA[>\t \n<]]><?p >\t \n<x?></a>\t \n<?p?>\t \n<!---->"
     )

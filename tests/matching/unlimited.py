@@ -1,6 +1,6 @@
-"""Limits for generated queries: what they would cost does not matter."""
+"""Query limits for generated queries of any cost."""
 
 from broker.matching.query.limits import QueryLimits
 
-# The estimate of a path in a predicate of another path is about a thousand times as high.
+# The estimate of a path in a predicate of a path is about a thousand times as high.
 ANY_COST = QueryLimits(max_cost=10**300)

@@ -1,7 +1,7 @@
 """`./dev mutate`: small changes of the code, each of which some test should notice.
 
-Without arguments it tries all groups of docs/mutation.md; else groups, or paths of modules in them.
-It prints each mutant that no test notices, and a table. The exit status is 1 if one survived that
+Arguments are groups of docs/mutation.md or paths of their modules; without any, all groups run.
+Survivors and a table are printed. The exit status is 1 if a mutant survived that
 `tests/mutation/equivalent.txt` does not list.
 """
 
@@ -23,7 +23,7 @@ from tests.mutation.trial import Trial
 
 @attrs.define
 class Count:
-    """What became of the mutants of a group."""
+    """Results of a group's mutants."""
 
     mutants: int = 0
     killed: int = 0
@@ -32,10 +32,10 @@ class Count:
 
 
 @click.command(help=__doc__)
-@click.option("--share", default=None, type=float, help="Try this part of all mutants.")
+@click.option("--share", default=None, type=float, help="Try this fraction of all mutants.")
 @click.argument("names", nargs=-1)
 def main(share: float | None, names: tuple[str, ...]) -> None:
-    """Try groups one after the other."""
+    """Try one group after the other."""
     counts: dict[str, Count] = {}
     if not names or "named" in names:
         counts["named"] = _try_named()
@@ -73,7 +73,7 @@ def _try_named() -> Count:
 
 
 def _try(group: Group, modules: list[Path], share: float) -> Count:
-    begin = time.monotonic()
+    started = time.monotonic()
     equivalents = Equivalents.read()
     mutants: list[Mutant] = []
     for path in modules:
@@ -84,7 +84,7 @@ def _try(group: Group, modules: list[Path], share: float) -> Count:
             print(f"listed, and no mutant: {name} {key}")
     print(f"{group.name}: {len(mutants)} mutants of {len(modules)} modules", flush=True)
     trial = Trial(modules, group.tests)
-    print(f"  {len(trial.runs.seconds)} tests, {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"  {len(trial.runs.seconds)} tests, {time.monotonic() - started:.0f} s", flush=True)
     count = Count()
     for mutant in mutants:
         tests = trial.runs.tests_of(mutant)
@@ -96,7 +96,7 @@ def _try(group: Group, modules: list[Path], share: float) -> Count:
         else:
             _count(count, mutant, survives, f"by {len(tests)} tests")
     trial.close()
-    print(f"  {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"  {time.monotonic() - started:.0f} s", flush=True)
     return count
 
 

@@ -1,4 +1,4 @@
-"""Mutants that survive, and why that is right."""
+"""Mutants that survive for a stated reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIST = Path(__file__).with_name("equivalent.txt")
 
 @attrs.frozen
 class Equivalents:
-    """The list: a reason in a line with `#`, then the mutants that it holds for, one a line."""
+    """The list: a line with `#` and a reason, then a line for each mutant."""
 
     _listed: frozenset[tuple[str, str]]
 
@@ -22,11 +22,11 @@ class Equivalents:
         return cls(frozenset(_entries(_LIST.read_text())))
 
     def has(self, path: str, key: str) -> bool:
-        """Whether the mutant is listed."""
+        """True if the mutant is listed."""
         return (path, key) in self._listed
 
     def unknown(self, path: str, keys: Iterable[str]) -> list[str]:
-        """Return the listed mutants of a module that are none of its mutants."""
+        """Return the listed mutants of a module that do not exist."""
         return sorted({key for listed, key in self._listed if listed == path} - {*keys})
 
 

@@ -1,4 +1,4 @@
-"""What is mutated, and which tests ought to notice."""
+"""Groups of modules to mutate, with the tests that should notice."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 @attrs.frozen
 class Group:
-    """Modules with one purpose, and quick tests of them."""
+    """Modules with one purpose, and their quick tests."""
 
     name: str
     modules: str
-    """Of one folder, or several: `folder: names`, lines."""
+    """Lines of `folder: names`."""
     tests: tuple[str, ...]
     share: float = 0.15
-    """The part of its mutants that is tried."""
+    """Fraction of its mutants that are tried."""
     lines: str = ""
-    """A regular expression: mutants of other lines are left out."""
+    """A regular expression; only mutants of matching lines are tried."""
 
     def has(self, mutant: Mutant) -> bool:
-        """Whether the mutant is one of the group."""
+        """True if the mutant belongs to the group."""
         return re.search(self.lines, mutant.before) is not None
 
     def paths(self) -> list[Path]:

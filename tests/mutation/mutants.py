@@ -1,7 +1,7 @@
-"""The mutants of a module: one small change each, in the body of a function.
+"""Mutants of a module: one small change each, in the body of a function.
 
-Cosmic Ray's operators make most of them; two operators of our own are added. Module constants,
-class bodies and f-strings are left as they are: tests name the first, and the last are for people.
+Cosmic Ray's operators make most of them, two operators of our own the rest. Module constants,
+class bodies and f-strings are not mutated: tests repeat constants, and f-strings are messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import parso
 from cosmic_ray.operators.operator import Operator
 from cosmic_ray.operators.provider import OperatorProvider
 
-#: Of Cosmic Ray's replacements of comparisons: the negation, and the neighbour at the bound.
+#: Replacements of comparisons: the negation, and the other choice at the bound.
 _COMPARISONS: Final = (
     *("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is"),
     *("Lt_LtE", "Lt_GtE", "LtE_Lt", "LtE_Gt", "Gt_GtE", "Gt_LtE", "GtE_Gt", "GtE_Lt"),
@@ -33,15 +33,15 @@ _OTHERS: Final = (
 
 
 class DeleteStatement(Operator):  # type: ignore[misc]
-    """Put `pass` in the place of a call, an assignment to something that stays, or a `raise`."""
+    """Replace a call, an assignment to an attribute or item, or a `raise` by `pass`."""
 
     def mutation_positions(self, node: Any) -> Iterator[Any]:
-        """Yield the place of the statement."""
+        """Yield the range of the statement."""
         if node.type == "simple_stmt" and _has_effect(node.children[0]):
             yield node.children[0].start_pos, node.children[0].end_pos
 
     def mutate(self, node: Any, _index: int) -> Any:
-        """Return the statement without its effect; its further lines stay, as empty ones."""
+        """Return `pass`, with empty lines for the statement's further lines."""
         statement = node.children[0]
         lines = statement.end_pos[0] - statement.start_pos[0]
         node.children[0] = parso.parse(statement.get_first_leaf().prefix + "pass" + "\n" * lines)
@@ -49,15 +49,15 @@ class DeleteStatement(Operator):  # type: ignore[misc]
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return no examples: they are for Cosmic Ray's own documents."""
+        """Return no examples; they are for Cosmic Ray's documents."""
         return ()
 
 
 class NegateIn(Operator):  # type: ignore[misc]
-    """Replace `in` by `not in`, and the other way."""
+    """Replace `in` by `not in`, and the reverse."""
 
     def mutation_positions(self, node: Any) -> Iterator[Any]:
-        """Yield the place of the operator."""
+        """Yield the range of the operator."""
         if node.type == "comparison" and _words(node.children[1]) in ("in", "not in"):
             yield node.children[1].start_pos, node.children[1].end_pos
 
@@ -69,7 +69,7 @@ class NegateIn(Operator):  # type: ignore[misc]
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return no examples: they are for Cosmic Ray's own documents."""
+        """Return no examples; they are for Cosmic Ray's documents."""
         return ()
 
 
@@ -81,7 +81,7 @@ def _has_effect(statement: Any) -> bool:
     if statement.type in ("raise_stmt", "del_stmt", "yield_expr"):
         return True
     if statement.type == "expr_stmt":
-        # A name that is not bound fails at once: only what outlives the function is of interest.
+        # A missing local variable fails at once, so only changes of outer objects count.
         target = statement.children[0]
         return (
             target.type == "atom_expr"
@@ -108,14 +108,14 @@ _OPERATORS: Final = _operators()
 
 @attrs.frozen
 class Mutant:
-    """One change."""
+    """One mutated module."""
 
     path: Path
     operator: str
     function: str
-    """The innermost function around it."""
+    """The innermost function around the change."""
     lines: range
-    """Those of the statement, or of the head of a compound one: who runs one may notice."""
+    """Lines of the statement, or of a compound statement's head."""
     before: str
     after: str
     source: str = attrs.field(repr=False)
@@ -124,19 +124,19 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """What names it as long as its lines stay as they are, wherever they stand."""
+        """Identity that is independent of line numbers."""
         return f"{self.function}: {self.before} -> {self.after}"
 
     def is_sampled(self, share: float) -> bool:
-        """Whether it is among the `share` of all that a run tries; the same ones each time."""
+        """True if a run with this `share` tries it; the choice is deterministic."""
         text = f"{self.path.name} {self.key} {self.operator}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) < share * 2**32
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Yield all mutants of the module, from its first line to its last."""
+    """Yield all mutants of the module in the order of their lines."""
     source = path.read_text()
-    begins = [0, *accumulate(len(line) for line in source.splitlines(keepends=True))]
+    line_starts = [0, *accumulate(len(line) for line in source.splitlines(keepends=True))]
     statements = _Statements(source)
     found: list[tuple[int, Mutant]] = []
     for node in _nodes(parso.parse(source)):
@@ -149,23 +149,23 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
                 if place is None or code is None:
                     continue
                 row, at = node.get_start_pos_of_prefix()
-                begin = begins[row - 1] + at
-                changed = source[:begin] + code + source[begin + len(node.get_code()) :]
+                start = line_starts[row - 1] + at
+                changed = source[:start] + code + source[start + len(node.get_code()) :]
                 before, after = _difference(source, changed)
                 mutant = Mutant(path, name, *place, before, after, changed, line)
-                found.append((begins[line - 1] + column, mutant))
+                found.append((line_starts[line - 1] + column, mutant))
     return (mutant for _, mutant in sorted(found, key=lambda each: each[0]))
 
 
 def _mutated(operator: Operator, node: Any, index: int) -> str | None:
-    """The code of the node after the change; the node itself stays as it is."""
+    """Return the node's code after the change; the node itself is not changed."""
     parent, node.parent = node.parent, None
     copied = deepcopy(node)
     node.parent = parent
     try:
         return str(operator.mutate(copied, index).get_code())
     except AttributeError:
-        # Cosmic Ray does not expect `except module.Error`.
+        # Cosmic Ray's operator fails at `except module.Error`.
         return None
 
 
@@ -184,7 +184,7 @@ def _is_in_text(node: Any) -> bool:
 
 
 def _is_index(node: Any) -> bool:
-    """Whether the node is a number in brackets: another one hardly ever gets by."""
+    """True for a number in brackets; tests nearly always notice another index."""
     return bool(node.type == "number" and node.parent.type == "trailer")
 
 
@@ -202,14 +202,14 @@ class _Statements:
         self._collect(ast.parse(source), "", inside=False)
 
     def around(self, line: int) -> tuple[str, range] | None:
-        """Return the function and the lines of the innermost statement; None outside functions."""
+        """Return function and lines of the innermost statement; None outside functions."""
         within = [(len(lines), name, lines) for lines, name in self._found if line in lines]
         return min(within, key=lambda each: each[0])[1:] if within else None
 
     def _collect(self, node: ast.AST, name: str, *, inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                # Defaults and decorators run when the module is imported.
+                # Defaults and decorators run at import.
                 for statement in child.body:
                     self._add(statement, f"{name}{child.name}")
             elif isinstance(child, ast.ClassDef):

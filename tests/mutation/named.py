@@ -1,4 +1,4 @@
-"""Mutants that once got past all tests: each must be noticed by the test that is named with it."""
+"""Mutants that once survived all tests, each with the test that must notice it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PAGES: Final = (
 _EXCHANGE: Final = "tests/recovery/test_page_exchange.py::"
 _ADDRESSES: Final = (
     "tests/simulation/network/test_addresses.py::"
-    "test_a_node_that_the_rules_exclude_founds_a_cluster_beside"
+    "test_excluded_node_founds_its_own_cluster"
 )
 _ADMISSION: Final = "tests/cluster/test_admission.py::test_address_rules_restrict_members"
-_SLOW: Final = "tests/simulation/network/test_slow_nodes.py::"
+_SLOW_NODES: Final = "tests/simulation/network/test_slow_nodes.py::"
 
-#: By module and test: what is changed, wherever it stands in the module, and into what.
+#: Module, test, and replacements; each replaces all occurrences in the module.
 NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     # Ignore clearance.
     ("recovery/archive_source", _RECOVERY, {"clearance=missed.clearance": "clearance=2"}),
@@ -69,12 +69,12 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     # Never too slow.
     (
         "cluster/timer_lag",
-        _SLOW + "test_a_machine_is_slow_by_the_lateness_of_its_timers",
+        _SLOW_NODES + "test_timer_lag_marks_a_slow_machine",
         {"self.average > (SLOW_UNTIL if self.is_slow else SLOW_FROM)": "False"},
     ),
     (
         "cluster/network",
-        _SLOW + "test_a_node_that_is_behind_names_another_member",
+        _SLOW_NODES + "test_slow_node_refers_to_another_member",
         {
             " or self.timer_lag.is_slow": "",
             "self.driver.relay_ingest.is_overloaded() or ": "",
@@ -83,7 +83,7 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ),
     (
         "cluster/admission",
-        _SLOW + "test_a_node_that_is_behind_names_another_member",
+        _SLOW_NODES + "test_slow_node_refers_to_another_member",
         {"if context.is_overloaded and": "if False and"},
     ),
     (
@@ -95,12 +95,11 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
 
 
 def module_of(name: str) -> Path:
-    """Return the file of a module."""
     return ROOT / "broker" / f"{name}.py"
 
 
 def named_mutants() -> Iterator[tuple[Mutant, str]]:
-    """Yield the mutants, each with its test."""
+    """Yield the mutants with their tests."""
     for name, test, changes in NAMED:
         path = module_of(name)
         source = path.read_text()

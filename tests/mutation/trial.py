@@ -1,9 +1,8 @@
-"""Mutants against tests: each in a process of its own, forked from one that has imported all.
+"""Trials of mutants: each runs in a fork of a process that has imported everything.
 
-The process that forks has collected the tests, so that a mutant costs little more than the tests
-that run it. A mutant is put in by giving the functions in which it differs their new code. No file
-is changed, so a run that is broken off leaves nothing behind. Tests that start processes see no
-mutant.
+That process has collected the tests, so a mutant costs little more than its tests. A mutant
+replaces the code objects of the changed functions. No file changes, so an interrupted run leaves
+nothing behind. Tests that start processes do not see the mutant.
 """
 
 from __future__ import annotations
@@ -36,38 +35,37 @@ from coverage import Coverage
 from tests.mutation.groups import ROOT
 from tests.mutation.mutants import Mutant
 
-#: Bytes of memory for one mutant: one that loops for ever may fill a list meanwhile.
+#: Memory limit of one mutant in bytes; an endless loop may fill a list.
 _MOST_MEMORY: Final = 3 << 30
 _CO_OPTIMIZED: Final = 1
-#: Tests of one mutant begin for so many seconds, as they take without it: the quickest ones, then
-#: others.
+#: Seconds of tests, measured without a mutant, that are tried: quick tests first, then slow ones.
 _MOST_SECONDS_OF_QUICK: Final = 2.0
 _MOST_SECONDS_OF_SLOW: Final = 4.0
-#: All tests of a group, with tracing.
+#: Limit for all tests of a group, with tracing.
 _MOST_SECONDS_OF_ALL: Final = 600
 
 
 @attrs.frozen
 class Runs:
-    """Which tests run which lines, and how long they take."""
+    """The tests that run each line, and their durations."""
 
     seconds: dict[str, float]
-    """Of the processor."""
+    """Processor time."""
     lines: dict[tuple[str, int], set[str]]
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return tests that run the mutant's statement: the quick ones, then slower ones."""
+        """Return tests that run the mutant's statement: quick ones, then slower ones."""
         path = str(mutant.path)
         tests = set().union(*(self.lines.get((path, line), ()) for line in mutant.lines))
-        quick = self._begun_within(_MOST_SECONDS_OF_QUICK, sorted(tests, key=self._seconds_of))
-        # One of each file first: those of one file often look at one thing.
+        quick = self._startable_within(_MOST_SECONDS_OF_QUICK, sorted(tests, key=self._seconds_of))
+        # Alternate between files, as tests of one file often check the same thing.
         files: dict[str, list[str]] = defaultdict(list)
         for test in sorted(tests - {*quick}, key=self._seconds_of):
             files[test.partition("::")[0]].append(test)
-        turns = [test for turn in zip_longest(*files.values()) for test in turn if test]
-        return quick + self._begun_within(_MOST_SECONDS_OF_SLOW, turns)
+        round_robin = [test for round_ in zip_longest(*files.values()) for test in round_ if test]
+        return quick + self._startable_within(_MOST_SECONDS_OF_SLOW, round_robin)
 
-    def _begun_within(self, seconds: float, tests: list[str]) -> list[str]:
+    def _startable_within(self, seconds: float, tests: list[str]) -> list[str]:
         spent = accumulate((self.seconds[test] for test in tests), initial=0.0)
         return [test for test, before in zip(tests, spent, strict=False) if before < seconds]
 
@@ -75,12 +73,12 @@ class Runs:
         return self.seconds[test], test
 
     def limit_of(self, tests: Iterable[str]) -> int:
-        """Return how many seconds of the processor say that a mutant of these tests hangs."""
+        """Return the processor seconds after which a mutant of these tests counts as hanging."""
         return math.ceil(5 + 5 * sum(self.seconds.get(test, 1) for test in tests))
 
 
-class _Noting:
-    """A plugin of pytest that notes which test runs which line of some files."""
+class _LineRecorder:
+    """Pytest plugin that records the tests that run each line of some files."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = [str(path) for path in paths]
@@ -111,13 +109,13 @@ class _Noting:
 
 
 class Trial:
-    """The tests of a group, collected once."""
+    """The collected tests of a group."""
 
     def __init__(self, paths: list[Path], tests: tuple[str, ...]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-mutation-"))
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(self._folder / "hypothesis")
         os.environ["PYTHONHASHSEED"] = "0"
-        # A process with threads that forks is warned of; none of those holds a lock here.
+        # Forking with threads causes a warning; none of these threads holds a lock.
         warnings.simplefilter("ignore", DeprecationWarning)
         if self._pytest(("--collect-only", *tests)):
             raise SystemExit((self._folder / "output").read_text()[-2000:])
@@ -127,15 +125,15 @@ class Trial:
         self._functions = _functions_of(paths)
 
     def close(self) -> None:
-        """Remove what the tests have left."""
+        """Remove the files of the tests."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def survives(self, mutant: Mutant, tests: list[str]) -> bool | None:
-        """Whether no test fails; None if it can not be put in, so is no mutant."""
+        """Return whether all tests pass; None if the mutant can not be applied."""
         changes = list(self._changes(mutant))
         if not changes:
             return None
-        # A mutant that does nothing, or has other variables of outer functions.
+        # A mutant without effect, or with other variables of outer functions.
         if any(new.co_freevars != function.__code__.co_freevars for function, new in changes):
             return None
 
@@ -144,7 +142,7 @@ class Trial:
                 function.__code__ = new
             return self._pytest(("-x", *tests))
 
-        return self._forked(run, self.runs.limit_of(tests)) == 0
+        return self._run_forked(run, self.runs.limit_of(tests)) == 0
 
     def _changes(self, mutant: Mutant) -> Iterator[tuple[FunctionType, CodeType]]:
         path = str(mutant.path)
@@ -159,18 +157,18 @@ class Trial:
                     yield function, after
 
     def _trace(self, paths: list[Path], tests: tuple[str, ...]) -> Runs:
-        noting = _Noting(paths)
-        kept = self._folder / "runs"
+        recorder = _LineRecorder(paths)
+        saved = self._folder / "runs"
 
         def run() -> int:
-            status = noting.run(lambda: self._pytest(tests, noting))
-            kept.write_bytes(pickle.dumps(noting.runs()))
+            status = recorder.run(lambda: self._pytest(tests, recorder))
+            saved.write_bytes(pickle.dumps(recorder.runs()))
             return status
 
-        if self._forked(run, _MOST_SECONDS_OF_ALL):
+        if self._run_forked(run, _MOST_SECONDS_OF_ALL):
             print((self._folder / "output").read_text()[-4000:])
             raise SystemExit(f"a test fails without any mutant: {' '.join(tests)}")
-        runs: Runs = pickle.loads(kept.read_bytes())
+        runs: Runs = pickle.loads(saved.read_bytes())
         return runs
 
     def _pytest(self, arguments: tuple[str, ...], *plugins: Any) -> int:
@@ -179,8 +177,8 @@ class Trial:
         with output.open("w") as file, _output_to(file.fileno()):
             return int(pytest.main([*options, *arguments], plugins=list(plugins)))
 
-    def _forked(self, run: Callable[[], int], seconds: int) -> int:
-        child = os.find_fork()
+    def _run_forked(self, run: Callable[[], int], seconds: int) -> int:
+        child = os.fork()
         if not child:
             os.setpgid(0, 0)
             resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
@@ -190,7 +188,7 @@ class Trial:
                 status = run()
             finally:
                 os._exit(status)
-        # One that waits for what never comes needs no processor.
+        # A waiting process uses no processor time, so real time is limited, too.
         end = time.monotonic() + 10 * seconds
         pause = 0.005
         while time.monotonic() < end:
@@ -205,28 +203,28 @@ class Trial:
 
 
 class _output_to:
-    """Standard output and errors of this process go to a file meanwhile."""
+    """Redirect standard output and errors to a file."""
 
     def __init__(self, file: int) -> None:
         self._file = file
 
     def __enter__(self) -> None:
         sys.stdout.flush()
-        self._kept = (os.dup(1), os.dup(2))
+        self._saved = (os.dup(1), os.dup(2))
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
 
     def __exit__(self, *_: object) -> None:
         sys.stdout.flush()
-        for number, kept in enumerate(self._kept, 1):
-            os.dup2(kept, number)
-            os.close(kept)
+        for number, saved in enumerate(self._saved, 1):
+            os.dup2(saved, number)
+            os.close(saved)
 
 
 def _functions_of(paths: list[Path]) -> dict[tuple[str, str], list[FunctionType]]:
     names = {str(path) for path in paths}
     found: dict[tuple[str, str], list[FunctionType]] = defaultdict(list)
-    # The tests hide from the collector what was there before them.
+    # Tests freeze earlier objects, which hides them from the collector.
     gc.unfreeze()
     for each in gc.get_objects():
         if type(each) is FunctionType and each.__code__.co_filename in names:
@@ -235,7 +233,7 @@ def _functions_of(paths: list[Path]) -> dict[tuple[str, str], list[FunctionType]
 
 
 def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The outermost functions in which the two differ."""
+    """Yield the outermost functions that differ."""
     if old == new:
         return
     if old.co_flags & _CO_OPTIMIZED:

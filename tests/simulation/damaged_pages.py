@@ -159,7 +159,7 @@ class Trial:
     def outcome(self, kind: str, seed: int) -> str:
         """Run a trial in a child process and return its outcome."""
         reading, writing = os.pipe()
-        child = os.find_fork()
+        child = os.fork()
         if not child:
             os.close(reading)
             nowhere = os.open(os.devnull, os.O_WRONLY)

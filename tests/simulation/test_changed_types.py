@@ -22,8 +22,8 @@ from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
 from broker.event.envelope import EventType
 from broker.node.metrics import NodeCollector
-from broker.subscriptions import notices
-from broker.subscriptions.notices import MAX_WAITING
+from broker.subscriptions import type_change_notices as notices
+from broker.subscriptions.type_change_notices import MAX_WAITING
 from broker.testing.simulation import World
 from broker.wire import messages
 from tests.simulation.watching import flight
@@ -250,7 +250,7 @@ def test_session_without_credit_keeps_its_newest_notices(world: World) -> None:
     client = world.client("reader")
     subscription = subscribe(world, client, "/flight/flightleg/altitude")
     notices_sent = world.node.notices
-    (session,) = world.node.reception.sessions
+    (session,) = world.node.acceptor.sessions
     kept, session._credit = session._credit, 0
     for version in ("2.0", "2.1", "2.2"):
         without = TEXT_2.replace(b"altitude", b"a" + version[-1].encode())
@@ -263,10 +263,10 @@ def test_session_without_credit_keeps_its_newest_notices(world: World) -> None:
     assert notices_sent.counts.sent == 1
     assert [change.new for change in subscription.changes] == ["2.0"]
     session._credit = 0
-    (feed,) = session.link.feeds
+    (feed,) = session.delivery.feeds
     for _ in range(MAX_WAITING + 5):
-        notices_sent._tell(session, feed, NOTICE)
+        notices_sent._send_or_queue(session, feed, NOTICE)
     assert notices_sent.counts.dropped == 5
     session.end(None)
-    notices_sent.flush()
+    notices_sent.send_waiting()
     assert notices_sent._waiting == {}

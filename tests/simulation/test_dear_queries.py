@@ -10,7 +10,7 @@ import pytest
 from broker.client.received import ALL
 from broker.errors import QueryTooExpensive
 from broker.matching import budget
-from broker.matching.evaluation import CompiledXPath, Subject
+from broker.matching.xpath_evaluation import CompiledXPath, Subject
 from broker.testing.simulation import World
 from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
 

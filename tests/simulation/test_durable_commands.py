@@ -19,8 +19,8 @@ from broker.errors import (
 )
 from broker.event.envelope import SecurityLevel
 from broker.node.metrics import NodeCollector
-from broker.node.status import status
-from broker.subscriptions.durable_report import MOST_NAMED
+from broker.node.status import build_status
+from broker.subscriptions.durable_report import MAX_NAMED
 from broker.testing.simulation import World
 from tests.simulation.test_identities import ACCOUNTS, asdi, member
 from tests.simulation.watching import Publisher, Reader
@@ -120,7 +120,7 @@ def test_subscription_behind_the_start_of_the_log_has_the_largest_lag() -> None:
         site.close_reader()
         site.publish(40)
         client = world.client("many")
-        for number in range(MOST_NAMED):
+        for number in range(MAX_NAMED):
             client.subscribe(durable=f"n{number}")
         world.run(1.0)
         world.kill_client(client)
@@ -128,7 +128,7 @@ def test_subscription_behind_the_start_of_the_log_has_the_largest_lag() -> None:
         site.publish(1)
         row = site.ask("show")
         assert row["before_log"] >= 39
-        named = status(world.node)["durable"]["furthest_behind"]
+        named = build_status(world.node)["durable"]["furthest_behind"]
         assert (named[0]["client"], named[0]["before_log"]) == ("reader", row["before_log"])
 
 
@@ -274,15 +274,15 @@ def test_lag_metrics_name_a_bounded_number_of_subscriptions(site: DurableSetup) 
     site.close_reader()
     site.publish(1)
     client = site.world.client("many")
-    for number in range(MOST_NAMED + 5):
+    for number in range(MAX_NAMED + 5):
         client.subscribe(durable=f"n{number}")
     site.world.run(1.0)
-    told = status(site.world.node)["durable"]
-    assert told["states"] == {"in-use": MOST_NAMED + 5, "away": 1, "paused": 0, "moved": 0}
-    assert len(told["furthest_behind"]) == MOST_NAMED and told["not_named"] == 6
+    told = build_status(site.world.node)["durable"]
+    assert told["states"] == {"in-use": MAX_NAMED + 5, "away": 1, "paused": 0, "moved": 0}
+    assert len(told["furthest_behind"]) == MAX_NAMED and told["not_named"] == 6
     families = {family.name: family for family in NodeCollector(site.world.node).collect()}
     lag = families["xmlbroker_durable_lag_events"].samples
-    assert len(lag) == MOST_NAMED
+    assert len(lag) == MAX_NAMED
     assert {"client": "reader", "name": "d"} in [sample.labels for sample in lag]
 
 

@@ -17,7 +17,7 @@ from broker.event.envelope import EventType, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.node.metrics import NodeCollector
-from broker.node.status import status
+from broker.node.status import build_status
 from broker.testing.simulation import World
 from tests.simulation.test_identities import ACCOUNTS
 from tests.simulation.test_slow_subscribers import SLOW, publish_steadily
@@ -285,7 +285,7 @@ def test_status_and_metrics_count_each_type(world: World) -> None:
     refused: Any = publisher.client.publish("asdi", b"<flight/>", EventType("flight", "1.0"))
     refused.addErrback(lambda _: None)
     world.run(1.0)
-    (flights,) = status(world.node)["types"]
+    (flights,) = build_status(world.node)["types"]
     assert flights["refused"] == 1
     assert (flights["type"], flights["version"], flights["shapes"]) == ("flight", "1.0", 1)
     assert flights["recognised"] + flights["parsed"] == 20

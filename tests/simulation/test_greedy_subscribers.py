@@ -39,7 +39,7 @@ class ReadSizes:
     def __init__(self, world: World, client: Client) -> None:
         (session,) = [
             each
-            for each in world.node.reception.sessions
+            for each in world.node.acceptor.sessions
             if each.identity.client_id == client.client_id
         ]
         self.sizes: list[int] = []

@@ -58,7 +58,7 @@ def test_later_process_supersedes_an_earlier_one(world: World) -> None:
     world.run(1.0)
     assert second.connected and not first.connected
     assert isinstance(final_error(first), SessionSuperseded)
-    (session,) = world.node.reception.sessions
+    (session,) = world.node.acceptor.sessions
     assert session.incarnation == 2
     world.run(60.0)
     assert second.connected
@@ -179,8 +179,8 @@ def test_wrong_or_missing_credentials_are_refused_for_good(
     guarded.run(5.0)
     error = final_error(client)
     assert isinstance(error, AuthenticationFailed)
-    assert not list(guarded.node.reception.sessions)
-    assert guarded.node.reception.refused == {"authentication-failed": 1}
+    assert not list(guarded.node.acceptor.sessions)
+    assert guarded.node.acceptor.refused_connections == {"authentication-failed": 1}
     # The client does not try again and raises the same error.
     with pytest.raises(AuthenticationFailed):
         client.subscribe()
@@ -225,7 +225,7 @@ def test_stored_durable_subscriptions_count_against_the_limit(guarded: World) ->
         reader = Reader(guarded, client, durable=f"d-{incarnation}")
         guarded.run(1.0)
     assert isinstance(reader.error, TooManySubscriptions)
-    assert guarded.node.durables.count("a") == 4
+    assert guarded.node.durables.count_of_client("a") == 4
 
 
 def test_rights_apply_to_each_stream(guarded: World) -> None:
@@ -269,7 +269,7 @@ def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
     assert [e.header.security_level for e in high.events] == levels
     assert [e.header.security_level for e in low.events] == [SecurityLevel.LOW] * 3
     guarded.check_outcomes()
-    (link,) = (s.link for s in guarded.node.reception.sessions if s.identity.client_id == "low-1")
+    (link,) = (s.delivery for s in guarded.node.acceptor.sessions if s.identity.client_id == "low-1")
     (feed,) = link.feeds
     assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
     # The position moves past denied events.
@@ -287,7 +287,7 @@ def test_clearance_applies_to_events_from_the_log(guarded: World) -> None:
     guarded.run(2.0)
     low.read()
     assert {e.header.security_level for e in low.events} == {SecurityLevel.LOW}
-    (link,) = (s.link for s in guarded.node.reception.sessions if s.identity.client_id == "low-1")
+    (link,) = (s.delivery for s in guarded.node.acceptor.sessions if s.identity.client_id == "low-1")
     (feed,) = link.feeds
     assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
     guarded.check_outcomes()

@@ -208,7 +208,7 @@ def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
         world.network.refuse(address)
         world.cut_client("publisher")
         world.run(3.0)
-        assert not list(world.node.reception.sessions)
+        assert not list(world.node.acceptor.sessions)
         # No DTD: the old session's events are refused. Later ones must wait until the client has
         # sent the earlier ones again.
         source.fail()

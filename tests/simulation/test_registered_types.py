@@ -42,7 +42,7 @@ def test_registered_type_is_known_before_its_first_event_and_after_a_restart() -
         # The archiver gets the text although no source has it any more (c).
         world.kill_node()
         world.start_node()
-        text = world.wait(world.node.types.text(REPORT))
+        text = world.wait(world.node.types.find_text(REPORT))
         assert text is not None and b"reportleg" in text
         # A damaged file is removed and its text is fetched again.
         (path,) = (world.node.settings.node.data / "dtds").glob("*/report-1.0-*.dtd")
@@ -84,14 +84,14 @@ def test_registering_needs_a_right_and_names_are_for_administrators() -> None:
         reader = world.client("reader")
         ask(world, "dtd-add", report_text(), "1.0")
         world.wait(reader.subscribe("/report/reportleg[altitude > 3]"))
-        answers = world.node.types.answers(lambda: iter(()))
+        answers = world.node.types.build_answers(lambda: iter(()))
         said = {"type": "report", "version": "2.0", "against": ""}
         asked = Ask(1, "dtd-add", said, moved_altitude().encode())
         for types in ((), ("reports",), ("flight", "x")):
-            for answer in (answers.add, answers.check):
+            for answer in (answers.answer_add, answers.answer_check):
                 with pytest.raises(NotAllowed):
                     answer(identity(*types), asked)
-        report = world.wait(answers.add(identity("rep"), asked))
+        report = world.wait(answers.answer_add(identity("rep"), asked))
         assert report["registered"] and report["affected"] == []
-        entry = world.node.types.stored.store.get(DtdReference("report", "2.0"))
+        entry = world.node.types.dtd_store.store.get(DtdReference("report", "2.0"))
         assert entry is not None and entry.owner == "account alice"

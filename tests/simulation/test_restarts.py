@@ -151,7 +151,7 @@ def test_session_resumes_within_its_lease() -> None:
         world.run(1.0)
         publisher.publish()
         world.run(1.0)
-        (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
+        (session,) = [s for s in world.node.acceptor.sessions if s.identity.client_id == "reader"]
         for seconds_away in (0.5, 10.0):
             address = world.client_address("reader")
             world.network.refuse(address)
@@ -161,7 +161,7 @@ def test_session_resumes_within_its_lease() -> None:
             world.network.heal(address)
             world.run(3.0)
             assert reader.client.connected
-            assert session.over is (seconds_away > 2.0)
+            assert session.has_ended is (seconds_away > 2.0)
         settle(world, publisher, reader)
         assert len(reader.events) == 3
 
@@ -196,8 +196,8 @@ def test_requests_made_offline_are_sent_on_the_next_connection(resumed: bool) ->
         publisher.publish("other")
         settle(world, publisher, kept, late)
         assert len(kept.events) == len(late.events) == 1
-        session = next(s for s in world.node.reception.sessions if s.link.feeds)
-        assert len(list(session.link.feeds)) == 2, "the node still feeds what nobody wants"
+        session = next(s for s in world.node.acceptor.sessions if s.delivery.feeds)
+        assert len(list(session.delivery.feeds)) == 2, "the node still feeds what nobody wants"
         assert world.node.durables.get("reader", "forgotten") is None
         stored = world.node.durables.get("reader", "remembered")
         assert stored is not None
@@ -220,7 +220,7 @@ def test_unsubscription_survives_the_death_of_the_node(forget: bool) -> None:
         world.start_node()
         world.run(5.0)
         assert left.subscription.over
-        assert not [s for s in world.node.reception.sessions if list(s.link.feeds)]
+        assert not [s for s in world.node.acceptor.sessions if list(s.delivery.feeds)]
         assert (world.node.durables.get("reader", "d") is None) is forget
 
 
@@ -250,13 +250,13 @@ def test_client_starts_a_new_session_after_an_inconsistent_delivery(world: World
     for _ in range(3):
         publisher.publish()
     world.run(1.0)
-    (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
+    (session,) = [s for s in world.node.acceptor.sessions if s.identity.client_id == "reader"]
     # As if a delivery had been lost: the chain of places is broken.
-    session.link._sending._previous = (world.node.event_log.origin, 1, 2)
+    session.delivery._sender._previous = (world.node.event_log.origin, 1, 2)
     for _ in range(3):
         publisher.publish()
     settle(world, publisher, reader)
-    assert session.over
+    assert session.has_ended
     assert len(reader.events) == 6
     assert reader.client.connected
 

@@ -158,7 +158,7 @@ def test_events_waiting_for_an_ended_subscription_count_as_dropped(world: World)
     world.wait(client.close())
     world.run(1.0)
     world.check_outcomes()
-    assert world.node.output.ended.dropped > 0
+    assert world.node.output.ended_outcomes.dropped > 0
 
 
 def test_unread_events_of_an_ended_subscription_free_their_room(
@@ -241,7 +241,7 @@ def test_many_catching_up_subscriptions_do_not_flood_their_session() -> None:
             assert len(reader.events) == 200
         # A page without room in the session is matched again, but not for every subscription.
         assert looked_at < 4 * 10 * 200
-        assert world.node.reception.refused == {}
-        (session,) = [s for s in world.node.reception.sessions if s.link.feeds]
+        assert world.node.acceptor.refused_connections == {}
+        (session,) = [s for s in world.node.acceptor.sessions if s.delivery.feeds]
         assert session.identity.client_id == "reader"
         world.check_outcomes()

@@ -208,7 +208,7 @@ def test_random_faults_lose_and_duplicate_nothing(seed: int) -> None:
         for client in clients:
             world.wait(client.close())
         world.run(1.0)
-        assert not list(world.node.reception.sessions), f"seed {seed}"
+        assert not list(world.node.acceptor.sessions), f"seed {seed}"
         assert world.pending_timers() == [], f"seed {seed}"
         world.check_outcomes()
 

@@ -83,7 +83,7 @@ def test_silent_connection_is_closed_after_the_timeout(world: World) -> None:
     assert stranger.packets == [] and not stranger.lost
     world.run(1.0)
     assert isinstance(stranger.refusal, PeerSilent) and stranger.lost
-    assert world.node.reception.refused == {"peer-silent": 1}
+    assert world.node.acceptor.refused == {"peer-silent": 1}
 
 
 GARBAGE = [
@@ -112,7 +112,7 @@ def test_garbage_before_the_handshake_is_refused(world: World, packet: bytes) ->
     stranger.channel.send([packet])
     world.run(1.0)
     assert isinstance(stranger.refusal, ProtocolError) and stranger.lost
-    assert world.node.reception.refused == {"protocol": 1}
+    assert world.node.acceptor.refused_connections == {"protocol": 1}
 
 
 def test_handshake_of_a_megabyte_is_not_read(world: World) -> None:
@@ -124,7 +124,7 @@ def test_handshake_of_a_megabyte_is_not_read(world: World) -> None:
 
 def test_welcome_carries_the_address_of_the_node(world: World) -> None:
     stranger = Stranger(world)
-    world.node.reception.address = lambda: "alps.c1/simulated"
+    world.node.acceptor.address = lambda: "alps.c1/simulated"
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
     welcome = messages.decode(stranger.packets[0])
@@ -153,7 +153,7 @@ def test_second_hello_in_one_read_is_refused(world: World) -> None:
     stranger.channel.send([packet, packet])
     world.run(1.0)
     assert isinstance(stranger.refusal, ProtocolError) and stranger.lost
-    assert len(list(world.node.reception.sessions)) == 2
+    assert len(list(world.node.acceptor.sessions)) == 2
 
 
 def test_second_hello_after_the_welcome_breaks_only_the_connection(world: World) -> None:
@@ -164,9 +164,9 @@ def test_second_hello_after_the_welcome_breaks_only_the_connection(world: World)
     world.run(1.0)
     assert stranger.lost
     # The session stays for a client with its token until its lease ends.
-    assert len(list(world.node.reception.sessions)) == 3
+    assert len(list(world.node.acceptor.sessions)) == 3
     world.run(70.0)
-    assert len(list(world.node.reception.sessions)) == 2
+    assert len(list(world.node.acceptor.sessions)) == 2
 
 
 def test_disconnect_during_the_handshake_leaves_no_session(world: World) -> None:
@@ -176,7 +176,7 @@ def test_disconnect_during_the_handshake_leaves_no_session(world: World) -> None
         world.run(0.0021)
         world.cut_client("stranger")
     world.run(70.0)
-    assert len(list(world.node.reception.sessions)) == 2
+    assert len(list(world.node.acceptor.sessions)) == 2
 
 
 def test_sessions_are_limited(world: World) -> None:
@@ -236,7 +236,7 @@ def test_invalid_or_unexpected_message_ends_the_session(world: World, message: b
     world.run(1.0)
     assert isinstance(talker.refusal, ProtocolError)
     assert not talker.up
-    assert len(list(world.node.reception.sessions)) == 2
+    assert len(list(world.node.acceptor.sessions)) == 2
     # Events published before it are accepted and acknowledged.
     assert [m.accepted for m in talker.told if isinstance(m, Published)] == [1]
     # The client may start a new session.
@@ -253,7 +253,7 @@ def test_random_messages_end_only_their_session(world: World) -> None:
         talker.say(message)
         world.run(0.1)
         assert not talker.up or talker.told or kind in (0x23, 0x25), message
-        assert set(world.node.reception.refused) <= {"protocol"}
+        assert set(world.node.acceptor.refused_connections) <= {"protocol"}
 
 
 def test_message_with_a_flipped_bit_ends_the_session_or_is_answered(world: World) -> None:
@@ -285,7 +285,7 @@ def test_stack_without_state_can_not_resume_a_session(world: World) -> None:
     second = Talker.on(world, other, incarnation=99)
     world.run(2.0)
     assert isinstance(second.refusal, ProtocolError)
-    assert len(list(world.node.reception.sessions)) == 2
+    assert len(list(world.node.acceptor.sessions)) == 2
 
 
 # ----------------------------------------------------------------------------- refused requests
@@ -375,6 +375,6 @@ def test_client_that_never_reads_answers_loses_its_session(world: World) -> None
         talker.say(Ask(request, "status", {}))
         if request % 500 == 0:
             world.run(0.05)
-        if len(list(world.node.reception.sessions)) == 2:
+        if len(list(world.node.acceptor.sessions)) == 2:
             return
     raise AssertionError("it could have gone on like that")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from broker.client.received import ALL
-from broker.sessions import session, turns
-from broker.sessions.turns import LONGEST_TURN
+from broker.sessions import session
+from broker.sessions import time_slices as turns
+from broker.sessions.time_slices import MAX_SLICE_SECONDS
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 from tests.simulation.watching import Publisher, Reader, check_publishers, truths
@@ -50,7 +51,7 @@ def test_time_slices_lose_nothing_and_keep_the_order(world: World) -> None:
 def test_connection_broken_between_time_slices_loses_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
-    inner = turns.Turns._later_turn
+    inner = turns.TimeSlices._run_later_slice
     begun = 0
 
     def cutting(self: turns.Turns) -> None:
@@ -62,7 +63,7 @@ def test_connection_broken_between_time_slices_loses_nothing(
 
     greedy = Greedy(world)
     world.run(1.0)
-    monkeypatch.setattr(turns.Turns, "_later_turn", cutting)
+    monkeypatch.setattr(turns.TimeSlices, "_later_turn", cutting)
     greedy.ask(0, 30)
     world.run_until(lambda: greedy.answered == 30)
     assert begun >= 19
@@ -180,7 +181,7 @@ def test_log_is_matched_in_time_slices(slow_world: World) -> None:
     reader = Reader(world, world.client("reader"), start=ALL)
     another = Reader(world, world.client("another"), start=ALL, durable="d")
     live = Reader(world, world.client("live"))
-    assert run_calls(world, 5.0) < LONGEST_TURN
+    assert run_calls(world, 5.0) < MAX_SLICE_SECONDS
     publisher.publish(altitude=DOCUMENTS)
     run_calls(world, 1.0)
     log = truths(world)

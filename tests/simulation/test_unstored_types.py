@@ -85,7 +85,7 @@ def test_type_is_registered_when_it_is_on_disk(disk: Disk) -> None:
         assert world.wait(client.ask("dtd-add", report_text().encode(), **named))["known"]
         world.kill("a")
         world.start("a")
-        assert REPORT in world["a"].types.stored.store
+        assert REPORT in world["a"].types.dtd_store.store
 
 
 def test_killed_node_logs_no_event_without_its_dtd(disk: Disk, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_killed_node_logs_no_event_without_its_dtd(disk: Disk, tmp_path: Path) -
         world.run(5.0)
         world.kill("a")
         world.start("a")
-        assert REPORT not in world["a"].types.stored.store
+        assert REPORT not in world["a"].types.dtd_store.store
         assert not world["a"].event_log.bounds.last
         disk.full = False
         world.run(20.0)

@@ -240,7 +240,7 @@ def test_restored_positions_file_repeats_only_events_unknown_to_the_node(
     assert site.world.wait(first.client.close()) is True
     shutil.copy(backup, file)
     if not node_knows:
-        site.world.node.durables.forget(NAME, "d")
+        site.world.node.durables.delete(NAME, "d")
     second = site.start_next(kind)
     assert second.handled == numbers(11 if node_knows else 6, 20)
 
@@ -273,10 +273,10 @@ def test_last_positions_of_a_process_count_before_the_next_hello(
     first = site.start("durable")
     site.publish(10)
     first.confirm()
-    (session,) = [s for s in site.world.node.reception.sessions if s.identity.client_id == NAME]
+    (session,) = [s for s in site.world.node.acceptor.sessions if s.identity.client_id == NAME]
     taken: list[Any] = []
     # Received messages are no longer processed.
-    session._turns.work = lambda: taken.append(len(session._received))  # type: ignore[method-assign]
+    session._slices.run = lambda: taken.append(len(session._received))  # type: ignore[method-assign]
     site.world.run(SAVE_SECONDS)
     assert taken
     site.world.kill_client(first.client)

@@ -12,7 +12,7 @@ from broker.config import Settings
 from broker.errors import BadPosition, BadQuery, TooManySessions
 from broker.event.envelope import Liveness
 from broker.event.place import Position
-from broker.node.node import CARE_EVERY
+from broker.node.node import MAINTENANCE_INTERVAL
 from broker.testing.simulation import World
 from tests.simulation.watching import Publisher, Reader, offsets, publish, read, truths
 
@@ -191,10 +191,10 @@ def test_unused_durable_subscription_expires() -> None:
         client = world.client("reader")
         Reader(world, client, durable="d")
         # Hours without an event, so without an acknowledgement either.
-        world.run(3 * CARE_EVERY)
+        world.run(3 * MAINTENANCE_INTERVAL)
         assert world.node.durables.get("reader", "d") is not None
         world.wait(client.close())
-        world.run(2 * CARE_EVERY)
+        world.run(2 * MAINTENANCE_INTERVAL)
         assert world.node.durables.get("reader", "d") is None
 
 
@@ -290,7 +290,7 @@ def test_cut_holds_in_a_new_session_during_commits() -> None:
         while reader.subscription is None:
             world.run(0.0005)
         assert reader.cut == (world.node.event_log.bounds.epoch, 5)
-        (session,) = [s for s in world.node.reception.sessions if s.link.feeds]
+        (session,) = [s for s in world.node.acceptor.sessions if s.delivery.feeds]
         session.end(TooManySessions("for a moment"))
         world.run(0.5)
         # The client has resumed; the five are not committed yet.

@@ -75,7 +75,7 @@ class UdpEnd:
 
     def channel_lost(self, error: BrokerError | None) -> None:
         core = cast(DatagramChannel, self.channel).core
-        report("lost", error, "after repeats" if core.sender.repeated else "without a repeat")
+        report("lost", error, "after repeats" if core.sender.retransmitted else "without a repeat")
         if self.dials:
             reactor.callLater(0, reactor.stop)
 

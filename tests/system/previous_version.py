@@ -17,7 +17,7 @@ _FORMAT = re.compile(r'^FORMAT(?:_NAME)? = b"([^"]+)"', re.MULTILINE)
 def previous_tree(folder: Path, revision: str) -> Path:
     """Unpack a commit into `folder`; skip the test if the clone lacks it."""
     found = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", revision, "broker", "twisted", "dtd"],
+        ["git", "-C", str(ROOT), "archive", revision, "broker", "plugins", "twisted", "dtd"],
         capture_output=True,
         check=False,
     )

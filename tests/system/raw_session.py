@@ -68,11 +68,11 @@ class RawSession:
         welcome = messages.decode(await read_frame(reader))
         assert isinstance(welcome, Welcome), welcome
         session = cls(reader, writer)
-        node_resume = wire.resume_of(wire.read(await read_frame(reader))[1])
+        node_resume = wire.decode_resume(wire.decode_packet(await read_frame(reader))[1])
         assert node_resume.known == 0
         writer.write(
             frame(
-                wire.resume(
+                wire.encode_resume(
                     wire.Resume(message.incarnation, node_resume.incarnation, 0, WINDOW, WINDOW)
                 )
             )

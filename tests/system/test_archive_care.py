@@ -1,4 +1,4 @@
-"""A real node cares for its archive while it runs."""
+"""A real node maintains its archive while it runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.system
 
 STREAMS, HOURS, FLUSHES = 2, 3, 350
 THOUSANDS = STREAMS * HOURS * FLUSHES
-#: Seconds that the care may take: a busy machine leaves it a tenth of a processor.
-CARE = 4 * PATIENCE
-#: Years ago: settled, whatever the clock says.
+#: Seconds for maintenance; a busy machine gives it a tenth of a processor.
+MAINTENANCE_SECONDS = 4 * PATIENCE
+#: Old enough to be settled.
 LONG_AGO = MORNING - 3 * 365 * 24 * HOUR
 
 
-class HastyDisk(Disk):
-    """What is written lies there soon enough for a test."""
+class UnsyncedDisk(Disk):
+    """A disk that does not sync, to be fast."""
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
         path.write_bytes(data)
@@ -38,8 +38,8 @@ class HastyDisk(Disk):
 
 
 def fill(folder: Path) -> int:
-    """Thousands of files of another node that did not care; how many events they have."""
-    archive = Archive.open(str(folder), wall_clock=lambda: LONG_AGO, disk=HastyDisk())
+    """Write thousands of files of another node that did not compact; return their events."""
+    archive = Archive.open(str(folder), wall_clock=lambda: LONG_AGO, disk=UnsyncedDisk())
     writer = ArchiveWriter(archive, "aa", lambda: LONG_AGO)
     each = STREAMS * HOURS
     for flush in range(FLUSHES):
@@ -76,7 +76,7 @@ async def publish(node: NodeProcess, first: int, last: int) -> None:
         await asyncio.gather(*published)
 
 
-def test_thousands_of_small_files_become_few_while_the_node_archives(
+def test_thousands_of_small_files_are_compacted_while_the_node_archives(
     filled: Path, tmp_path: Path
 ) -> None:
     folder = copytree(filled, tmp_path / "archive")
@@ -84,8 +84,10 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(
 
     async def work() -> None:
         await publish(node, 0, 100)
-        cared = f"archive maintenance so far: {THOUSANDS} files merged"
-        waiting = asyncio.create_task(asyncio.to_thread(node.await_log, cared, patience=CARE))
+        finished = f"archive maintenance so far: {THOUSANDS} files merged"
+        waiting = asyncio.create_task(
+            asyncio.to_thread(node.await_log, finished, patience=MAINTENANCE_SECONDS)
+        )
         for first in range(100, 400, 100):
             await publish(node, first, first + 100)
         await waiting
@@ -93,7 +95,7 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(
 
     with NodeProcess(tmp_path, f'[archive]\nlocation = "{folder}"\nevery = 0.5\n') as node:
         node.await_log("events are archived")
-        within(work(), 2 * CARE)
+        within(work(), 2 * MAINTENANCE_SECONDS)
         node.stop()
         assert "archiver:" not in node.log(), "somebody complained"
     archive = Archive.open(str(folder), create=False)
@@ -101,7 +103,7 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(
     assert Verification(archive).run().faults == []
 
 
-def test_what_is_too_old_goes_while_the_node_runs(filled: Path, tmp_path: Path) -> None:
+def test_old_events_expire_while_the_node_runs(filled: Path, tmp_path: Path) -> None:
     folder = copytree(filled, tmp_path / "archive")
     settings = f'[archive]\nlocation = "{folder}"\nevery = 0.5\ncompact = false\nmax_age = "30d"\n'
     with NodeProcess(tmp_path, settings) as node:

@@ -1,4 +1,4 @@
-"""A real node's log goes into its archive, whatever happens to the processes."""
+"""A real node's log is archived, whatever process dies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.system
 
 
 def archived(folder: Path) -> dict[Place, bytes]:
-    """What the archive of a node has, by place."""
+    """Return the archived documents of a node by place."""
     archive = Archive.open(str(folder / "data" / "archive"), create=False)
     found: dict[Place, bytes] = {}
     for file in archive.state().files.values():
@@ -32,14 +32,14 @@ def archived(folder: Path) -> dict[Place, bytes]:
     return found
 
 
-def await_archiver(folder: Path) -> None:
-    """Wait until no archiver carries the node's log any more."""
+def wait_until_archiver_ended(folder: Path) -> None:
+    """Wait until no archiver reads the node's log any more."""
     with open(folder / "data" / "log" / "archiver.lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def archiver_of(node: NodeProcess) -> int:
-    """The process of a node's archiver."""
+    """Return the process id of a node's archiver."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
@@ -64,13 +64,13 @@ def places(receipts: list[Receipt]) -> set[Place | None]:
     return {receipt.place for receipt in receipts}
 
 
-def test_what_was_acknowledged_is_archived_though_the_node_is_killed(tmp_path: Path) -> None:
+def test_acknowledged_events_are_archived_after_the_node_is_killed(tmp_path: Path) -> None:
     receipts: list[Receipt] = []
 
     async def work() -> None:
         receipts.extend(await publish(node, 0, 200))
         node.kill()
-        await asyncio.to_thread(await_archiver, tmp_path)
+        await asyncio.to_thread(wait_until_archiver_ended, tmp_path)
         assert archived(tmp_path).keys() == places(receipts)
         await asyncio.to_thread(node.start)
         receipts.extend(await publish(node, 200, 300))
@@ -92,7 +92,7 @@ def archived_origin(receipts: list[Receipt]) -> str:
     return place.origin
 
 
-def test_an_archiver_that_is_killed_is_started_again_and_misses_nothing(tmp_path: Path) -> None:
+def test_killed_archiver_restarts_and_misses_nothing(tmp_path: Path) -> None:
     receipts: list[Receipt] = []
 
     async def work() -> None:
@@ -110,7 +110,7 @@ def test_an_archiver_that_is_killed_is_started_again_and_misses_nothing(tmp_path
     assert archived(tmp_path).keys() == places(receipts)
 
 
-def test_an_archive_that_can_not_be_written_is_told_once_and_stops_nobody(tmp_path: Path) -> None:
+def test_unwritable_archive_is_logged_once_and_publishing_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "archive.json").write_text('{"format": "something else"}')
@@ -125,7 +125,7 @@ def test_an_archive_that_can_not_be_written_is_told_once_and_stops_nobody(tmp_pa
         assert node.log().count("nothing is archived") == 1
 
 
-def test_an_archive_that_is_usable_again_gets_what_was_logged_meanwhile(tmp_path: Path) -> None:
+def test_archive_that_is_usable_again_gets_the_events_logged_meanwhile(tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.write_text("a file in the archive's place")
     receipts: list[Receipt] = []

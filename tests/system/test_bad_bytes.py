@@ -1,4 +1,4 @@
-"""Bytes that are not the protocol, over a real socket: they are refused, and others served."""
+"""Bytes that violate the protocol, over a real socket: they are refused, other clients go on."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.system
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(190))
 
 
-def undisturbed(
+def run_beside_bystander(
     node: NodeProcess, attack: Coroutine[Any, Any, None], refused: str, times: int = 1
 ) -> None:
-    """Run the attack; others are served meanwhile, and `refused` has been counted `times` more."""
+    """Run the attack beside other clients; `refused` must be counted `times` more."""
 
     async def work() -> None:
         before = (await ask_status(node.endpoint))["refused_connections"].get(refused, 0)
@@ -57,16 +57,16 @@ def undisturbed(
     ],
     ids=["http", "tls", "ones", "4-gib", "empty-frame", "zeros", "random", "wrong-message"],
 )
-def test_garbage_before_a_greeting_is_refused_and_counted(
+def test_garbage_before_the_handshake_is_refused_and_counted(
     garbage: bytes, refused: type[ProtocolError], shared_node: NodeProcess
 ) -> None:
     async def attack() -> None:
         await how_it_ends(shared_node.port, garbage)
 
-    undisturbed(shared_node, attack(), refused.code)
+    run_beside_bystander(shared_node, attack(), refused.code)
 
 
-def test_who_greets_with_another_protocol_is_told_so(shared_node: NodeProcess) -> None:
+def test_hello_of_another_protocol_is_refused(shared_node: NodeProcess) -> None:
     async def attack() -> None:
         good = hello("stranger")
         other = Hello("carrier-pigeon", (1,), "stranger", 1, bytes(16), "", "")
@@ -81,19 +81,19 @@ def test_who_greets_with_another_protocol_is_told_so(shared_node: NodeProcess) -
             error = await refusal_of(shared_node.port, [messages.encode(forged)])
             assert isinstance(error, ProtocolError)
 
-    undisturbed(shared_node, attack(), ProtocolError.code, 4)
+    run_beside_bystander(shared_node, attack(), ProtocolError.code, 4)
 
 
-def test_who_does_not_wait_for_the_welcome_is_refused(shared_node: NodeProcess) -> None:
+def test_second_hello_before_the_welcome_is_refused(shared_node: NodeProcess) -> None:
     async def attack() -> None:
         greeting = messages.encode(hello("eager"))
         error = await refusal_of(shared_node.port, [greeting, greeting])
         assert isinstance(error, ProtocolError)
 
-    undisturbed(shared_node, attack(), ProtocolError.code)
+    run_beside_bystander(shared_node, attack(), ProtocolError.code)
 
 
-def test_half_a_frame_and_then_the_end_is_refused(shared_node: NodeProcess) -> None:
+def test_half_a_frame_and_end_of_stream_is_refused(shared_node: NodeProcess) -> None:
     async def attack() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", shared_node.port)
         writer.write(frame(messages.encode(hello("half")))[:-5])
@@ -102,25 +102,25 @@ def test_half_a_frame_and_then_the_end_is_refused(shared_node: NodeProcess) -> N
         writer.close()
         await writer.wait_closed()
 
-    undisturbed(shared_node, attack(), ProtocolError.code)
+    run_beside_bystander(shared_node, attack(), ProtocolError.code)
 
 
 @pytest.mark.parametrize(
-    "said", [b"", frame(messages.encode(hello("mute")))[:-5]], ids=["silence", "half-a-frame"]
+    "sent", [b"", frame(messages.encode(hello("mute")))[:-5]], ids=["silence", "half-a-frame"]
 )
-def test_silence_before_or_within_the_greeting_ends_in_time(
-    said: bytes, shared_node: NodeProcess
+def test_silence_before_or_during_the_handshake_times_out(
+    sent: bytes, shared_node: NodeProcess
 ) -> None:
     async def attack() -> None:
         began = time.monotonic()
-        answer = await how_it_ends(shared_node.port, said)
+        answer = await how_it_ends(shared_node.port, sent)
         assert HANDSHAKE - 0.5 < time.monotonic() - began < HANDSHAKE + 5
         assert b"peer-silent" in answer
 
-    undisturbed(shared_node, attack(), PeerSilent.code)
+    run_beside_bystander(shared_node, attack(), PeerSilent.code)
 
 
-def test_a_session_that_breaks_the_stacks_rules_is_cut_off(shared_node: NodeProcess) -> None:
+def test_invalid_packet_cuts_the_connection(shared_node: NodeProcess) -> None:
     async def cut_off(packet: bytes) -> None:
         session = await RawSession.open(shared_node.port, "rude")
         await session.send_packet(packet)
@@ -159,7 +159,7 @@ def test_a_session_that_breaks_the_stacks_rules_is_cut_off(shared_node: NodeProc
     ],
     ids=["empty", "kind", "answer", "published", "msgpack", "batch", "short-batch", "nested"],
 )
-def test_a_session_that_breaks_the_protocols_rules_is_told_and_ended(
+def test_invalid_message_ends_the_session_with_an_error(
     message: bytes, shared_node: NodeProcess
 ) -> None:
     async def work() -> None:
@@ -177,7 +177,7 @@ def test_a_session_that_breaks_the_protocols_rules_is_told_and_ended(
     within(work())
 
 
-def test_a_frame_that_is_too_large_ends_the_connection_before_it_is_held(
+def test_too_large_frame_ends_the_connection_without_buffering(
     shared_node: NodeProcess,
 ) -> None:
     async def work() -> None:

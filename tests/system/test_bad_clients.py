@@ -1,4 +1,4 @@
-"""Clients that ask for too much, are not who they say, or do not read: over real sockets."""
+"""Clients that exceed limits, forge identities or do not read, over real sockets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ pytestmark = pytest.mark.system
     ],
     ids=["cut", "bracket", "empty", "quote", "function", "prefix", "variable", "document", "deep"],
 )
-def test_an_invalid_query_is_refused_at_its_position(
+def test_invalid_query_is_refused_with_its_position(
     query: str, position: int, shared_node: NodeProcess
 ) -> None:
     async def work() -> None:
@@ -68,7 +68,7 @@ def test_an_invalid_query_is_refused_at_its_position(
                 await client.subscribe(query)
             if position:
                 assert refused.value.column == position
-            # The session lives on.
+            # The session goes on.
             await (await client.subscribe("true()")).flowing
 
     within(work())
@@ -82,7 +82,7 @@ def test_an_invalid_query_is_refused_at_its_position(
         "true()" + " or true()" * 1000,
     ],
 )
-def test_a_query_that_costs_too_much_is_refused(query: str, shared_node: NodeProcess) -> None:
+def test_too_expensive_query_is_refused(query: str, shared_node: NodeProcess) -> None:
     async def work() -> None:
         async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             with pytest.raises(BadQuery) as refused:
@@ -110,7 +110,7 @@ def test_names_with_path_parts_are_refused_everywhere(shared_node: NodeProcess) 
     within(work())
 
 
-def test_a_position_from_the_future_is_refused(shared_node: NodeProcess) -> None:
+def test_position_from_the_future_is_refused(shared_node: NodeProcess) -> None:
     async def work() -> None:
         async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             await client.when_connected(PATIENCE)
@@ -122,7 +122,7 @@ def test_a_position_from_the_future_is_refused(shared_node: NodeProcess) -> None
     within(work())
 
 
-def test_more_subscriptions_than_allowed_are_refused(tmp_path: Path) -> None:
+def test_subscriptions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with bystander(node.endpoint), connect(node.endpoint) as client:
             for _ in range(3):
@@ -134,17 +134,17 @@ def test_more_subscriptions_than_allowed_are_refused(tmp_path: Path) -> None:
         within(work(node))
 
 
-# --------------------------------------------------------------------------- who one is
+# --------------------------------------------------------------------------- identity
 
 
-def test_a_second_process_of_a_client_takes_over_or_is_refused(shared_node: NodeProcess) -> None:
+def test_second_process_of_a_client_takes_over_or_is_refused(shared_node: NodeProcess) -> None:
     async def work() -> None:
         async with bystander(shared_node.endpoint):
             async with connect(shared_node.endpoint, client_id="twin") as older:
                 await older.when_connected(PATIENCE)
-                over: asyncio.Future[BrokerError | None] = asyncio.Future()
-                older.on_state = lambda up, error: None if over.done() else over.set_result(error)
-                # Another process that knows neither the token nor a higher incarnation.
+                ended: asyncio.Future[BrokerError | None] = asyncio.Future()
+                older.on_state = lambda up, error: None if ended.done() else ended.set_result(error)
+                # Another process without the token and without a higher incarnation.
                 for incarnation in (older.incarnation, older.incarnation - 1):
                     error = await refusal_of(
                         shared_node.port, [messages.encode(hello("twin", incarnation))]
@@ -153,11 +153,11 @@ def test_a_second_process_of_a_client_takes_over_or_is_refused(shared_node: Node
                 assert older.connected
                 async with connect(shared_node.endpoint, client_id="twin") as newer:
                     await newer.when_connected(PATIENCE)
-                    assert isinstance(await over, SessionSuperseded)
+                    assert isinstance(await ended, SessionSuperseded)
                     with pytest.raises(SessionSuperseded):
                         older.publish("twin", flight(1), FLIGHT)
                     await newer.publish("twin", flight(1), FLIGHT)
-            # The node remembers what it has seen, also when nobody is connected.
+            # The node has stored the incarnation, also without a session.
             error = await refusal_of(
                 shared_node.port, [messages.encode(hello("twin", older.incarnation))]
             )
@@ -195,7 +195,7 @@ administer = true
             assert secret not in node.log()
 
 
-KEEPER: dict[str, Any] = {"account": "keeper", "secret": "keeper's secret"}
+ADMIN: dict[str, Any] = {"account": "keeper", "secret": "keeper's secret"}
 
 
 @pytest.mark.parametrize(
@@ -203,30 +203,30 @@ KEEPER: dict[str, Any] = {"account": "keeper", "secret": "keeper's secret"}
     [("", ""), ("feed", ""), ("feed", "guess"), ("nobody", "guess"), ("feed", "x" * 3000)],
     ids=["none", "no-secret", "wrong-secret", "unknown-account", "long-secret"],
 )
-def test_a_wrong_or_missing_credential_is_refused_for_good(
+def test_wrong_or_missing_credential_is_refused_for_good(
     account: str, secret: str, guarded_node: NodeProcess
 ) -> None:
     async def work() -> None:
         code = AuthenticationFailed.code
-        before = (await ask_status(guarded_node.endpoint, **KEEPER))["refused_connections"]
-        async with bystander(guarded_node.endpoint, **KEEPER, client_id="keeper"):
+        before = (await ask_status(guarded_node.endpoint, **ADMIN))["refused_connections"]
+        async with bystander(guarded_node.endpoint, **ADMIN, client_id="keeper"):
             client = connect(
                 guarded_node.endpoint, client_id="feed", account=account, secret=secret
             )
             with pytest.raises(AuthenticationFailed) as refused:
                 await client.when_connected(PATIENCE)
-            # It does not say which, and does not knock again.
+            # The error does not say which part was wrong, and the client does not try again.
             assert "wrong, or none was given" in str(refused.value)
             with pytest.raises(AuthenticationFailed):
                 client.publish("open.a", flight(1), FLIGHT)
             await client.close()
-        after = (await ask_status(guarded_node.endpoint, **KEEPER))["refused_connections"]
+        after = (await ask_status(guarded_node.endpoint, **ADMIN))["refused_connections"]
         assert after[code] == before.get(code, 0) + 1
 
     within(work())
 
 
-def test_an_account_has_its_own_client_ids_and_rights_only(guarded_node: NodeProcess) -> None:
+def test_account_has_only_its_own_client_ids_and_rights(guarded_node: NodeProcess) -> None:
     feed: dict[str, Any] = {"account": "feed", "secret": "feed's secret"}
     reader: dict[str, Any] = {"account": "reader", "secret": "reader's secret"}
 
@@ -239,10 +239,10 @@ def test_an_account_has_its_own_client_ids_and_rights_only(guarded_node: NodePro
         async with (
             connect(guarded_node.endpoint, client_id="feed-2", **feed) as publisher,
             connect(guarded_node.endpoint, **reader) as subscriber,
-            connect(guarded_node.endpoint, **KEEPER) as keeper,
+            connect(guarded_node.endpoint, **ADMIN) as admin,
         ):
             await asyncio.gather(
-                *(client.when_connected(PATIENCE) for client in (publisher, subscriber, keeper))
+                *(client.when_connected(PATIENCE) for client in (publisher, subscriber, admin))
             )
             low = EventType("flight", "1.0", security_level=SecurityLevel.LOW)
             high = EventType("flight", "1.0", security_level=SecurityLevel.HIGH)
@@ -257,13 +257,13 @@ def test_an_account_has_its_own_client_ids_and_rights_only(guarded_node: NodePro
                 await publisher.publish("open.a", flight(1), high)
             with pytest.raises(NotAllowed):
                 await publisher.ask("status")
-            cleared = Inbox(await keeper.subscribe("true()", "open.>"))
+            cleared = Inbox(await admin.subscribe("true()", "open.>"))
             limited = Inbox(await subscriber.subscribe("true()", "open.>"))
-            # What is above its clearance never leaves for the reader.
+            # Events above the reader's clearance are not sent to it.
             receipts = [
                 await publisher.publish("open.a", flight(1), FLIGHT),
                 await publisher.publish("open.a", flight(2), low),
-                await keeper.publish("open.a", flight(3), high),
+                await admin.publish("open.a", flight(3), high),
                 await publisher.publish("open.a", flight(4), low),
             ]
             await cleared.until_received(receipts)
@@ -275,18 +275,20 @@ def test_an_account_has_its_own_client_ids_and_rights_only(guarded_node: NodePro
     within(work())
 
 
-# --------------------------------------------------------------------------- too much, too slow
+# --------------------------------------------------------------------------- limits and slowness
 
 
-def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_path: Path) -> None:
+def test_client_that_never_reads_costs_bounded_memory_and_no_delay(tmp_path: Path) -> None:
     configuration = '[queue]\nevents = 500\nbytes = "2MiB"\n[limits]\nwindow_bytes = "1MiB"\n'
     events, filling = 1500, "x" * 20_000
 
     async def work(node: NodeProcess) -> None:
         before = await ask_status(node.endpoint)
         async with connect(node.endpoint) as publisher, connect(node.endpoint) as subscriber:
-            deaf = [await RawSession.open(node.port, f"deaf-{number}") for number in range(3)]
-            for session in deaf:
+            silent_sessions = [
+                await RawSession.open(node.port, f"deaf-{number}") for number in range(3)
+            ]
+            for session in silent_sessions:
                 await session.subscribe(1, "flood")
             inbox = Inbox(await subscriber.subscribe("true()", "flood"))
             latest = 0.0
@@ -305,7 +307,9 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_pa
             assert len(inbox.events) == events
             assert latest < 5.0
             after = await ask_status(node.endpoint)
-            slow = [each for each in after["sessions"] if each["client"].startswith("deaf")]
+            slow = [
+                each for each in after["sessions"] if each["client"].startswith("silent_sessions")
+            ]
             assert len(slow) == 3
             for each in slow:
                 assert 0 < each["queued_bytes"] <= 2 << 20
@@ -315,10 +319,10 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_pa
                 counted = ("delivered", "filtered", "denied", "dropped")
                 waiting = each["queued_events"]
                 assert subscription["seen"] == sum(subscription[k] for k in counted) + waiting
-            # 3 times a queue, a window and what sockets hold; 1500 events are 30 MB for each.
+            # Three queues, windows and socket buffers; 1,500 events are 30 MB for each session.
             grown = after["memory"]["private_bytes"] - before["memory"]["private_bytes"]
             assert grown < 60 << 20
-            for session in deaf:
+            for session in silent_sessions:
                 session.close()
             await inbox.close()
 
@@ -326,23 +330,22 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_pa
         within(work(node))
 
 
-def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
+def test_node_serves_after_thousands_of_silent_connections(
     tmp_path: Path,
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = 2000
     need("many-files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
-    # Long enough that the limit is reached before the first are sent away, on a slow machine too.
+    # Long enough to reach the limit before the first timeouts, also on a slow machine.
     limits = "[limits]\nmax_sessions = 500\nhandshake_timeout = 4.0\n"
 
     async def work(node: NodeProcess) -> None:
-        door = asyncio.Semaphore(50)
+        open_at_once = asyncio.Semaphore(50)
 
         async def silent() -> bytes:
-            # The kernel forgets connections that pile up before they are accepted, and tells only
-            # those who say something: no more at once than may wait.
-            async with door:
+            # The kernel drops connections beyond the backlog silently, unless they send something.
+            async with open_at_once:
                 reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
             try:
                 return await reader.read()
@@ -354,12 +357,14 @@ def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
         async with bystander(node.endpoint) as other:
             flood = [asyncio.create_task(silent()) for _ in range(count)]
             await other.goes_on()
-            said = await asyncio.gather(*flood)
-            # All were closed: those over the limit at once, the others after their time.
-            # (A reset can overtake the reason, which the node's own count below has.)
+            answers = await asyncio.gather(*flood)
+            # All were closed: those over the limit at once, the others after the timeout. A reset
+            # may overtake the reason, so the node's counters are checked below.
             reasons = (TooManySessions.code.encode(), PeerSilent.code.encode())
-            told = [each for each in said if each]
-            assert told and all(any(reason in each for reason in reasons) for each in told)
+            reasons_received = [each for each in answers if each]
+            assert reasons_received and all(
+                any(reason in each for reason in reasons) for each in reasons_received
+            )
         async with connect(node.endpoint) as good:
             await good.publish("good", flight(1), FLIGHT)
         status = await ask_status(node.endpoint)

@@ -1,4 +1,4 @@
-"""Events that must be refused, published over a real socket to a node that others use meanwhile."""
+"""Events that a node must refuse, over a real socket, while other clients use it."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ pytestmark = pytest.mark.system
 
 STREAM = "bad.events"
 SECRET = "root:"
-#: Ends the DOCTYPE of a document that `write_event` wrote.
+#: End of the DOCTYPE in documents of `write_event`.
 DOCTYPE_END = b'">\n<Mspaces:Event'
 
 
 def event(client: AsyncioClient, number: int, payload: bytes, kind: EventType = FLIGHT) -> bytes:
-    """A document as the client library writes it."""
+    """Return a document as the client library writes it."""
     event_id = EventId(client.client_id, 1_700_000_000_000, number, client.incarnation)
     return write_event(event_id, STREAM, kind, payload)
 
 
 def with_subset(document: bytes, subset: bytes) -> bytes:
-    """The document with an internal subset."""
+    """Return the document with an internal subset."""
     assert DOCTYPE_END in document
     return document.replace(DOCTYPE_END, b'" [' + subset + b"]>\n<Mspaces:Event")
 
 
-def laughs(document: bytes) -> bytes:
+def with_nested_entities(document: bytes) -> bytes:
     levels = b"".join(
         b'<!ENTITY l%d "%s">' % (level, b"&l%d;" % (level - 1) * 10) for level in range(1, 10)
     )
@@ -102,7 +102,7 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], type[InvalidEvent] | None]] = {
     "no-doctype": (lambda document: b"<Mspaces:" + document.partition(b"<Mspaces:")[2], None),
     "against-its-dtd": (replacing(b"<id>UAL1</id>", b"<no-id/>"), NotValid),
     "attribute-against-its-dtd": (replacing(b'status="active"', b'color="red"'), NotValid),
-    "billion-laughs": (laughs, ForbiddenMarkup),
+    "billion-laughs": (with_nested_entities, ForbiddenMarkup),
     "external-entity": (with_file, ForbiddenMarkup),
     "external-parameter-entity": (with_parameter_entity, ForbiddenMarkup),
     "external-doctype": (doctype_that_is_a_file, InvalidEvent),
@@ -143,7 +143,7 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], type[InvalidEvent] | None]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_event_is_refused_to_its_publisher_alone(name: str, shared_node: NodeProcess) -> None:
+def test_bad_event_is_refused_alone(name: str, shared_node: NodeProcess) -> None:
     change, refused = BAD[name]
 
     async def work() -> None:
@@ -153,11 +153,11 @@ def test_a_bad_event_is_refused_to_its_publisher_alone(name: str, shared_node: N
             connect(shared_node.endpoint) as client,
         ):
             inbox = Inbox(await client.subscribe("true()", STREAM))
-            # One batch: what stands beside the bad event is taken.
+            # In one batch: the other events are accepted.
             good = client.publish_document(event(client, 1, flight(1)), EventId("", 0, 0, 0))
             bad = client.publish_document(change(event(client, 2, flight(1))), EventId("", 0, 0, 0))
-            also = client.publish_document(event(client, 3, flight(3)), EventId("", 0, 0, 0))
-            results = await asyncio.gather(good, bad, also, return_exceptions=True)
+            good_too = client.publish_document(event(client, 3, flight(3)), EventId("", 0, 0, 0))
+            results = await asyncio.gather(good, bad, good_too, return_exceptions=True)
             assert isinstance(results[0], Receipt)
             assert isinstance(results[1], refused or InvalidEvent), results[1]
             assert isinstance(results[2], Receipt)
@@ -180,7 +180,7 @@ def test_a_bad_event_is_refused_to_its_publisher_alone(name: str, shared_node: N
     assert json.loads(notes[-1].read_text())["code"]
 
 
-def test_the_client_library_refuses_what_it_can_see_itself(shared_node: NodeProcess) -> None:
+def test_client_library_rejects_invalid_arguments(shared_node: NodeProcess) -> None:
     async def work() -> None:
         async with connect(shared_node.endpoint) as client:
             await client.when_connected(10)
@@ -192,14 +192,14 @@ def test_the_client_library_refuses_what_it_can_see_itself(shared_node: NodeProc
                     client.publish(stream, flight(1), FLIGHT)
             with pytest.raises(BadEnvelope):
                 client.publish(STREAM, flight(1), EventType("../flight", "1.0"))
-            # None of them has taken a number.
+            # None of the rejected events used a sequence number.
             receipt = await client.publish(STREAM, flight(1), FLIGHT)
             assert receipt.event_id.sequence_number == 1
 
     within(work())
 
 
-def test_an_event_over_the_limit_from_a_client_that_does_not_look_is_refused(
+def test_node_refuses_a_too_large_event_of_a_raw_client(
     shared_node: NodeProcess,
 ) -> None:
     async def work() -> None:
@@ -226,7 +226,7 @@ DTD = b"""<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_an_unknown_type_is_refused(shared_node: NodeProcess) -> None:
+def test_unknown_type_is_refused(shared_node: NodeProcess) -> None:
     async def work() -> None:
         async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             with pytest.raises(UnknownType, match="unheard-of"):
@@ -249,7 +249,7 @@ def test_an_unknown_type_is_refused(shared_node: NodeProcess) -> None:
         "ftp://127.0.0.1:{port}/allowed/made.dtd",
     ],
 )
-def test_a_pointer_to_a_forbidden_place_is_never_followed(
+def test_pointer_to_a_forbidden_place_is_not_followed(
     pointer: str, shared_node: NodeProcess, dtd_server: DtdServer
 ) -> None:
     before = dtd_server.requests.total()
@@ -268,7 +268,7 @@ def test_a_pointer_to_a_forbidden_place_is_never_followed(
     assert dtd_server.requests.total() == before
 
 
-def test_a_pointer_to_an_allowed_place_is_followed_once_for_all(
+def test_pointer_to_an_allowed_place_is_followed_once(
     shared_node: NodeProcess, dtd_server: DtdServer
 ) -> None:
     dtd_server.pages["/allowed/made-1.0.dtd"] = DTD
@@ -295,7 +295,7 @@ def test_a_pointer_to_an_allowed_place_is_followed_once_for_all(
             )
             assert len({receipt.place for receipt in receipts}) == 50
             await inbox.until(lambda: len(inbox.events) == 28)
-            # FIFO for each publisher, although its first events had to wait.
+            # FIFO for each publisher, although its first events had to wait for the DTD.
             for client in (one, two):
                 numbers = [
                     event.event_id.sequence_number
@@ -319,7 +319,7 @@ def test_a_pointer_to_an_allowed_place_is_followed_once_for_all(
         ("laughing-1.0.dtd", b'<!ENTITY % a "%a;%a;"> %a;'),
     ],
 )
-def test_a_pointer_that_leads_to_no_dtd_refuses_the_event(
+def test_pointer_to_no_dtd_refuses_the_event(
     path: str, page: bytes | None, shared_node: NodeProcess, dtd_server: DtdServer
 ) -> None:
     if page is not None:
@@ -338,5 +338,5 @@ def test_a_pointer_that_leads_to_no_dtd_refuses_the_event(
                 assert SECRET not in str(refused.value)
 
     within(work())
-    # What is known to be bad is not asked for again with every event.
+    # A failure is cached.
     assert dtd_server.requests[f"/allowed/{path}"] == 1

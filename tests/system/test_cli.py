@@ -1,4 +1,4 @@
-"""The command line against a real node: every command in a process of its own."""
+"""The command line against a real node: each command is a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOEVENTS = 300
 
 
 def start(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
-    """`xmlbroker ARGUMENTS`, still running."""
+    """Start `xmlbroker ARGUMENTS`."""
     return subprocess.Popen(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,
@@ -42,7 +42,7 @@ def start(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[
 def run(
     node: NodeProcess, *arguments: str, stdin: str | None = None, status: int = 0
 ) -> tuple[str, str]:
-    """What `xmlbroker ARGUMENTS` writes to stdout and stderr."""
+    """Run `xmlbroker ARGUMENTS` and return its stdout and stderr."""
     pipes = {} if stdin is None else {"stdin": subprocess.PIPE}
     process = start(node, *arguments, **pipes)
     out, err = process.communicate(stdin, timeout=2 * PATIENCE)
@@ -64,7 +64,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="session")
 def voevents(shared_data: Path) -> list[bytes]:
-    """The first packets of the archive."""
+    """Return the first packets of the archive."""
     packets: list[bytes] = []
     with tarfile.open(shared_data / "voevent" / "2014-04.001.tar.bz2", "r|*") as archive:
         for member in archive:
@@ -76,10 +76,10 @@ def voevents(shared_data: Path) -> list[bytes]:
     return packets
 
 
-def test_voevents_are_published_and_all_of_them_come_back(
+def test_voevents_are_published_and_read_back(
     node: NodeProcess, tmp_path: Path, voevents: list[bytes]
 ) -> None:
-    # Without separators, though each has its declaration.
+    # No separators: each packet starts with an XML declaration.
     (tmp_path / "packets.xml").write_bytes(b"".join(voevents))
     out, err = run(node, "pub", str(tmp_path / "packets.xml"))
     (summary,) = lines(out)
@@ -101,7 +101,7 @@ def test_voevents_are_published_and_all_of_them_come_back(
     assert len(out.splitlines()) == VOEVENTS - tests
 
 
-def test_what_one_node_has_is_published_to_another(node: NodeProcess, tmp_path: Path) -> None:
+def test_output_of_one_node_is_published_to_another(node: NodeProcess, tmp_path: Path) -> None:
     made = [
         json.dumps({"stream": event.stream, "payload": event.payload.decode()})
         for event in air_traffic(200, seed=1)
@@ -117,25 +117,25 @@ def test_what_one_node_has_is_published_to_another(node: NodeProcess, tmp_path: 
             assert [line[key] for line in lines(again)] == [line[key] for line in lines(first)]
 
 
-def test_a_query_and_an_event_are_explained(node: NodeProcess, tmp_path: Path) -> None:
+def test_query_and_event_are_explained(node: NodeProcess, tmp_path: Path) -> None:
     flight = "<flight><id>{0}</id><flightleg><altitude>{0}</altitude></flightleg></flight>"
     run(node, "pub", "-", stdin="".join(map(flight.format, range(50))))
     query = "/flight/flightleg[altitude > 300]"
-    (told,) = lines(run(node, "explain", query)[0])
-    assert sum(answer["shapes"] for answer in told["explanation"]["types"]) <= 2
+    (report,) = lines(run(node, "explain", query)[0])
+    assert sum(answer["shapes"] for answer in report["explanation"]["types"]) <= 2
     out, _ = run(node, "explain", query, "-", stdin=flight.format(290), status=1)
     assert lines(out)[0]["explanation"]["event"]["matches"] is False
     run(node, "explain", query, "-", stdin=flight.format(310), status=0)
     large = flight.format("9" * 400_000)
-    (told,) = lines(run(node, "explain", query, "-", stdin=large)[0])
-    assert len(json.dumps(told)) < 20_000
+    (report,) = lines(run(node, "explain", query, "-", stdin=large)[0])
+    assert len(json.dumps(report)) < 20_000
     _, err = run(node, "explain", "/flight[", status=2)
     assert err.startswith("xmlbroker: expected an operand")
     (status,) = lines(run(node, "status", "--json")[0])
     assert [(each["type"], each["version"]) for each in status["types"]] == [("flight", "1.0")]
 
 
-def test_refused_events_are_told_with_file_and_line(node: NodeProcess, tmp_path: Path) -> None:
+def test_refused_events_are_reported_with_file_and_line(node: NodeProcess, tmp_path: Path) -> None:
     file = tmp_path / "flights.xml"
     good = "<flight><id>1</id><flightleg/></flight>"
     file.write_text(f"{good}\n<flight>\n<id>2</id>\n<leg/>\n</flight>\n{good}\n")
@@ -145,7 +145,7 @@ def test_refused_events_are_told_with_file_and_line(node: NodeProcess, tmp_path:
     assert len(err.splitlines()) == 1
 
 
-def test_a_durable_subscription_goes_on_where_it_was_left(node: NodeProcess) -> None:
+def test_durable_subscription_resumes(node: NodeProcess) -> None:
     flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(20))
     run(node, "pub", "-", stdin=flights)
     options = ("--durable", "d", "--client-id", "me", "--payload")
@@ -155,7 +155,7 @@ def test_a_durable_subscription_goes_on_where_it_was_left(node: NodeProcess) -> 
     assert numbers == [str(n) for n in range(20)]
 
 
-def test_an_interrupted_subscriber_ends_in_good_order_and_goes_on_later(node: NodeProcess) -> None:
+def test_interrupted_subscriber_exits_cleanly_and_resumes(node: NodeProcess) -> None:
     options = ("--durable", "d", "--client-id", "me", "--from", "all", "--payload")
     run(node, "pub", "-", stdin="<flight><id>1</id><flightleg/></flight>")
     subscriber = start(node, "sub", *options)
@@ -169,13 +169,13 @@ def test_an_interrupted_subscriber_ends_in_good_order_and_goes_on_later(node: No
     assert "<id>2</id>" in rest
 
 
-def test_an_interrupted_publisher_says_what_is_durable(node: NodeProcess) -> None:
+def test_interrupted_publisher_reports_durable_events(node: NodeProcess) -> None:
     publisher = start(node, "pub", "-", stdin=subprocess.PIPE)
     subscriber = start(node, "sub", "--from", "all", "--count", "1")
     assert publisher.stdin is not None
     publisher.stdin.write("<flight><id>1</id><flightleg/></flight>")
     publisher.stdin.flush()
-    # It is durable when it is delivered; the pipe is still open.
+    # The event is durable when it is delivered; the pipe is still open.
     subscriber.communicate(timeout=PATIENCE)
     publisher.send_signal(signal.SIGINT)
     publisher.wait(PATIENCE)
@@ -185,7 +185,7 @@ def test_an_interrupted_publisher_says_what_is_durable(node: NodeProcess) -> Non
     assert err.startswith("1 of 1 events are durable")
 
 
-def test_a_subscriber_whose_reader_goes_away_ends_quietly(node: NodeProcess) -> None:
+def test_subscriber_with_a_closed_pipe_exits_quietly(node: NodeProcess) -> None:
     flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(5000))
     run(node, "pub", "-", stdin=flights)
     subscriber = start(node, "sub", "--from", "all")
@@ -198,7 +198,7 @@ def test_a_subscriber_whose_reader_goes_away_ends_quietly(node: NodeProcess) -> 
     subscriber.stderr.close()
 
 
-def test_a_publisher_survives_that_the_node_is_killed(node: NodeProcess) -> None:
+def test_publisher_survives_a_killed_node(node: NodeProcess) -> None:
     publisher = start(node, "pub", "-", "--timeout", "60", stdin=subprocess.PIPE)
     assert publisher.stdin is not None
     for half in (range(500), range(500, 1000)):
@@ -222,7 +222,7 @@ def test_a_publisher_survives_that_the_node_is_killed(node: NodeProcess) -> None
     assert numbers == list(range(1000))
 
 
-def test_a_node_is_asked_for_its_state_and_its_dtds(node: NodeProcess) -> None:
+def test_node_reports_its_status_and_dtds(node: NodeProcess) -> None:
     (status,) = lines(run(node, "status")[0])
     assert status["node"] == "tested"
     assert len(status["sessions"]) == 1
@@ -234,7 +234,7 @@ def test_a_node_is_asked_for_its_state_and_its_dtds(node: NodeProcess) -> None:
     assert "(line 1, column 10)" in err
 
 
-def test_accounts_are_told_apart(tmp_path: Path) -> None:
+def test_accounts_have_their_rights(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hush\n")
     configuration = (

@@ -1,4 +1,4 @@
-"""A node's timers while somebody sets the clock."""
+"""Timers of a node while the wall clock is stepped."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HANDSHAKE = 1.0
 
 
 @pytest.mark.parametrize("step", [signal.SIGUSR1, signal.SIGUSR2], ids=["back", "on"])
-def test_timers_do_not_heed_a_step_of_the_clock(step: signal.Signals, tmp_path: Path) -> None:
-    async def silence(node: NodeProcess) -> float:
+def test_timers_ignore_a_step_of_the_clock(step: signal.Signals, tmp_path: Path) -> None:
+    async def silent_connection_seconds(node: NodeProcess) -> float:
         began = time.monotonic()
         reading = asyncio.create_task(how_it_ends(node.port, b""))
         async with connect(node.endpoint) as client:
-            # The node has taken the silent connection by now, and runs its timer.
+            # The node has accepted the silent connection and started its timer.
             await client.publish("clock", flight(1), FLIGHT)
             node.process.send_signal(step)
             inbox = Inbox(await client.subscribe("true()", "clock"))
@@ -40,8 +40,8 @@ def test_timers_do_not_heed_a_step_of_the_clock(step: signal.Signals, tmp_path: 
         return time.monotonic() - began
 
     async def work(node: NodeProcess) -> None:
-        lasted = await silence(node)
-        assert HANDSHAKE - 0.2 <= lasted < HANDSHAKE + 3.0
+        seconds = await silent_connection_seconds(node)
+        assert HANDSHAKE - 0.2 <= seconds < HANDSHAKE + 3.0
 
     with NodeProcess(
         tmp_path, f"[limits]\nhandshake_timeout = {HANDSHAKE}\n", prelude=PRELUDE
@@ -49,17 +49,17 @@ def test_timers_do_not_heed_a_step_of_the_clock(step: signal.Signals, tmp_path: 
         within(work(node))
         node.stop()
         arrivals = [event.arrival for event in read_events(node.data / "log", 1, 100)]
-        # What the log says of arrivals never falls, or it could not be searched by time.
+        # Arrival times in the log never decrease, as the log is searched by time.
         assert arrivals == sorted(arrivals)
-        # The clock really stepped for the node, and it kept its word on the events all the same.
+        # The step was effective, and the events are intact.
         if step is signal.SIGUSR2:
             assert arrivals[-1] - arrivals[0] > 86_000_000
         for event in read_events(node.data / "log", 1, 100):
             assert read_event(event.document).stream == "clock"
 
 
-def test_the_reactors_seconds_are_monotonic(tmp_path: Path) -> None:
-    """What the service sets holds for the reactor that runs, not for a name of it."""
+def test_reactor_seconds_are_monotonic(tmp_path: Path) -> None:
+    """The patch of the service applies to the running reactor."""
     prelude = (
         "import time\n"
         "from twisted.internet import reactor\n"

@@ -1,4 +1,4 @@
-"""Both faces of the client library over connections that break, and their ends."""
+"""The asyncio and the Twisted API of the client library, over connections that break."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
 
 pytestmark = pytest.mark.system
 
-#: What both faces' `connect` has in common.
+#: Common signature of both `connect` functions.
 Connect = Callable[..., Client]
 EVENTS = 400
 
 
 async def take(subscription: Subscription, count: int) -> list[ReceivedEvent]:
-    """The next events."""
+    """Return the next `count` events."""
     events = []
     async for event in subscription:
         events.append(event)
@@ -45,12 +45,14 @@ async def take(subscription: Subscription, count: int) -> list[ReceivedEvent]:
     return events
 
 
-async def lives_through_cuts(connect: Connect, proxy: Proxy, seed: int, durable: str) -> None:
-    """Publish and subscribe through a proxy that cuts in the middle of anything."""
+async def publish_and_read_through_cuts(
+    connect: Connect, proxy: Proxy, seed: int, durable: str
+) -> None:
+    """Publish and subscribe through a proxy that cuts at arbitrary bytes."""
     sizes = random.Random(seed)
-    # The first bytes carry the greeting; later ones whatever is under way.
+    # The first bytes are the handshake; later ones are anything.
     proxy.cut_after(*(sizes.choice((20, 200, 2_000, 20_000, 60_000)) for _ in range(12)))
-    # A cut within the first frame is a failure; twelve in a row lead to long waits.
+    # A cut within the first frame counts as a failure; the backoff after twelve would be long.
     publisher = connect(f"tcp:127.0.0.1:{proxy.port}", longest_wait=0.5)
     subscriber = connect(f"tcp:127.0.0.1:{proxy.port}", longest_wait=0.5)
     subscription = await subscriber.subscribe("true()", f"cut.{seed}", durable=durable)
@@ -64,7 +66,7 @@ async def lives_through_cuts(connect: Connect, proxy: Proxy, seed: int, durable:
     events = await take(subscription, EVENTS)
     assert [event.event_id for event in events] == [receipt.event_id for receipt in receipts]
     assert not subscription.gaps
-    # Nothing comes twice: what is published last comes next.
+    # Nothing repeats: the next event is the one published last.
     last = await publisher.publish(f"cut.{seed}", flight(0), FLIGHT)
     assert [event.event_id for event in await take(subscription, 1)] == [last.event_id]
     assert proxy.accepted > 6
@@ -72,10 +74,10 @@ async def lives_through_cuts(connect: Connect, proxy: Proxy, seed: int, durable:
     await subscriber.close()
 
 
-async def tries_the_next_endpoint(connect: Connect, port: int) -> None:
-    """The first endpoint refuses, the second is no endpoint, the third serves."""
+async def connect_to_the_next_endpoint(connect: Connect, port: int) -> None:
+    """The first endpoint refuses, the second is invalid, the third serves."""
     client = connect(f"tcp:127.0.0.1:{free_port()}", "tcp:127.0.0.1:99999", f"tcp:127.0.0.1:{port}")
-    # Published while detached: it waits in the outbox.
+    # Published without a connection, so it waits in the outbox.
     receipt = client.publish("endpoints", flight(1), FLIGHT)
     assert client.unacknowledged == 1
     assert not client.connected
@@ -86,7 +88,7 @@ async def tries_the_next_endpoint(connect: Connect, port: int) -> None:
     await client.close()
 
 
-async def gives_up_and_says_why(connect: Connect) -> None:
+async def give_up_connecting(connect: Connect) -> None:
     client = connect(f"tcp:127.0.0.1:{free_port()}")
     with pytest.raises(GaveUp, match="Errno 111|refused"):
         await client.when_connected(0.3)
@@ -102,88 +104,86 @@ async def gives_up_and_says_why(connect: Connect) -> None:
     await client.close()
 
 
-async def closes_while_it_dials(connect: Connect, port: int) -> None:
+async def close_while_dialling(connect: Connect, port: int) -> None:
     client = connect(f"tcp:127.0.0.1:{port}")
     with pytest.raises(GaveUp):
         await client.when_connected(0.1)
     await client.close()
 
 
-async def settled() -> None:
-    """A few turns of the loop: what was begun with `call_soon` is over."""
+async def run_pending_callbacks() -> None:
+    """Let callbacks of `call_soon` run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 def in_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run with asyncio's face; nothing may be left behind."""
+    """Run with the asyncio API; no task or thread may be left."""
     threads = threading.active_count()
 
     async def checked() -> None:
         await work(asyncio_face.connect, *args)
-        await settled()
+        await run_pending_callbacks()
         assert asyncio.all_tasks() - {asyncio.current_task()} == set()
 
     within(checked(), debug=True)
-    # asyncio's own, which look up names, end with its loop.
+    # Threads of asyncio for name resolution end with its loop.
     assert threading.active_count() <= threads
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_a_session_resumes_without_gap_or_duplicate(seed: int, shared_node: NodeProcess) -> None:
+def test_session_resumes_without_gap_or_duplicate(seed: int, shared_node: NodeProcess) -> None:
     with Proxy(shared_node.port) as proxy:
-        in_asyncio(lives_through_cuts, proxy, seed, "" if seed % 2 else "cut")
+        in_asyncio(publish_and_read_through_cuts, proxy, seed, "" if seed % 2 else "cut")
 
 
 @pytest.mark.parametrize("durable", ["", "cut"], ids=["transient", "durable"])
-def test_a_session_that_the_node_forgets_begins_anew_without_gap_or_duplicate(
-    durable: str, tmp_path: Path
-) -> None:
+def test_new_session_continues_without_gap_or_duplicate(durable: str, tmp_path: Path) -> None:
     with (
         NodeProcess(tmp_path, "[limits]\nsession_lease = 0.0\n") as node,
         Proxy(node.port) as proxy,
     ):
-        in_asyncio(lives_through_cuts, proxy, 7, durable)
+        in_asyncio(publish_and_read_through_cuts, proxy, 7, durable)
 
 
-def test_endpoints_take_turns_and_the_outbox_waits(shared_node: NodeProcess) -> None:
-    in_asyncio(tries_the_next_endpoint, shared_node.port)
+def test_client_tries_each_endpoint_and_the_outbox_waits(shared_node: NodeProcess) -> None:
+    in_asyncio(connect_to_the_next_endpoint, shared_node.port)
 
 
-def test_a_client_that_gives_up_says_why_and_fails_what_waits() -> None:
-    in_asyncio(gives_up_and_says_why)
+def test_client_that_gives_up_reports_the_cause_and_fails_requests() -> None:
+    in_asyncio(give_up_connecting)
 
 
-def test_a_client_can_be_closed_while_it_dials() -> None:
+def test_client_can_be_closed_while_dialling() -> None:
     with unanswering_port() as port:
-        in_asyncio(closes_while_it_dials, port)
+        in_asyncio(close_while_dialling, port)
 
 
 class TwistedFaceTests(TestCase):
-    """The same with Twisted's face; trial sees to it that the reactor is left clean."""
+    """The same with the Twisted API; trial checks that the reactor is clean."""
 
     timeout = 60
 
     @pytest.fixture(autouse=True)
-    def _take_node(self, shared_node: NodeProcess) -> None:
+    def _use_node(self, shared_node: NodeProcess) -> None:
         self.node = shared_node
 
     def connect(self, *endpoints: str, **arguments: Any) -> Client:
         return twisted_face.connect(*endpoints, reactor=reactor, **arguments)
 
-    async def test_a_session_resumes_without_gap_or_duplicate(self) -> None:
+    async def test_session_resumes_without_gap_or_duplicate(self) -> None:
         with Proxy(self.node.port) as proxy:
-            await lives_through_cuts(self.connect, proxy, 11, "twisted")
+            await publish_and_read_through_cuts(self.connect, proxy, 11, "twisted")
 
-    async def test_endpoints_take_turns_and_the_outbox_waits(self) -> None:
-        await tries_the_next_endpoint(self.connect, self.node.port)
+    async def test_client_tries_each_endpoint_and_the_outbox_waits(self) -> None:
+        await connect_to_the_next_endpoint(self.connect, self.node.port)
 
-    async def test_a_client_that_gives_up_says_why_and_fails_what_waits(self) -> None:
-        await gives_up_and_says_why(self.connect)
+    async def test_client_that_gives_up_reports_the_cause_and_fails_requests(self) -> None:
+        await give_up_connecting(self.connect)
 
-    async def test_a_client_can_be_closed_while_it_dials(self) -> None:
+    async def test_client_can_be_closed_while_dialling(self) -> None:
         with unanswering_port() as port:
-            await closes_while_it_dials(self.connect, port)
+            await close_while_dialling(self.connect, port)
 
     async def test_awaitables_are_deferreds(self) -> None:
         client = self.connect(self.node.endpoint)
@@ -193,7 +193,7 @@ class TwistedFaceTests(TestCase):
         await client.close()
 
 
-def test_attempts_back_off_with_jitter_within_their_bounds() -> None:
+def test_reconnection_backoff_stays_within_its_bounds() -> None:
     async def work() -> None:
         moments: list[float] = []
         enough = asyncio.Event()
@@ -210,13 +210,13 @@ def test_attempts_back_off_with_jitter_within_their_bounds() -> None:
             await enough.wait()
         waits = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
         for bound, wait in zip((0.1, 0.2, 0.4, 0.8), waits, strict=True):
-            # Late is what a loaded machine makes it; early is never right.
+            # A loaded machine may be late, never early.
             assert bound / 2 - 0.02 <= wait <= bound + 1.0
 
     within(work())
 
 
-def test_a_closed_client_is_forgotten_by_the_node_at_once(shared_node: NodeProcess) -> None:
+def test_closing_a_client_ends_its_session_at_once(shared_node: NodeProcess) -> None:
     async def work() -> None:
         async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
             inbox = Inbox(await client.subscribe("true()", "polite", durable="d"))
@@ -225,7 +225,7 @@ def test_a_closed_client_is_forgotten_by_the_node_at_once(shared_node: NodeProce
             await inbox.close()
         status = await ask_status(shared_node.endpoint)
         assert "polite" not in {session["client"] for session in status["sessions"]}
-        # Its position went with the goodbye: it does not get the event again.
+        # The position was sent with the close, so the event does not repeat.
         async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
             subscription = await client.subscribe("true()", "polite", durable="d")
             again = await client.publish("polite", flight(2), FLIGHT)
@@ -235,7 +235,7 @@ def test_a_closed_client_is_forgotten_by_the_node_at_once(shared_node: NodeProce
     within(work())
 
 
-def test_an_event_of_the_largest_size_passes_whatever_a_frame_may_hold(tmp_path: Path) -> None:
+def test_event_of_the_largest_size_passes(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with asyncio_face.connect(node.endpoint) as client:
             inbox = Inbox(await client.subscribe("true()", "largest"))
@@ -251,7 +251,7 @@ def test_an_event_of_the_largest_size_passes_whatever_a_frame_may_hold(tmp_path:
         within(work(node), 30)
 
 
-def test_events_larger_than_a_clients_window_pass_there_and_back(tmp_path: Path) -> None:
+def test_events_larger_than_the_clients_window_pass_both_ways(tmp_path: Path) -> None:
     limits = (
         '[limits]\nmax_event_bytes = "12MiB"\nmax_frame_bytes = "32MiB"\nwindow_bytes = "16MiB"\n'
     )

@@ -1,4 +1,4 @@
-"""A node that is killed or stopped while clients use it: what was acknowledged is there."""
+"""A node that is killed or stopped in use has all acknowledged events."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from tests.system.traffic import FLIGHT, Inbox, flight, within
 pytestmark = pytest.mark.system
 
 EVENTS = 1000
-UNDER_WAY = 150
+MAX_UNACKNOWLEDGED = 150
 
 
 class Publications:
-    """Publishes `EVENTS` events with `UNDER_WAY` under way; tells when so many are durable."""
+    """Publisher of `EVENTS` events, at most `MAX_UNACKNOWLEDGED` of them unacknowledged."""
 
     def __init__(self, client: AsyncioClient) -> None:
         self._client = client
-        self._room = asyncio.Semaphore(UNDER_WAY)
+        self._slots = asyncio.Semaphore(MAX_UNACKNOWLEDGED)
         self._settled = asyncio.Event()
         self.receipts: list[Receipt] = []
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number in range(EVENTS):
-                await self._room.acquire()
-                tasks.create_task(self._one(number))
+                await self._slots.acquire()
+                tasks.create_task(self._publish_one(number))
 
-    async def _one(self, number: int) -> None:
+    async def _publish_one(self, number: int) -> None:
         self.receipts.append(await self._client.publish("crash.a", flight(number), FLIGHT))
-        self._room.release()
+        self._slots.release()
         self._settled.set()
 
     async def until_durable(self, count: int) -> None:
@@ -53,16 +53,16 @@ class Publications:
 
 
 def epoch_of(node: NodeProcess) -> int:
-    """The epoch that the node told when it started last."""
+    """Return the epoch of the last start."""
     lines = [line for line in node.log().splitlines() if " is ready: log " in line]
     return int(lines[-1].split("epoch ")[1].split(",")[0])
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_an_acknowledged_event_survives_kill_9_and_is_delivered_once(
+def test_acknowledged_events_survive_kill_9_and_are_delivered_once(
     seed: int, tmp_path: Path
 ) -> None:
-    moments = sorted(random.Random(seed).sample(range(1, EVENTS - UNDER_WAY), 2))
+    kill_counts = sorted(random.Random(seed).sample(range(1, EVENTS - MAX_UNACKNOWLEDGED), 2))
 
     async def work(node: NodeProcess) -> None:
         async with (
@@ -72,8 +72,8 @@ def test_an_acknowledged_event_survives_kill_9_and_is_delivered_once(
             inbox = Inbox(await subscriber.subscribe("true()", "crash.>", durable="all"))
             publications = Publications(publisher)
             publishing = asyncio.create_task(publications.run())
-            for moment in moments:
-                await publications.until_durable(moment)
+            for kill_count in kill_counts:
+                await publications.until_durable(kill_count)
                 node.kill()
                 acknowledged = {
                     receipt.place: receipt.event_id
@@ -101,13 +101,13 @@ def test_an_acknowledged_event_survives_kill_9_and_is_delivered_once(
     with NodeProcess(tmp_path) as node:
         epoch = epoch_of(node)
         within(work(node))
-        assert epoch_of(node) >= epoch + len(moments)
+        assert epoch_of(node) >= epoch + len(kill_counts)
         node.stop()
         logged = read_events(node.data / "log", 1, EVENTS + 1)
         assert [event.offset for event in logged] == list(range(1, EVENTS + 1))
 
 
-def test_a_node_killed_while_idle_begins_a_new_epoch_and_has_everything(tmp_path: Path) -> None:
+def test_node_killed_while_idle_starts_a_new_epoch_with_all_events(tmp_path: Path) -> None:
     async def publish(node: NodeProcess) -> None:
         async with connect(node.endpoint) as client:
             for number in range(5):
@@ -132,14 +132,14 @@ def test_a_node_killed_while_idle_begins_a_new_epoch_and_has_everything(tmp_path
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_commits_and_says_so(by: signal.Signals, tmp_path: Path) -> None:
+def test_stop_commits_and_notifies_clients(by: signal.Signals, tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         reasons: list[BrokerError | None] = []
         async with (
             connect(node.endpoint, client_id="publisher") as client,
             connect(node.endpoint, client_id="watcher") as watcher,
         ):
-            # Who is in the middle of sending may meet a reset before the reason.
+            # A sending client may get a reset before the reason, so another one watches.
             await watcher.when_connected()
             watcher.on_state = lambda up, error: None if up else reasons.append(error)
             inbox = Inbox(await client.subscribe("true()", "crash.>", durable="all"))
@@ -162,12 +162,12 @@ def test_a_stop_commits_and_says_so(by: signal.Signals, tmp_path: Path) -> None:
         assert node.log().count("has stopped in good order") == 1
 
 
-def test_a_stop_ends_in_seconds_with_a_client_that_never_reads(tmp_path: Path) -> None:
+def test_stop_takes_seconds_with_a_client_that_never_reads(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with connect(node.endpoint) as publisher:
             raw = await RawSession.open(node.port, "deaf")
             await raw.subscribe(1, ">")
-            # It has its credit and takes nothing: megabytes pile up in the node's socket.
+            # Megabytes queue up in the node's socket.
             await asyncio.gather(
                 *(
                     publisher.publish("crash.a", flight(n, filling="x" * 20_000), FLIGHT)

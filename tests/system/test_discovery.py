@@ -1,4 +1,4 @@
-"""Nodes find a cluster by the DNS and by multicast, and are let in (G3, Q15)."""
+"""Nodes find a cluster by DNS and by multicast, and join it (G3, Q15)."""
 
 from __future__ import annotations
 
@@ -30,50 +30,54 @@ def node(
     )
 
 
-def find_each_other(nodes: Sequence[NodeProcess]) -> None:
-    """All are linked to all in one cluster."""
+def check_discovery(nodes: Sequence[NodeProcess]) -> None:
+    """Check that all nodes are linked in one cluster."""
     links = [(i, k) for i in range(len(nodes)) for k in range(len(nodes)) if i != k]
     with running(nodes, links):
         for each in nodes:
             each.await_log(rf"alps/{each.name} is a member of its cluster")
 
 
-def test_by_a_service_of_the_dns(tmp_path: Path) -> None:
+def test_discovery_by_a_dns_service(tmp_path: Path) -> None:
     ports = [free_port() for _ in range(3)]
-    # One of the targets is nobody: the next one is asked.
+    # Nothing listens at the first target, so the next one is tried.
     targets = [free_port(), *ports[:2]]
     records = [
         f'SRV("_xmlbroker._tcp.example.test", {place}, 0, {port}, "localhost")'
         for place, port in enumerate(targets)
     ]
     with NameServer(tmp_path, records) as server:
-        where = 'discover = "_xmlbroker._tcp.example.test"'
-        find_each_other(
+        discover = 'discover = "_xmlbroker._tcp.example.test"'
+        check_discovery(
             [
                 node(tmp_path, "n1", 'cluster = "alps"', ports[0], "127.0.0.1"),
-                node(tmp_path, "n2", where, ports[1], "127.0.0.1", server.prelude),
-                node(tmp_path, "n3", where, ports[2], "127.0.0.1", server.prelude),
+                node(tmp_path, "n2", discover, ports[1], "127.0.0.1", server.prelude),
+                node(tmp_path, "n3", discover, ports[2], "127.0.0.1", server.prelude),
             ]
         )
 
 
-def test_by_a_name_with_several_addresses(tmp_path: Path) -> None:
+def test_discovery_by_a_name_with_several_addresses(tmp_path: Path) -> None:
     port = free_port()
     hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     records = [f'A("nodes.example.test", "{host}")' for host in hosts]
     with NameServer(tmp_path, records) as server:
-        where = f'discover = "nodes.example.test:{port}"'
-        find_each_other(
+        discover = f'discover = "nodes.example.test:{port}"'
+        check_discovery(
             [
-                node(tmp_path, "n1", f'cluster = "alps"\n{where}', port, hosts[0], server.prelude),
-                node(tmp_path, "n2", where, port, hosts[1], server.prelude),
-                node(tmp_path, "n3", where, port, hosts[2], server.prelude),
+                node(
+                    tmp_path, "n1", f'cluster = "alps"\n{discover}', port, hosts[0], server.prelude
+                ),
+                node(tmp_path, "n2", discover, port, hosts[1], server.prelude),
+                node(tmp_path, "n3", discover, port, hosts[2], server.prelude),
             ]
         )
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=["IPv4", "IPv6"])
-def test_by_a_multicast_group(tmp_path_factory: pytest.TempPathFactory, group: str) -> None:
+def test_discovery_by_a_multicast_group(
+    tmp_path_factory: pytest.TempPathFactory, group: str
+) -> None:
     need_namespaces()
     folder = tmp_path_factory.mktemp("found")
     with Segment(3) as segment:
@@ -85,12 +89,12 @@ def test_by_a_multicast_group(tmp_path_factory: pytest.TempPathFactory, group: s
             )
             for number, host in enumerate(segment.hosts, 1)
         ]
-        find_each_other(nodes)
+        check_discovery(nodes)
 
 
-def test_nodes_of_one_host_find_each_other(tmp_path: Path) -> None:
+def test_discovery_on_one_host(tmp_path: Path) -> None:
     network = f'discover = "{GROUPS[0]}"\ngroup_interface = "lo"\n'
-    find_each_other(
+    check_discovery(
         [
             node(tmp_path, "n1", f'{network}cluster = "alps"', free_port(), "127.0.0.1"),
             node(tmp_path, "n2", network, free_port(), "127.0.0.1"),
@@ -98,12 +102,12 @@ def test_nodes_of_one_host_find_each_other(tmp_path: Path) -> None:
     )
 
 
-def test_links_over_udp_to_places_that_are_names(tmp_path: Path) -> None:
+def test_udp_links_to_host_names(tmp_path: Path) -> None:
     ports, places = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
     records = [f'SRV("_xmlbroker._udp.example.test", 0, 0, {places[0]}, "localhost")']
     with NameServer(tmp_path, records) as server:
         udp = [f'udp = "127.0.0.1:{place}"\ntransport = "udp"\n' for place in places]
-        find_each_other(
+        check_discovery(
             [
                 node(tmp_path, "n1", f'{udp[0]}cluster = "alps"', ports[0], "127.0.0.1"),
                 node(

@@ -1,4 +1,4 @@
-"""A disk that is full: nothing is acknowledged, nothing is lost, and everybody can know why."""
+"""A full disk: nothing is acknowledged or lost, and the cause is visible."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ EVENTS = 600
 
 
 def http(port: int, path: str, method: str = "GET") -> tuple[int, str]:
-    """Status and text of a page of the node."""
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    """Return status and text of a page of the node."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
-        with urllib.request.urlopen(asked, timeout=PATIENCE) as page:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as page:
             return page.status, page.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -37,21 +37,21 @@ def http(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 
 
 async def until_page(port: int, path: str, status: int) -> str:
-    """Ask until the page answers so: the node's own timers decide when that is."""
+    """Poll the page until it has that status."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            found, text = await asyncio.to_thread(http, port, path)
-            if found == status:
+            code, text = await asyncio.to_thread(http, port, path)
+            if code == status:
                 return text
 
 
-class Moments:
-    """Wakes whoever waits for one of the client's calls."""
+class ClientCalls:
+    """Condition that callbacks of a client evaluate again."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    def notice(self, *_: object) -> None:
+    def wake(self, *_: object) -> None:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -61,42 +61,42 @@ class Moments:
                 await self._changed.wait()
 
 
-def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
+def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
     port = free_port()
     configuration = f'[metrics]\nendpoint = "tcp:port={port}:interface=127.0.0.1"\n'
 
     async def work(node: NodeProcess, ballast: Path) -> None:
         receipts: list[Receipt] = []
-        troubles: list[BrokerError | None] = []
-        moments = Moments()
+        reported: list[BrokerError | None] = []
+        calls = ClientCalls()
 
         async with (
             connect(node.endpoint, client_id="publisher") as publisher,
             connect(node.endpoint, client_id="subscriber") as subscriber,
         ):
 
-            def trouble(error: BrokerError | None) -> None:
-                troubles.append(error)
-                moments.notice()
+            def record_trouble(error: BrokerError | None) -> None:
+                reported.append(error)
+                calls.wake()
 
-            publisher.on_trouble = trouble
+            publisher.on_trouble = record_trouble
             inbox = Inbox(await subscriber.subscribe("true()", "disk.>", durable="all"))
 
             async def publish(number: int) -> None:
                 payload = flight(number, filling="x" * EVENT)
                 receipts.append(await publisher.publish("disk.a", payload, FLIGHT))
-                moments.notice()
+                calls.wake()
 
-            # Not all at once: some fit on the disk, some do not.
+            # In steps, so that some fit on the disk and some do not.
             tasks = []
             for number in range(EVENTS):
                 tasks.append(asyncio.create_task(publish(number)))
                 if number % 50 == 49:
-                    await moments.until(lambda: bool(troubles) or len(receipts) == len(tasks))
-            await moments.until(lambda: bool(troubles))
-            assert isinstance(troubles[0], LogUnavailable)
-            assert "its disk is full" in str(troubles[0])
-            assert publisher.trouble is troubles[0]
+                    await calls.until(lambda: bool(reported) or len(receipts) == len(tasks))
+            await calls.until(lambda: bool(reported))
+            assert isinstance(reported[0], LogUnavailable)
+            assert "its disk is full" in str(reported[0])
+            assert publisher.trouble is reported[0]
             assert publisher.connected
             assert publisher.unacknowledged > 0
             assert 0 < len(receipts) < EVENTS
@@ -108,7 +108,7 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             assert status["log"]["failures"] > 0
             assert status["log"]["writable"] is False
             assert status["published"]["not_taken"] > 0
-            # Subscribers keep what they had, and can still read the log.
+            # Subscribers have their events and can read the log.
             await inbox.until_received(receipts)
             before = list(receipts)
             late = Inbox(await subscriber.subscribe("true()", "disk.>", durable="late"))
@@ -116,7 +116,7 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             ballast.unlink()
             await asyncio.gather(*tasks)
             await until_page(port, "/ready", 200)
-            assert troubles[-1] is None
+            assert reported[-1] is None
             assert publisher.trouble is None
             await inbox.until_received(receipts)
             await late.until_received(receipts[len(before) :])
@@ -132,7 +132,7 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
         ballast = disk / "ballast"
         ballast.write_bytes(b"\0" * (DISK * 3 // 4))
         with NodeProcess(tmp_path / "node", configuration, data=disk / "data") as node:
-            # What is published goes on beyond the ballast, and the whole fits without it.
+            # The events do not fit beside the ballast, and fit without it.
             within(work(node, ballast))
             assert node.log().count("the event log can not be written") >= 1
             assert "the event log can be written again" in node.log()
@@ -140,16 +140,16 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             assert "has stopped in good order" in node.log()
 
 
-def test_a_node_whose_disk_is_full_can_be_stopped(tmp_path: Path) -> None:
+def test_node_with_a_full_disk_can_be_stopped(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
-            moments = Moments()
-            publisher.on_trouble = moments.notice
+            calls = ClientCalls()
+            publisher.on_trouble = calls.wake
             waiting = [
                 publisher.publish("disk.a", flight(n, filling="x" * EVENT), FLIGHT)
                 for n in range(EVENTS)
             ]
-            await moments.until(lambda: publisher.trouble is not None)
+            await calls.until(lambda: publisher.trouble is not None)
             await asyncio.to_thread(node.stop)
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert any(isinstance(result, BrokerError) for result in results)

@@ -1,4 +1,4 @@
-"""The examples run as they stand."""
+"""The examples run unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.system
 
 
 def example(name: str, node: NodeProcess) -> subprocess.Popen[str]:
-    """An example that talks to the node."""
+    """Start an example as a client of the node."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / name), node.endpoint],
         cwd=node.folder,
@@ -34,24 +34,24 @@ def example(name: str, node: NodeProcess) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("subscriber", ["subscribe.py", "subscribe_twisted.py"])
-def test_the_ten_line_examples_work_together(subscriber: str, shared_node: NodeProcess) -> None:
+def test_ten_line_examples_work_together(subscriber: str, shared_node: NodeProcess) -> None:
     subscribing = example(subscriber, shared_node)
     assert subscribing.stdout is not None
     try:
         assert "waiting" in subscribing.stdout.readline()
         publishing = example("publish.py", shared_node)
-        said, _ = publishing.communicate(timeout=PATIENCE)
-        assert publishing.returncode == 0, said
-        assert "is durable at" in said
+        output, _ = publishing.communicate(timeout=PATIENCE)
+        assert publishing.returncode == 0, output
+        assert "is durable at" in output
         line = subscribing.stdout.readline()
         assert line.startswith("flights.ual ")
-        assert said.split()[0].split("/")[0] in line
+        assert output.split()[0].split("/")[0] in line
     finally:
         subscribing.kill()
         subscribing.communicate()
 
 
-def test_the_four_queries_of_table_1_find_their_flights(shared_node: NodeProcess) -> None:
+def test_queries_of_table_1_find_their_flights(shared_node: NodeProcess) -> None:
     published: list[str] = []
 
     async def publish() -> None:
@@ -71,29 +71,29 @@ def test_the_four_queries_of_table_1_find_their_flights(shared_node: NodeProcess
         assert "waiting" in subscribing.stdout.readline()
         within(publish())
         high, airline, low = published
-        everything, altitude, prefix, latitude = (
+        all_events, altitude, prefix, latitude = (
             "true()",
             "/flight/flightleg/altitude > 300",
             'starts-with(string(/flight/id), "TWA")',
             "substring(string(/flight/flightleg/coordinate/lat), 1, 4) > 2326",
         )
-        wanted = {
-            (high, everything),
+        expected = {
+            (high, all_events),
             (high, altitude),
             (high, latitude),
-            (airline, everything),
+            (airline, all_events),
             (airline, prefix),
-            (low, everything),
+            (low, all_events),
         }
-        lines = [subscribing.stdout.readline().strip() for _ in wanted]
-        assert {tuple(line.split(" ", 1)) for line in lines} == wanted
+        lines = [subscribing.stdout.readline().strip() for _ in expected]
+        assert {tuple(line.split(" ", 1)) for line in lines} == expected
     finally:
         subscribing.kill()
         subscribing.communicate()
 
 
 def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
-    """A flight of one leg."""
+    """Return a flight of one leg."""
     return (
         f"<flight><id>{flight_id}</id><flightleg><altitude>{altitude}</altitude><coordinate>"
         f"<lat>{latitude}</lat><lon>12003W</lon></coordinate></flightleg></flight>"
@@ -103,7 +103,7 @@ def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
 def network_example(
     folder: Path, *options: str, module: str = "examples.network"
 ) -> subprocess.Popen[str]:
-    """An example of several nodes, with the nodes' files in `folder`."""
+    """Start an example of several nodes, with their files in `folder`."""
     return subprocess.Popen(
         [sys.executable, "-m", module, "--keep", str(folder), *options],
         cwd=ROOT,
@@ -115,7 +115,7 @@ def network_example(
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Processes of which this folder, or one in it, is the working directory."""
+    """Return the processes with a working directory in this folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -128,7 +128,7 @@ def processes_in(folder: Path) -> list[str]:
 
 
 def engine() -> str:
-    """What searches archives on this machine."""
+    """Return the engine that searches archives on this machine."""
     try:
         check_java()
     except EngineUnavailable:
@@ -136,44 +136,44 @@ def engine() -> str:
     return "spark"
 
 
-def test_nine_nodes_lose_nothing_though_a_gateway_is_killed(tmp_path: Path) -> None:
+def test_network_example_loses_nothing(tmp_path: Path) -> None:
     running = network_example(tmp_path / "nodes", "--limit", "1200")
-    said, _ = running.communicate(timeout=8 * PATIENCE)
-    assert running.returncode == 0, said
-    assert "nothing lost, nothing twice, everything in order" in said
-    assert "kill -9" in said and "coast/c1" in said
+    output, _ = running.communicate(timeout=8 * PATIENCE)
+    assert running.returncode == 0, output
+    assert "nothing lost, nothing twice, everything in order" in output
+    assert "kill -9" in output and "coast/c1" in output
     assert processes_in(tmp_path) == []
     logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
     assert sum("stopped in good order" in log for log in logs) == 8
     assert not any("Traceback" in log for log in logs)
 
 
-def test_a_client_whose_node_and_disk_are_lost_gets_the_rest_at_another(tmp_path: Path) -> None:
-    # Generated events are small: fewer of them fit into the smallest log, and need no archive.
+def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
+    # Generated events are small: fewer would fit into the smallest log and need no archive.
     count = 1200 if SHARED_DATA.exists() else 8000
     running = network_example(
         *(tmp_path / "nodes", "--limit", str(count)), module="examples.roaming"
     )
-    said, _ = running.communicate(timeout=10 * PATIENCE)
-    assert running.returncode == 0, said
-    assert "nothing missing, nothing twice, everything in order" in said
-    assert "north is lost" in said
-    # Nine twentieths were published while it was away; logs keep a sixth.
-    found = re.search(rf"recovered from the archive \({engine()}\) +(\d+)", said)
-    assert found is not None, said
+    output, _ = running.communicate(timeout=10 * PATIENCE)
+    assert running.returncode == 0, output
+    assert "nothing missing, nothing twice, everything in order" in output
+    assert "north is lost" in output
+    # Nine twentieths were published while the client was away; the logs hold a sixth.
+    found = re.search(rf"recovered from the archive \({engine()}\) +(\d+)", output)
+    assert found is not None, output
     assert int(found[1]) > count * 9 / 20 / 2
     assert processes_in(tmp_path) == []
     logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
     assert not any("Traceback" in log for log in logs)
 
 
-def test_who_interrupts_the_network_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_interrupted_network_example_leaves_no_process(tmp_path: Path) -> None:
     running = network_example(tmp_path / "nodes")
     assert running.stdout is not None
-    # All nodes run by then.
+    # All nodes run when this line appears.
     assert " subscribes to " in running.stdout.readline()
     assert len(processes_in(tmp_path)) == 9
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=4 * PATIENCE)
-    assert running.returncode == 130, said
+    output, _ = running.communicate(timeout=4 * PATIENCE)
+    assert running.returncode == 130, output
     assert processes_in(tmp_path) == []

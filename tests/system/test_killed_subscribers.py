@@ -1,4 +1,4 @@
-"""Subscribers that are killed again and again miss nothing; each process gets nothing twice."""
+"""Subscribers that are killed repeatedly miss nothing, and no process gets an event twice."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.system.traffic import FLIGHT, flight, within
 pytestmark = pytest.mark.system
 
 #: Events that each process handles before it is killed.
-PORTIONS = (40, 900)
+KILL_AFTER = (40, 900)
 LAST = 2500
-LIMIT = 120.0
+SECONDS = 120.0
 
 
-async def started(node: NodeProcess, kind: str, state: Path) -> asyncio.subprocess.Process:
+async def start_process(node: NodeProcess, kind: str, state: Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.system.killed_subscriber", node.endpoint, kind, str(state)),
         stdout=asyncio.subprocess.PIPE,
@@ -29,17 +29,17 @@ async def started(node: NodeProcess, kind: str, state: Path) -> asyncio.subproce
     )
 
 
-async def killed_again_and_again(node: NodeProcess, kind: str, state: Path) -> list[list[int]]:
-    """What each process of a kind has handled, until one has got the last event."""
+async def run_and_kill(node: NodeProcess, kind: str, state: Path) -> list[list[int]]:
+    """Return the events that each process of a kind handled, until one has the last event."""
     handled: list[list[int]] = []
-    for most in (*PORTIONS, LAST):
-        process = await started(node, kind, state)
+    for most in (*KILL_AFTER, LAST):
+        process = await start_process(node, kind, state)
         assert process.stdout is not None
         numbers: list[int] = []
         while len(numbers) < most and (not numbers or numbers[-1] < LAST):
             numbers.append(int(await process.stdout.readline()))
         process.kill()
-        # What it wrote before it was killed is still to be read.
+        # Lines written before the kill are still in the pipe.
         numbers += map(int, (await process.stdout.read()).split())
         await process.wait()
         handled.append(numbers)
@@ -57,21 +57,21 @@ def check(kind: str, handled: list[list[int]]) -> None:
         assert numbers == sorted(set(numbers)), f"{kind}: twice, or out of order, in one process"
     assert set(itertools.chain(*handled)) == set(range(1, LAST + 1)), f"{kind}: some are missing"
     for earlier, later in itertools.pairwise(handled):
-        # Only the end of what the killed process has handled comes again, and nothing is skipped.
+        # Only the end of the killed process's events repeats, and none is skipped.
         assert earlier[0] <= later[0] <= earlier[-1] + 1, kind
 
 
-def test_killed_subscribers_of_each_kind_go_on_where_they_were(tmp_path: Path) -> None:
+def test_killed_subscribers_of_each_kind_resume(tmp_path: Path) -> None:
     kinds = ("durable", "state", "working")
 
     async def work(node: NodeProcess) -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
             for kind in kinds:
-                # They are known before the first event: nothing of it is before their time.
+                # The durable subscriptions exist before the first event.
                 async with connect(node.endpoint, client_id=kind) as client:
                     await client.subscribe(durable="d")
             subscribers = asyncio.gather(
-                *(killed_again_and_again(node, kind, tmp_path / kind) for kind in kinds)
+                *(run_and_kill(node, kind, tmp_path / kind) for kind in kinds)
             )
             for _ in range(LAST // 100):
                 await publish(publisher, 100)
@@ -80,4 +80,4 @@ def test_killed_subscribers_of_each_kind_go_on_where_they_were(tmp_path: Path) -
                 check(kind, handled)
 
     with NodeProcess(tmp_path) as node:
-        within(work(node), LIMIT)
+        within(work(node), SECONDS)

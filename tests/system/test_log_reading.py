@@ -16,22 +16,22 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
 
 pytestmark = pytest.mark.system
 
-MOST = 4 << 20
+MAX_LOG_BYTES = 4 << 20
 FILLING = "x" * 10_000
 EVENTS = 2_000
 
-#: Reads the log again and again, from wherever it begins by now, until its input ends.
+#: Reads the log repeatedly from its start, until the input ends.
 READER = """
 import sys, threading
 from pathlib import Path
-from broker.log.external_reader import read_only
+from broker.log.external_reader import read_events
 
 ended = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
 looks = seen = 0
 newest = 0
 while not ended.is_set():
-    events = read_only(Path(sys.argv[1]), 1, 100_000)
+    events = read_events(Path(sys.argv[1]), 1, 100_000)
     looks += 1
     offsets = [event.offset for event in events]
     assert offsets == list(range(offsets[0], offsets[0] + len(offsets))) if offsets else True
@@ -45,7 +45,7 @@ print("looks", looks, "newest", newest, flush=True)
 """
 
 
-def test_the_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) -> None:
+def test_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         reader = subprocess.Popen(
             [sys.executable, "-c", READER, str(node.data / "log")],
@@ -66,17 +66,17 @@ def test_the_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) ->
                         )
                     )
                 log = (await ask_status(node.endpoint))["log"]
-                said, _ = await asyncio.to_thread(reader.communicate, "", PATIENCE)
+                output, _ = await asyncio.to_thread(reader.communicate, "", PATIENCE)
                 assert reader.returncode == 0
-                _, looks, _, newest = said.split()
+                _, looks, _, newest = output.split()
                 assert int(looks) > 3
                 assert int(newest) > EVENTS // 4
-                # 20 MB went through; what is kept is what retention allows.
+                # 20 MB were written; the log holds as much as retention allows.
                 assert log["last"] == EVENTS
                 assert log["first"] > EVENTS // 2
-                assert log["used_bytes"] <= MOST * 1.2
-                assert (node.data / "log" / "data.mdb").stat().st_size < 3 * MOST
-                # What retention took is told as a gap, with its bounds.
+                assert log["used_bytes"] <= MAX_LOG_BYTES * 1.2
+                assert (node.data / "log" / "data.mdb").stat().st_size < 3 * MAX_LOG_BYTES
+                # Removed events are reported as a gap.
                 inbox = Inbox(await client.subscribe("true()", "log", start=ALL))
                 await inbox.until(lambda: len(inbox.events) == EVENTS - log["first"] + 1)
                 await inbox.close()
@@ -84,11 +84,11 @@ def test_the_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) ->
             reader.kill()
             reader.communicate()
 
-    with NodeProcess(tmp_path, f"[log]\nmax_bytes = {MOST}\n") as node:
+    with NodeProcess(tmp_path, f"[log]\nmax_bytes = {MAX_LOG_BYTES}\n") as node:
         within(work(node))
 
 
-def test_a_durable_subscriber_that_was_away_too_long_is_told_of_the_gap(tmp_path: Path) -> None:
+def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with connect(node.endpoint, client_id="away") as client:
             inbox = Inbox(await client.subscribe("true()", "log", durable="d"))
@@ -105,23 +105,23 @@ def test_a_durable_subscriber_that_was_away_too_long_is_told_of_the_gap(tmp_path
                 )
         first = (await ask_status(node.endpoint))["log"]["first"]
         async with connect(node.endpoint, client_id="away") as client:
-            told: list[Gap] = []
-            inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=told.append))
+            gaps: list[Gap] = []
+            inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=gaps.append))
             await inbox.until(lambda: len(inbox.events) == 1001 - first + 1)
             await inbox.close()
-            (gap,) = told
+            (gap,) = gaps
             assert gap.reason == "retention"
             assert (gap.first.offset, gap.last.offset) == (2, first - 1)
             assert gap.count == first - 2
             assert inbox.events[0].place.offset == first
-        # Told once: what is gone is behind it now.
+        # The gap is reported once.
         async with connect(node.endpoint, client_id="away") as client:
-            inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=told.append))
+            inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=gaps.append))
             receipt = await client.publish("log", flight(0), FLIGHT)
             await inbox.until_received([receipt])
             await inbox.close()
             assert len(inbox.events) == 1
-            assert len(told) == 1
+            assert len(gaps) == 1
 
-    with NodeProcess(tmp_path, f"[log]\nmax_bytes = {MOST}\n") as node:
+    with NodeProcess(tmp_path, f"[log]\nmax_bytes = {MAX_LOG_BYTES}\n") as node:
         within(work(node))

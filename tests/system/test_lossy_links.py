@@ -1,4 +1,4 @@
-"""Links between two hosts whose network loses a fifth of what arrives (A20)."""
+"""Links between two hosts whose network loses a fifth of all packets (A20)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.system.namespaces import Host, TwoHosts, need_namespaces
 
 LOSS_PERCENT = 20
 COUNT = "3000"
-ACTOR = "tests.system.lossy_actor"
+LINK_END = "tests.system.lossy_actor"
 
 pytestmark = pytest.mark.system
 
@@ -24,44 +24,46 @@ def lossy_hosts() -> Iterator[tuple[Host, ...]]:
         yield cable.hosts
 
 
-def line(process: subprocess.Popen[str]) -> str:
-    """The next line; empty when the process gave up."""
+def next_line(process: subprocess.Popen[str]) -> str:
+    """Return the next line of output; empty if the process gave up."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def end(process: subprocess.Popen[str]) -> str:
-    """What is left when its input has ended."""
+def remaining_output(process: subprocess.Popen[str]) -> str:
+    """Close the input and return the rest of the output."""
     return process.communicate(timeout=60)[0].strip()
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_udp_connection_delivers_all_both_ways(
+def test_udp_connection_delivers_everything_both_ways(
     lossy_hosts: tuple[Host, ...], version: int
 ) -> None:
     one, other = lossy_hosts
     here = one.address if version == 4 else one.address6
     there = other.address if version == 4 else other.address6
-    with other.start(ACTOR, "listen", there, COUNT) as listening:
-        assert line(listening) == "listening"
-        with one.start(ACTOR, "dial", here, there, COUNT) as dialling:
-            assert line(dialling) == "complete"
-            assert line(listening) == "complete"
+    with other.start(LINK_END, "listen", there, COUNT) as listening:
+        assert next_line(listening) == "listening"
+        with one.start(LINK_END, "dial", here, there, COUNT) as dialling:
+            assert next_line(dialling) == "complete"
+            assert next_line(listening) == "complete"
             assert dialling.stdin is not None
             dialling.stdin.close()
-            assert line(dialling) == "lost None after repeats"
-            assert line(listening) == "lost None after repeats"
-        end(listening)
+            assert next_line(dialling) == "lost None after repeats"
+            assert next_line(listening) == "lost None after repeats"
+        remaining_output(listening)
 
 
 @pytest.mark.parametrize("group", ["239.255.77.2", "ff15::7702"])
-def test_a_group_delivers_all_to_each(lossy_hosts: tuple[Host, ...], group: str) -> None:
+def test_multicast_group_delivers_everything_to_each_member(
+    lossy_hosts: tuple[Host, ...], group: str
+) -> None:
     one, other = lossy_hosts
     with (
-        one.start(ACTOR, "group", "one", group, one.interface, COUNT) as first,
-        other.start(ACTOR, "group", "other", group, other.interface, COUNT) as second,
+        one.start(LINK_END, "group", "one", group, one.interface, COUNT) as first,
+        other.start(LINK_END, "group", "other", group, other.interface, COUNT) as second,
     ):
-        assert line(first) == "complete"
-        assert line(second) == "complete"
-        end(first)
-        end(second)
+        assert next_line(first) == "complete"
+        assert next_line(second) == "complete"
+        remaining_output(first)
+        remaining_output(second)

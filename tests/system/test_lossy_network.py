@@ -1,4 +1,4 @@
-"""Nodes on a network that loses a fifth of all datagrams, cuts links, and kills nodes (issue 4)."""
+"""A network that loses a fifth of all datagrams, with cut links and killed nodes (issue 4)."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tests.system.traffic import Inbox, ask_status, within
 pytestmark = pytest.mark.system
 
 LOSS_PERCENT = 20
-#: Of one publisher.
+#: Events of each publisher.
 EVENTS = 1000
-#: Seconds for one whole test, with a machine in mind that is busy with others.
-LIMIT = 120.0
+#: Seconds for one test on a busy machine.
+SECONDS = 120.0
 
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a short name: that of a socket in it has 100 bytes at most."""
+    """A folder with a short path: the path of a Unix socket has at most 100 bytes."""
     return tmp_path_factory.mktemp("net")
 
 
 @pytest.fixture(scope="module")
 def alerts() -> list[bytes]:
-    """Real VOEvents of version 2.0; none where they are not beside the checkout."""
+    """Return real VOEvents 2.0, or none without the data."""
     archives = sorted((SHARED_DATA / "voevent").glob("2021*.tar.bz2"))
     found = []
     for archive in archives:
@@ -50,13 +50,13 @@ def alerts() -> list[bytes]:
     return found
 
 
-async def figures(nodes: Sequence[NodeProcess]) -> list[dict[str, Any]]:
-    """What the nodes say of their network."""
+async def network_status(nodes: Sequence[NodeProcess]) -> list[dict[str, Any]]:
+    """Return the network part of each node's status."""
     return [(await ask_status(node.endpoint))["network"] for node in nodes]
 
 
-def repeated(networks: Sequence[dict[str, Any]]) -> int:
-    """Datagrams that were sent again over links."""
+def count_repeated(networks: Sequence[dict[str, Any]]) -> int:
+    """Return the number of datagrams that were repeated over links."""
     return sum(link["corrections"]["repeated"] for each in networks for link in each["links"])
 
 
@@ -69,7 +69,7 @@ def segment(request: pytest.FixtureRequest) -> Iterator[Segment]:
 
 @pytest.mark.parametrize("segment", [3], indirect=True)
 @pytest.mark.parametrize("with_group", [False, True], ids=["links", "group"])
-def test_members_lose_a_fifth_of_all_datagrams_and_no_event(
+def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
     segment: Segment, folder: Path, alerts: list[bytes], with_group: bool
 ) -> None:
     segment.lose_datagrams(LOSS_PERCENT)
@@ -83,7 +83,7 @@ def test_members_lose_a_fifth_of_all_datagrams_and_no_event(
             connect(three.endpoint, client_id="p3") as p3,
         ):
             publishers = [Publisher(p1, alerts), Publisher(p2, alerts)]
-            whole = [Inbox(await client.subscribe()) for client in (p1, p2, p3)]
+            inboxes = [Inbox(await client.subscribe()) for client in (p1, p2, p3)]
             high = Inbox(await p1.subscribe(HIGH))
             async with connect(three.endpoint, client_id="roamer") as roamer:
                 first = Inbox(await roamer.subscribe(durable="all"))
@@ -93,23 +93,23 @@ def test_members_lose_a_fifth_of_all_datagrams_and_no_event(
             await publishing
             async with connect(three.endpoint, client_id="roamer") as roamer:
                 second = Inbox(await roamer.subscribe(durable="all"))
-                # What came twice would come before the last three.
+                # A repeated event would arrive before the last three.
                 for count in (EVENTS // 2, 3):
                     await asyncio.gather(*(each.publish(count) for each in publishers))
                     await until_all([second], publishers, before=len(first.events))
-                    await until_all(whole, publishers)
+                    await until_all(inboxes, publishers)
                     await until_all([high], publishers, high=True)
-            for inbox in whole:
+            for inbox in inboxes:
                 check(inbox.events, publishers)
             check(high.events, publishers, high=True)
             check([*first.events, *second.events], publishers)
-            for inbox in (*whole, high, second):
+            for inbox in (*inboxes, high, second):
                 assert not inbox.subscription.gaps
-            networks = await figures(nodes)
-            print(f"{repeated(networks)} datagrams sent again over links")
-            assert repeated(networks) > 0
-            # (Who dials a seed and a member may come to have two connections to one node, and gives
-            # one of them up, also late.)
+            networks = await network_status(nodes)
+            print(f"{count_repeated(networks)} datagrams sent again over links")
+            assert count_repeated(networks) > 0
+            # A node that dials a seed and a member may get two connections to one node, and
+            # closes one of them later.
             assert not any("was silent" in node.log() for node in nodes)
             for network in networks:
                 print(network["group"], network["arrivals"])
@@ -118,12 +118,12 @@ def test_members_lose_a_fifth_of_all_datagrams_and_no_event(
                 assert sum(network["group"]["repaired"] for network in networks) > 0
 
     with running(nodes, itertools.permutations(range(3), 2)):
-        within(work(), LIMIT)
+        within(work(), SECONDS)
 
 
 @pytest.mark.parametrize("segment", [3], indirect=True)
 @pytest.mark.parametrize("with_group", [False, True], ids=["links", "group"])
-def test_a_killed_member_and_a_cut_link_lose_no_event(
+def test_killed_member_and_cut_link_lose_no_event(
     segment: Segment, folder: Path, alerts: list[bytes], with_group: bool
 ) -> None:
     segment.lose_datagrams(LOSS_PERCENT)
@@ -138,12 +138,12 @@ def test_a_killed_member_and_a_cut_link_lose_no_event(
             connect(three.endpoint, client_id="p3") as p3,
         ):
             publishers = [Publisher(p1, alerts), Publisher(p2, alerts)]
-            whole = [Inbox(await client.subscribe()) for client in (p1, p2, p3)]
+            inboxes = [Inbox(await client.subscribe()) for client in (p1, p2, p3)]
             durable = Inbox(await p2.subscribe(durable="all"))
             high = Inbox(await p2.subscribe(HIGH))
 
             killed = asyncio.gather(*(each.publish(part) for each in publishers))
-            await whole[2].until(lambda: len(whole[2].events) >= part // 2)
+            await inboxes[2].until(lambda: len(inboxes[2].events) >= part // 2)
             log = LogFrom(one)
             two.kill()
             await publishers[0].publish(part)
@@ -156,36 +156,35 @@ def test_a_killed_member_and_a_cut_link_lose_no_event(
             segment.cut(*segment.hosts[:2])
             await asyncio.gather(*(each.publish(part) for each in publishers))
             await log.until("the link to alps/n2 is down")
-            # The other way round there is a way, over the third.
-            await until_all(whole, publishers)
+            # The third node is another route.
+            await until_all(inboxes, publishers)
             await asyncio.gather(*(each.publish(part) for each in publishers))
-            await until_all(whole, publishers)
+            await until_all(inboxes, publishers)
             segment.heal(*segment.hosts[:2])
             await log.until("linked to alps/n2")
 
             for count in (part, 3):
                 await asyncio.gather(*(each.publish(count) for each in publishers))
-                await until_all([*whole, durable], publishers)
+                await until_all([*inboxes, durable], publishers)
                 await until_all([high], publishers, high=True)
-            for inbox in (*whole, durable):
+            for inbox in (*inboxes, durable):
                 check(inbox.events, publishers)
             check(high.events, publishers, high=True)
-            # The killed node had forgotten what its transient subscriptions wanted: that something
-            # may be missing is said there, and only there.
-            for inbox in (whole[0], whole[2], durable):
+            # The killed node lost its transient subscriptions; only there a gap is reported.
+            for inbox in (inboxes[0], inboxes[2], durable):
                 assert not inbox.subscription.gaps
-            networks = await figures(nodes)
-            print(f"{repeated(networks)} datagrams sent again over links")
+            networks = await network_status(nodes)
+            print(f"{count_repeated(networks)} datagrams sent again over links")
             for network in networks:
                 print(network["group"], network["arrivals"])
             assert sum(network["arrivals"]["asked"] for network in networks) > 0
 
     with running(nodes, itertools.permutations(range(3), 2)):
-        within(work(), LIMIT)
+        within(work(), SECONDS)
 
 
 @pytest.mark.parametrize("segment", [4], indirect=True)
-def test_events_go_another_way_when_a_gateway_dies_in_silence(
+def test_events_take_another_route_when_a_gateway_dies_silently(
     segment: Segment, folder: Path, alerts: list[bytes]
 ) -> None:
     a1, a2, c1, c2 = hosts = segment.hosts
@@ -205,28 +204,28 @@ def test_events_go_another_way_when_a_gateway_dies_in_silence(
             connect(nodes[3].endpoint, client_id="coast") as coast,
         ):
             publishers = [Publisher(alps, alerts), Publisher(coast, alerts)]
-            whole = [Inbox(await client.subscribe()) for client in (alps, coast)]
-            pauses = Pauses(whole[1], "alps")
+            inboxes = [Inbox(await client.subscribe()) for client in (alps, coast)]
+            pauses = Pauses(inboxes[1], "alps")
             await asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
-            await until_all(whole, publishers)
-            passed = (await figures(nodes[2:3]))[0]["frames"]
+            await until_all(inboxes, publishers)
+            passed = (await network_status(nodes[2:3]))[0]["frames"]
             assert passed["transit"] > 0
             log = LogFrom(nodes[0])
-            # Some are under way.
+            # Some events are in transit.
             publishing = asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
             segment.silence(hosts[2])
             await publishing
-            noticed = asyncio.create_task(log.until("the link to coast/c1 is down"))
-            while not noticed.done():
+            link_down = asyncio.create_task(log.until("the link to coast/c1 is down"))
+            while not link_down.done():
                 await asyncio.gather(*(each.publish(1) for each in publishers))
             for count in (EVENTS // 4, 3):
                 await asyncio.gather(*(each.publish(count) for each in publishers))
-                await until_all(whole, publishers)
-            for inbox in whole:
+                await until_all(inboxes, publishers)
+            for inbox in inboxes:
                 check(inbox.events, publishers)
                 assert not inbox.subscription.gaps
             longest = await pauses.longest()
             print(f"{longest:.1f} s without an event; before, the gateway had {passed}")
 
     with running(nodes, [(1, 0), (2, 0), (3, 1), (3, 2)]):
-        within(work(), LIMIT)
+        within(work(), SECONDS)

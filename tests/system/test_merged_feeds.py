@@ -1,4 +1,4 @@
-"""Merged streams at a real node: both faces of the library, and the command line."""
+"""Merged streams at a real node: both client APIs and the command line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.system.traffic import FLIGHT, flight, within
 pytestmark = pytest.mark.system
 
 
-async def plans_come_before_their_tracks(connect: Connect, node: NodeProcess, name: str) -> None:
-    """Two publishers: what the second says is concurrent, and belongs first."""
+async def check_merged_order(connect: Connect, node: NodeProcess, name: str) -> None:
+    """Two publishers: the event published second is concurrent and sorts first."""
     plans, tracks = f"{name}.fp", f"{name}.tz"
     linkage = EventLinkage(time_constraint="within 2s", order=(Order(plans), Order(tracks)))
     radar, office, reader = (connect(node.endpoint) for _ in range(3))
@@ -39,33 +39,33 @@ async def plans_come_before_their_tracks(connect: Connect, node: NodeProcess, na
         await client.close()
 
 
-def test_asyncio_readers_get_merged_streams(shared_node: NodeProcess) -> None:
-    within(plans_come_before_their_tracks(asyncio_face.connect, shared_node, "asyncio"), debug=True)
+def test_asyncio_reader_gets_merged_streams(shared_node: NodeProcess) -> None:
+    within(check_merged_order(asyncio_face.connect, shared_node, "asyncio"), debug=True)
 
 
 class TwistedReaders(TestCase):
-    """The same with Twisted's face."""
+    """The same with the Twisted API."""
 
     timeout = 60
 
     @pytest.fixture(autouse=True)
-    def _take_node(self, shared_node: NodeProcess) -> None:
+    def _use_node(self, shared_node: NodeProcess) -> None:
         self.node = shared_node
 
     def connect(self, *endpoints: str, **arguments: Any) -> Client:
         return twisted_face.connect(*endpoints, reactor=reactor, **arguments)
 
-    async def test_they_get_merged_streams(self) -> None:
-        await plans_come_before_their_tracks(self.connect, self.node, "twisted")
+    async def test_twisted_reader_gets_merged_streams(self) -> None:
+        await check_merged_order(self.connect, self.node, "twisted")
 
 
-def xmlbroker(node: NodeProcess, *arguments: str, given: bytes = b"") -> tuple[list[Any], str]:
-    """The lines of JSON that a command writes, and what it says on stderr."""
+def xmlbroker(node: NodeProcess, *arguments: str, stdin: bytes = b"") -> tuple[list[Any], str]:
+    """Run a command and return its JSON lines and its stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,
         env={**os.environ, "XMLBROKER_NODE": node.endpoint},
-        input=given,
+        input=stdin,
         capture_output=True,
         timeout=2 * PATIENCE,
     )
@@ -73,17 +73,17 @@ def xmlbroker(node: NodeProcess, *arguments: str, given: bytes = b"") -> tuple[l
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode()
 
 
-def test_the_command_line_prints_bundles_by_their_numbers(shared_node: NodeProcess) -> None:
+def test_command_line_prints_bundles_in_order(shared_node: NodeProcess) -> None:
     documents = b""
     for number in (2, 1, 3, 6):
         linkage = EventLinkage(bundles=(Bundle("b", number),), merge_scheme="bundle")
         event_id = EventId("any", 1, number, 1)
         documents += write_event(event_id, "chain", FLIGHT, flight(number), linkage=linkage)
-    xmlbroker(shared_node, "pub", "-", given=documents)
+    xmlbroker(shared_node, "pub", "-", stdin=documents)
     merge = ("--merge", "linked", "--merge-wait", "0.3", "--streams", "chain")
-    lines, said = xmlbroker(shared_node, "sub", "--from", "all", "--count", "4", *merge)
+    lines, stderr = xmlbroker(shared_node, "sub", "--from", "all", "--count", "4", *merge)
     places = [int(line["place"].split(":")[2]) for line in lines if "place" in line]
     assert [place - min(places) for place in places] == [1, 0, 2, 3]
-    hole = {"stream": "chain", "bundle_id": "b", "first": 4, "last": 5}
-    assert [line["missing"] for line in lines if "missing" in line] == [hole]
-    assert said == "bundle: 'b' of chain is missing 4 to 5\n4 events\n"
+    missing_range = {"stream": "chain", "bundle_id": "b", "first": 4, "last": 5}
+    assert [line["missing"] for line in lines if "missing" in line] == [missing_range]
+    assert stderr == "bundle: 'b' of chain is missing 4 to 5\n4 events\n"

@@ -1,4 +1,4 @@
-"""A node's figures over HTTP: what they say adds up."""
+"""A node's metrics over HTTP add up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.system
 
 
 def figures(text: str) -> dict[str, dict[str, float]]:
-    """The samples of a page by name, and by the value of their only label."""
+    """Return the samples of a page by name and by the value of their only label."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -29,12 +29,12 @@ def figures(text: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def test_the_figures_add_up(tmp_path: Path) -> None:
+def test_metrics_add_up(tmp_path: Path) -> None:
     port = free_port()
 
     async def work(node: NodeProcess) -> None:
         async with connect(node.endpoint) as client:
-            every = Inbox(await client.subscribe("true()", "counted"))
+            all_events = Inbox(await client.subscribe("true()", "counted"))
             some = Inbox(await client.subscribe("/flight/flightleg/altitude > 300", "counted"))
             receipts = [
                 await client.publish("counted", flight(n, altitude=290 + n), FLIGHT)
@@ -49,7 +49,7 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
                 with pytest.raises(BadQuery):
                     await client.subscribe(query, "counted")
             await client.publish("elsewhere", flight(1), FLIGHT)
-            await every.until_received(receipts)
+            await all_events.until_received(receipts)
             await some.until_received(receipts[11:])
             status = await client.ask("status")
             page = figures((await asyncio.to_thread(http, port, "/metrics"))[1])
@@ -63,16 +63,16 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
             assert status["refused_subscriptions"] == refused
             seen = page["xmlbroker_subscription_events_total"]
             assert seen["delivered"] == 20 + 9
-            # Each of the 21 events was looked at for both subscriptions.
+            # Both subscriptions saw each of the 21 events.
             assert sum(seen.values()) == 2 * 21
             assert page["xmlbroker_log_events"] == {"": 21}
             assert page["xmlbroker_sessions"] == {"": 1}
             assert page["xmlbroker_log_failures_total"] == {"": 0}
             assert page["xmlbroker_log_writable"] == {"": 1}
             assert 0 < page["xmlbroker_private_bytes"][""] < 100 << 20
-            await every.close()
+            await all_events.close()
             await some.close()
-        # The subscriptions are over, and what became of their events is not forgotten.
+        # The counters outlive the subscriptions.
         page = figures((await asyncio.to_thread(http, port, "/metrics"))[1])
         assert sum(page["xmlbroker_subscription_events_total"].values()) == 2 * 21
 
@@ -88,7 +88,7 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
         assert "/metrics" not in node.log()
 
 
-def test_a_node_of_a_network_has_figures_of_it(tmp_path: Path) -> None:
+def test_node_of_a_network_has_network_metrics(tmp_path: Path) -> None:
     port, others = free_port(), free_port()
     configuration = (
         f'[metrics]\nendpoint = "tcp:port={port}:interface=127.0.0.1"\n'

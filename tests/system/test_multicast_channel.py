@@ -1,5 +1,7 @@
-"""Groups over real multicast sockets of one host. `test_lossy_links` has IPv6: the loopback
-interface has no route for its groups."""
+"""Multicast groups over real sockets of one host.
+
+`test_lossy_links` tests IPv6: the loopback interface has no route for its groups.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,19 @@ class MulticastTests(Events):
         self.present: list[MulticastPort] = []
 
     def member(self, name: str, **settings: Any) -> tuple[MulticastPort, NotingMember]:
-        noting = NotingMember(self.changed)
+        recorder = NotingMember(self.changed)
         where = (self.group, self.port, self.interface)
-        port = MulticastPort(reactor, *where, name, noting, loop=True, **settings)
+        port = MulticastPort(reactor, *where, name, recorder, loop=True, **settings)
         try:
             port.start()
         except CannotListenError as error:
             raise SkipTest(skipped("loopback-multicast", str(error))) from None
         self.addCleanup(port.stop)
-        return port, noting
+        return port, recorder
 
-    async def test_each_hears_all_others_whole_and_in_order(self) -> None:
-        ports, noting = zip(*(self.member(name) for name in "abc"), strict=True)
-        await self.until(lambda: all(len(each.present) == 2 for each in noting))
+    async def test_each_member_receives_all_others_in_order(self) -> None:
+        ports, recorder = zip(*(self.member(name) for name in "abc"), strict=True)
+        await self.until(lambda: all(len(each.present) == 2 for each in recorder))
         sent = [b"%d" % number + bytes(number) for number in range(1000)]
         for port in ports:
             port.send([*sent, bytes(100_000)])
@@ -53,49 +55,49 @@ class MulticastTests(Events):
         def done() -> bool:
             return all(
                 len(each.heard[name]) == 1001
-                for each, own in zip(noting, "abc", strict=True)
+                for each, own in zip(recorder, "abc", strict=True)
                 for name in others[own]
             )
 
         await self.until(done)
-        for each in noting:
+        for each in recorder:
             assert all(packets == [*sent, bytes(100_000)] for packets in each.heard.values())
             assert not each.gaps
             assert len(each.heard) == 2  # nobody hears itself
 
-    async def test_who_leaves_is_told_at_once_and_who_comes_again_is_a_new_life(self) -> None:
+    async def test_leaving_is_noticed_at_once_and_a_returning_member_is_new(self) -> None:
         first, _ = self.member("a")
-        second, noting = self.member("b")
-        await self.until(lambda: noting.present == {"a"})
+        second, recorder = self.member("b")
+        await self.until(lambda: recorder.present == {"a"})
         first.send([b"one"])
-        await self.until(lambda: noting.heard["a"] == [b"one"])
+        await self.until(lambda: recorder.heard["a"] == [b"one"])
         first.stop()
-        await self.until(lambda: not noting.present)
+        await self.until(lambda: not recorder.present)
         again, _ = self.member("a")
-        await self.until(lambda: noting.present == {"a"})
+        await self.until(lambda: recorder.present == {"a"})
         again.send([b"two"])
-        await self.until(lambda: noting.heard["a"] == [b"one", b"two"])
+        await self.until(lambda: recorder.heard["a"] == [b"one", b"two"])
 
-    async def test_without_the_secret_nobody_is_heard(self) -> None:
-        _, stranger_notes = self.member("stranger", secret=b"another")
-        one, one_notes = self.member("one", secret=b"the secret")
-        _, two_notes = self.member("two", secret=b"the secret")
-        await self.until(lambda: "one" in two_notes.present and "two" in one_notes.present)
+    async def test_members_with_another_secret_are_ignored(self) -> None:
+        _, stranger_recorder = self.member("stranger", secret=b"another")
+        one, one_recorder = self.member("one", secret=b"the secret")
+        _, two_recorder = self.member("two", secret=b"the secret")
+        await self.until(lambda: "one" in two_recorder.present and "two" in one_recorder.present)
         one.send([b"secretly"])
-        await self.until(lambda: bool(two_notes.heard["one"]))
-        assert one_notes.present == {"two"}
-        assert two_notes.present == {"one"}
-        assert stranger_notes.present == set()
+        await self.until(lambda: bool(two_recorder.heard["one"]))
+        assert one_recorder.present == {"two"}
+        assert two_recorder.present == {"one"}
+        assert stranger_recorder.present == set()
         assert one.member.core.counts.forged > 0
 
-    def test_a_stopped_port_and_a_name_without_bytes_are_refused(self) -> None:
+    def test_stopped_port_and_empty_name_are_refused(self) -> None:
         where = (self.group, self.port, self.interface)
         with self.assertRaises(ConfigurationError):
             MulticastPort(reactor, *where, "", NotingMember())
         with self.assertRaises(Closed):
             MulticastPort(reactor, *where, "a", NotingMember()).send([b"x"])
 
-    def test_an_interface_that_is_not_there_is_told(self) -> None:
+    def test_missing_interface_raises_an_error(self) -> None:
         port = MulticastPort(reactor, self.group, self.port, "no-such-0", "a", NotingMember())
         with self.assertRaises(CannotListenError):
             port.start()

@@ -1,4 +1,4 @@
-"""Nodes that show each other certificates: who is let in, and what may pass (X12)."""
+"""Nodes with certificates: admission and secure links (X12)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,31 @@ pytestmark = pytest.mark.system
 def node(
     folder: Path, name: str, network: str, shown: Certificate | None, authority: Certificate
 ) -> NodeProcess:
-    """A node of that name; with nothing `shown` it speaks no TLS."""
+    """Return a node; without a certificate to show it uses no TLS."""
     certified = ""
     if shown is not None:
         certified = f'certificate = "{shown.together()}"\nauthority = "{authority.certificate}"\n'
     return NodeProcess(folder / name, f"[network]\n{network}\n{certified}", name=name)
 
 
-def at(port: int) -> str:
+def listen_setting(port: int) -> str:
     return f'listen = ["tcp:port={port}:interface=127.0.0.1"]'
 
 
-def test_what_is_for_few_passes_between_nodes_with_certificates(tmp_path: Path) -> None:
+def test_high_events_pass_between_nodes_with_certificates(tmp_path: Path) -> None:
     authority = make_certificate(tmp_path, "authority")
     ports = [free_port() for _ in range(3)]
     places = [
-        ("n1", f'cluster = "alps"\n{at(ports[0])}'),
-        ("n2", f'join = ["127.0.0.1:{ports[0]}"]\n{at(ports[1])}'),
-        ("n3", f'cluster = "sea"\ngateways = ["tcp:127.0.0.1:{ports[1]}"]\n{at(ports[2])}'),
+        ("n1", f'cluster = "alps"\n{listen_setting(ports[0])}'),
+        ("n2", f'join = ["127.0.0.1:{ports[0]}"]\n{listen_setting(ports[1])}'),
+        (
+            "n3",
+            f'cluster = "sea"\ngateways = ["tcp:127.0.0.1:{ports[1]}"]\n{listen_setting(ports[2])}',
+        ),
     ]
     nodes = [
-        node(tmp_path, name, said, make_certificate(tmp_path, name, authority), authority)
-        for name, said in places
+        node(tmp_path, name, network, make_certificate(tmp_path, name, authority), authority)
+        for name, network in places
     ]
 
     async def work() -> None:
@@ -66,11 +69,11 @@ def test_what_is_for_few_passes_between_nodes_with_certificates(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("shows", ["of another authority", "of another node", "nothing"])
-def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: str) -> None:
+def test_node_with_a_wrong_certificate_stays_outside(tmp_path: Path, shows: str) -> None:
     authority = make_certificate(tmp_path, "authority")
     port = free_port()
     inside = node(
-        *(tmp_path, "n1", f'cluster = "alps"\n{at(port)}'),
+        *(tmp_path, "n1", f'cluster = "alps"\n{listen_setting(port)}'),
         *(make_certificate(tmp_path, "n1", authority), authority),
     )
     own = {
@@ -81,7 +84,11 @@ def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: st
         "nothing": lambda: None,
     }[shows]()
     outside = node(
-        tmp_path, "n2", f'join = ["127.0.0.1:{port}"]\n{at(free_port())}', own, authority
+        tmp_path,
+        "n2",
+        f'join = ["127.0.0.1:{port}"]\n{listen_setting(free_port())}',
+        own,
+        authority,
     )
     if shows == "of another node":
         assert "is for 'n9', but node.name is 'n2'" in the_line(outside)
@@ -97,7 +104,7 @@ def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: st
 
 
 @pytest.mark.parametrize(
-    ("certificate", "authority", "words"),
+    ("certificate", "authority", "expected"),
     [
         (
             "nowhere.pem",
@@ -118,8 +125,8 @@ def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: st
         ),
     ],
 )
-def test_a_file_that_can_not_be_used_is_told(
-    tmp_path: Path, certificate: str, authority: str, words: str
+def test_unusable_certificate_file_is_reported(
+    tmp_path: Path, certificate: str, authority: str, expected: str
 ) -> None:
     issuer = make_certificate(tmp_path, "authority")
     both = make_certificate(tmp_path, "n1", issuer).together()
@@ -128,8 +135,8 @@ def test_a_file_that_can_not_be_used_is_told(
     keys = issuer.key.read_bytes(), (tmp_path / "n1.pem").read_bytes()
     (tmp_path / "mixed.pem").write_bytes(b"".join(keys))
     network = (
-        f'[network]\ncluster = "alps"\n{at(free_port())}\n'
+        f'[network]\ncluster = "alps"\n{listen_setting(free_port())}\n'
         f'certificate = "{tmp_path / certificate}"\nauthority = "{tmp_path / authority}"\n'
     )
     line = the_line(NodeProcess(tmp_path / "n1", network, name="n1"))
-    assert words.format(folder=tmp_path) in line
+    assert expected.format(folder=tmp_path) in line

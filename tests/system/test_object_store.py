@@ -1,6 +1,6 @@
-"""An archive on an object store, by the protocol of S3: a node writes to it, both engines read it.
+"""An archive on an S3 object store: a node writes it, both engines read it.
 
-The store is moto's server (5.2 or newer: older ones fail uploads in parts).
+The store is moto's server, version 5.2 or newer; older ones fail multipart uploads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.system, needs("s3-server")]
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URI of an archive that is not there yet."""
+    """The URI of an archive that does not exist yet."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "anything")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -65,9 +65,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     "engine",
     ["local", pytest.param("spark", marks=needs("pyspark", "java"))],
 )
-def test_what_a_node_archives_in_a_bucket_is_found_there(
-    tmp_path: Path, store: str, engine: str
-) -> None:
+def test_events_archived_in_a_bucket_are_replayed(tmp_path: Path, store: str, engine: str) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts: list[Receipt] = []
@@ -79,9 +77,9 @@ def test_what_a_node_archives_in_a_bucket_is_found_there(
             assert not replay.gaps
             status = (await client.ask("status"))["recovery"]
             assert status["recoveries"]["events"]["archive"] > 0
-            await asyncio.to_thread(looked_after, len(receipts))
+            await asyncio.to_thread(check_backup, len(receipts))
 
-    def looked_after(events: int) -> None:
+    def check_backup(events: int) -> None:
         copy = Archive.open(str(tmp_path / "copy"))
         Backup(Archive.open(store, create=False), copy).run()
         verified = Verification(copy).run()

@@ -1,4 +1,4 @@
-"""`xmlbroker recover` against a real node with an archive, as a user has it."""
+"""`xmlbroker recover` against a real node with an archive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def metrics() -> int:
 
 @pytest.fixture
 def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
-    """A node whose archive has all of its events."""
+    """A node with all its events in the archive."""
     configuration = (
         f'[metrics]\nendpoint = "tcp:port={metrics}:interface=127.0.0.1"\n'
         '[archive]\nevery = "0.2s"\n[recovery]\nengine = "local"\n'
@@ -44,57 +44,57 @@ def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
     with NodeProcess(tmp_path / "node", configuration) as running:
         flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(EVENTS))
         run(running, "pub", "-", stdin=flights)
-        await_status(running, lambda told: told["archive"]["behind"] == 0)
+        wait_for_status(running, lambda report: report["archive"]["behind"] == 0)
         yield running
         assert "Traceback" not in running.log()
 
 
-def await_status(node: NodeProcess, reached: Any) -> Any:
-    """What the node says of its recovery, when that is so."""
+def wait_for_status(node: NodeProcess, reached: Any) -> Any:
+    """Poll the node's recovery status until the condition is true, and return it."""
 
     async def ask() -> Any:
         async with connect(node.endpoint) as client:
             for _ in range(100):
-                told = (await client.ask("status"))["recovery"]
-                if reached(told):
-                    return told
+                report = (await client.ask("status"))["recovery"]
+                if reached(report):
+                    return report
                 await asyncio.sleep(0.1)
-            raise AssertionError(told)
+            raise AssertionError(report)
 
     return asyncio.run(ask())
 
 
-def on_a_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> tuple[str, int]:
-    """What `xmlbroker ARGUMENTS` shows on a terminal; Ctrl-C where it shows `interrupt`."""
-    ours, theirs = pty.openpty()
+def run_on_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> tuple[str, int]:
+    """Run `xmlbroker ARGUMENTS` on a terminal; send Ctrl-C when it shows `interrupt`."""
+    master, slave = pty.openpty()
     environment = {"XMLBROKER_NODE": node.endpoint, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
+        stdout=slave,
+        stderr=slave,
     )
-    os.close(theirs)
+    os.close(slave)
     shown = b""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         try:
-            data = os.read(ours, 65536)
+            data = os.read(master, 65536)
         except OSError:
-            # The end, as Linux tells it of a terminal.
+            # Linux reports the end of a terminal as an error.
             break
         shown += data
         if interrupt and interrupt.encode() in shown:
             process.send_signal(signal.SIGINT)
             interrupt = ""
-    os.close(ours)
+    os.close(master)
     return shown.decode(errors="replace"), process.wait(PATIENCE)
 
 
 def lose_all_but_the_archive(node: NodeProcess) -> None:
-    """Start the node again as another origin; only the archive has the events of the first."""
+    """Restart the node as a new origin; only the archive has the old events."""
     node.stop()
     for each in node.data.iterdir():
         if each.name == "archive":
@@ -110,7 +110,7 @@ def numbers(out: str) -> list[int]:
     return [int(line["place"].rpartition(":")[2]) for line in lines(out)]
 
 
-def test_what_was_published_is_replayed_between_its_ends(node: NodeProcess) -> None:
+def test_events_are_replayed_between_two_ends(node: NodeProcess) -> None:
     out, err = run(node, "recover")
     assert numbers(out) == list(range(1, EVENTS + 1))
     assert {line["liveness"] for line in lines(out)} == {"recovery"}
@@ -130,7 +130,9 @@ def test_what_was_published_is_replayed_between_its_ends(node: NodeProcess) -> N
     assert "the key '/flight['" in err
 
 
-def test_an_interrupted_replay_goes_on_where_it_says(node: NodeProcess, metrics: int) -> None:
+def test_interrupted_replay_resumes_at_the_printed_position(
+    node: NodeProcess, metrics: int
+) -> None:
     replay = start(node, "recover", "--rate", "50")
     assert replay.stdout is not None
     first = [replay.stdout.readline() for _ in range(10)]
@@ -143,60 +145,60 @@ def test_an_interrupted_replay_goes_on_where_it_says(node: NodeProcess, metrics:
     assert int(found[1]) == len(had) < EVENTS
     out, _ = run(node, "recover", "--since", found[2])
     assert had + numbers(out) == list(range(1, EVENTS + 1))
-    # The node has noticed both, and says so.
-    told = await_status(node, lambda told: told["recoveries"]["under_way"] == 0)
-    assert (told["recoveries"]["begun"], told["recoveries"]["cancelled"]) == (2, 1)
-    assert told["archive"]["runs"] and told["archive"]["events"] == EVENTS
-    # Its own log has all of it: the archive is not searched.
-    assert told["replays"]["processes"] == 0
+    # The status shows both.
+    report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
+    assert (report["recoveries"]["begun"], report["recoveries"]["cancelled"]) == (2, 1)
+    assert report["archive"]["runs"] and report["archive"]["events"] == EVENTS
+    # The log has all events, so the archive is not searched.
+    assert report["replays"]["processes"] == 0
     page = figures(http(metrics, "/metrics")[1])
     assert page["xmlbroker_recoveries_total"] == {"": 2}
     assert page["xmlbroker_recoveries_cancelled_total"] == {"": 1}
-    assert page["xmlbroker_recovered_events_total"] == told["recoveries"]["events"]
+    assert page["xmlbroker_recovered_events_total"] == report["recoveries"]["events"]
     assert page["xmlbroker_archived_events_total"] == {"": EVENTS}
     assert page["xmlbroker_archive_behind"] == {"": 0}
     assert page["xmlbroker_archiver_up"] == {"": 1}
 
 
-def test_a_terminal_shows_where_it_is(node: NodeProcess, metrics: int) -> None:
-    shown, status = on_a_terminal(node, "recover", "--explain")
+def test_terminal_shows_progress(node: NodeProcess, metrics: int) -> None:
+    shown, status = run_on_terminal(node, "recover", "--explain")
     assert status == 0
     place = lines(run(node, "recover", "--last", "1")[0])[0]["place"].partition(":")[2]
     assert f"after 0:0, up to {place}, {EVENTS} places: this node's log" in shown
     lose_all_but_the_archive(node)
-    shown, status = on_a_terminal(node, "recover", "--rate", "50", interrupt="rows read")
+    shown, status = run_on_terminal(node, "recover", "--rate", "50", interrupt="rows read")
     assert status == 130
     assert f"the archive: {EVENTS} of {EVENTS} rows read" in shown
     assert "<flight><id>0</id><flightleg/></flight>" in shown
     assert "continue with --since" in shown
-    told = await_status(node, lambda told: told["recoveries"]["under_way"] == 0)
-    assert told["replays"]["runs"] and told["replays"]["processes"] == 1
+    report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
+    assert report["replays"]["runs"] and report["replays"]["processes"] == 1
     assert figures(http(metrics, "/metrics")[1])["xmlbroker_replayer_up"] == {"": 1}
-    shown, status = on_a_terminal(node, "recover", "--explain")
+    shown, status = run_on_terminal(node, "recover", "--explain")
     assert status == 0
     assert "1. the archive: it has all past events" in shown
-    shown, _ = on_a_terminal(node, "status")
+    shown, _ = run_on_terminal(node, "status")
     assert "archive: behind" in shown and "recoveries: begun" in shown
 
 
-def test_a_durable_subscription_stays_where_it_is(node: NodeProcess) -> None:
+def test_recovery_leaves_the_durable_position_unchanged(node: NodeProcess) -> None:
     me = ("--durable", "d", "--client-id", "me")
     run(node, "sub", "/flight[id > 9]", *me, "--from", "all", "--count", "40")
     for _ in range(2):
         out, _ = run(node, "recover", *me)
-        # What comes is what that subscription asks for, behind what it has processed.
+        # The events after the subscription's position, by its query.
         assert numbers(out) == list(range(51, EVENTS + 1))
-    (told,) = lines(run(node, "recover", "--explain", *me)[0])
-    assert (told["query"], told["durable"], told["places"]) == ("/flight[id > 9]", "d", 250)
-    (origin,) = told["origins"]
+    (report,) = lines(run(node, "recover", "--explain", *me)[0])
+    assert (report["query"], report["durable"], report["places"]) == ("/flight[id > 9]", "d", 250)
+    (origin,) = report["origins"]
     assert [part["source"] for part in origin["parts"]] == ["log"]
     _, err = run(node, "recover", "--durable", "e", "--client-id", "me", status=1)
     assert err.startswith("xmlbroker: this node has no durable subscription 'e' of client 'me'; ")
 
 
-def test_what_the_node_refuses_is_one_line(node: NodeProcess) -> None:
+def test_refusals_are_one_line(node: NodeProcess) -> None:
     epoch = lines(run(node, "recover", "--last", "1")[0])[0]["place"].rpartition(":")[0]
-    for arguments, says in (
+    for arguments, message in (
         (("/flight[",), "(line 1, column 9); correct the query"),
         (("--since", f"{epoch}:9999"), "lies in the future of"),
         (("--until", f"{epoch}:9999"), "lies in the future of"),
@@ -204,4 +206,4 @@ def test_what_the_node_refuses_is_one_line(node: NodeProcess) -> None:
     ):
         out, err = run(node, "recover", *arguments, status=1)
         assert out == "" and len(err.splitlines()) == 1
-        assert says in err
+        assert message in err

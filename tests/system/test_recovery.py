@@ -1,4 +1,4 @@
-"""What a client of a real node missed comes from the log and the archive, each event once."""
+"""Recovery at a real node, from log and archive, each event once."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ pytestmark = pytest.mark.system
 
 
 def first_place(file: ArchivedFile) -> Mark:
-    """The earliest place in a file of one origin."""
+    """Return the earliest place in a file of one origin."""
     [(first, _)] = file.spans.values()
     return first
 
 
-def begins_behind(node: NodeProcess) -> Mark:
-    """The mark up to which retention has taken own events from the log of a node."""
+def removed_upto(node: NodeProcess) -> Mark:
+    """Return the mark up to which retention has removed the node's own events."""
     with closing(ExternalReader(node.data / "log")) as log:
         return log.own_extent()[0]
 
 
-def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
+def test_removed_events_come_from_the_archive_and_the_rest_from_the_log(
     tmp_path: Path,
 ) -> None:
     async def work() -> None:
@@ -52,7 +52,7 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
             await first_events(node, 0)
             receipts = await publish(publisher, 0, 10)
             events = await first_events(node, 5)
-            # What is not archived yet must not be taken by retention.
+            # Retention must not remove events before they are archived.
             for first in range(10, 500, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await archived(tmp_path / "archive", receipts[-1:])
@@ -80,7 +80,7 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
     ["broker.replay.replayer", pytest.param("broker.archiver", marks=pytest.mark.soak), "node"],
     ids=["replayer", "archiver", "node"],
 )
-def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
+def test_each_event_comes_once_if_a_process_is_killed_during_recovery(
     tmp_path: Path, victim: str
 ) -> None:
     async def work() -> None:
@@ -90,7 +90,7 @@ def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
             for first in range(0, 350, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await archived(tmp_path / "archive", receipts[-1:])
-            # A small window: most of it waits in the spool when the first have come.
+            # A small window: most events wait in the spool when the first arrive.
             async with connect(node.endpoint, client_id="rover", window_bytes=1 << 16) as client:
                 await client.when_connected(PATIENCE)
                 subscription = await client.subscribe("true()", "roaming.>", durable="d")
@@ -114,8 +114,8 @@ def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
             assert "the replay is restarted" in node.log()
 
 
-def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) -> None:
-    """No log has its events any more."""
+def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Path) -> None:
+    """No log has the events of the damaged file."""
 
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
@@ -125,10 +125,10 @@ def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) ->
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await archived(tmp_path / "archive", receipts[-1:])
             archive = Archive.open(str(tmp_path / "archive"))
-            # Not the first one: the archive has events on both sides of the damage.
+            # Not the first file, so that the archive has events before and after the damage.
             [_, file, *_] = sorted(archive.state().files.values(), key=first_place)
             [(first_mark, last_mark)] = file.spans.values()
-            assert begins_behind(node) >= last_mark, "the log could replace what is damaged"
+            assert removed_upto(node) >= last_mark, "the log could replace what is damaged"
             os.truncate(tmp_path / "archive" / file.path, file.bytes // 2)
             async with connect(node.endpoint, client_id="rover") as client:
                 inbox = await come_back(client)
@@ -137,7 +137,7 @@ def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) ->
                     for each in receipts
                     if each.place is not None and first_mark <= each.place.mark <= last_mark
                 ]
-                # The archiver has its time to write the range again before the gap is reported.
+                # The archiver gets time to write the range again before the gap is reported.
                 rest = [each for each in receipts if each not in lost]
                 await until_all(inbox, rest, 2 * PATIENCE)
                 last = await publish(publisher, 350, 351)

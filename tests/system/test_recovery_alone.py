@@ -1,4 +1,4 @@
-"""A node without a network that has lost its log serves from the archive what it once had."""
+"""A lone node without its log serves its old events from the archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.system.traffic import Inbox, publish, within
 pytestmark = pytest.mark.system
 
 
-def test_a_position_in_a_log_that_is_lost_goes_on_in_the_archive(tmp_path: Path) -> None:
+def test_position_in_a_lost_log_resumes_from_the_archive(tmp_path: Path) -> None:
     async def fill() -> list[Receipt]:
         async with connect(first.endpoint, client_id="publisher") as client:
             await client.when_connected(PATIENCE)
@@ -24,22 +24,22 @@ def test_a_position_in_a_log_that_is_lost_goes_on_in_the_archive(tmp_path: Path)
             await archived(tmp_path / "archive", receipts)
         return receipts
 
-    async def come_back() -> None:
+    async def read_rest() -> None:
         place = receipts[4].place
         assert place is not None
         async with connect(second.endpoint, client_id="rover") as client:
             await client.when_connected(PATIENCE)
-            begin = since(Position({place.origin: place.mark}))
-            inbox = Inbox(await client.subscribe("true()", "roaming.>", start=begin))
+            start = since(Position({place.origin: place.mark}))
+            inbox = Inbox(await client.subscribe("true()", "roaming.>", start=start))
             await until_all(inbox, receipts[5:])
             assert inbox.ids == recovered(inbox.events) == ids(receipts[5:])
             await inbox.close()
 
     receipts: list[Receipt] = []
-    told = settings(tmp_path / "archive")
-    with NodeProcess(tmp_path / "first", told) as first:
+    common = settings(tmp_path / "archive")
+    with NodeProcess(tmp_path / "first", common) as first:
         within(fill())
         first.stop()
-    with NodeProcess(tmp_path / "second", told) as second:
-        within(come_back(), 4 * PATIENCE)
+    with NodeProcess(tmp_path / "second", common) as second:
+        within(read_rest(), 4 * PATIENCE)
         second.stop()

@@ -1,4 +1,4 @@
-"""A client whose node is gone for good finds the rest at another one, with real processes."""
+"""A client whose node is lost recovers at another one, with real processes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ pytestmark = pytest.mark.system
     [True, pytest.param(False, marks=pytest.mark.soak)],
     ids=["with state", "without state"],
 )
-def test_who_read_half_at_a_node_that_is_gone_gets_the_rest_at_another(
-    tmp_path: Path, with_state: bool
-) -> None:
+def test_client_of_a_lost_node_gets_the_rest_at_another(tmp_path: Path, with_state: bool) -> None:
     state = tmp_path / "client" if with_state else None
     nodes = a, b = two_nodes(tmp_path)
 
@@ -77,10 +75,10 @@ def test_who_read_half_at_a_node_that_is_gone_gets_the_rest_at_another(
 
 
 @pytest.mark.parametrize(
-    "back", ["there", pytest.param("where it was before", marks=pytest.mark.soak)]
+    "where", ["there", pytest.param("where it was before", marks=pytest.mark.soak)]
 )
-def test_the_new_node_is_killed_while_it_recovers(tmp_path: Path, back: str) -> None:
-    """The client goes on behind what it has processed, at the one node or the other."""
+def test_client_resumes_when_the_recovering_node_is_killed(tmp_path: Path, where: str) -> None:
+    """The client resumes after its processed events, at either node."""
     state = tmp_path / "client"
     nodes = a, b = two_nodes(tmp_path)
 
@@ -98,9 +96,9 @@ def test_the_new_node_is_killed_while_it_recovers(tmp_path: Path, back: str) -> 
                 b.kill()
                 subscription.processed(got[-1])
             assert recovered(got) == ids(published[:30])
-            if back == "there":
+            if where == "there":
                 await asyncio.to_thread(b.start)
-            node = b if back == "there" else a
+            node = b if where == "there" else a
             async with connect(node.endpoint, client_id="rover", state=state) as client:
                 inbox = await come_back(client)
                 await until_all(inbox, published[30:])

@@ -1,4 +1,4 @@
-"""Clients ask a real node for the past: all of it, parts of it, and too much of it."""
+"""Replays of a real node: of everything, of parts, and of too much."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.system.traffic import ask_status, publish, within
 pytestmark = pytest.mark.system
 
 
-async def published(client: AsyncioClient, archive: Path) -> list[Receipt]:
-    """More than the log keeps, all of it archived."""
+async def publish_and_archive(client: AsyncioClient, archive: Path) -> list[Receipt]:
+    """Publish more than the log holds and wait until everything is archived."""
     receipts: list[Receipt] = []
     for first in range(0, 280, 70):
         receipts += await publish(client, first, first + 70, FILLING)
@@ -40,25 +40,25 @@ async def all_of(replay: Subscription) -> list[EventId]:
         return [event.event_id async for event in replay]
 
 
-def test_replays_give_what_was_asked_for_and_end(tmp_path: Path) -> None:
+def test_replays_return_the_requested_events_and_end(tmp_path: Path) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
-            receipts = await published(client, tmp_path / "archive")
-            everything = ids(receipts)
+            receipts = await publish_and_archive(client, tmp_path / "archive")
+            all_ids = ids(receipts)
             places = [receipt.place for receipt in receipts if receipt.place is not None]
-            assert await all_of(client.replay(streams="roaming.>")) == everything
-            assert await all_of(client.replay(last=7)) == everything[-7:]
+            assert await all_of(client.replay(streams="roaming.>")) == all_ids
+            assert await all_of(client.replay(last=7)) == all_ids[-7:]
             since = Position().advanced([places[9]])
             until = Position().advanced([places[99]])
-            assert await all_of(client.replay(since=since)) == everything[10:]
-            assert await all_of(client.replay(since=since, until=until)) == everything[10:100]
-            from_ms = everything[100].timestamp
-            assert set(everything[150:]) <= set(await all_of(client.replay(since_time=from_ms)))
+            assert await all_of(client.replay(since=since)) == all_ids[10:]
+            assert await all_of(client.replay(since=since, until=until)) == all_ids[10:100]
+            from_ms = all_ids[100].timestamp
+            assert set(all_ids[150:]) <= set(await all_of(client.replay(since_time=from_ms)))
             cancelled = client.replay()
             await anext(cancelled)
             cancelled.unsubscribe()
-            # It is served again, and nothing of what was cancelled stays.
-            assert await all_of(client.replay(last=3)) == everything[-3:]
+            # The node serves again, and nothing of the cancelled replay is left.
+            assert await all_of(client.replay(last=3)) == all_ids[-3:]
 
     with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
         within(work(), 4 * PATIENCE)
@@ -67,10 +67,10 @@ def test_replays_give_what_was_asked_for_and_end(tmp_path: Path) -> None:
         assert not (node.data / "replays" / "spool").exists()
 
 
-def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path) -> None:
+def test_replay_beyond_the_spool_limit_fails_and_the_node_goes_on(tmp_path: Path) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
-            receipts = await published(client, tmp_path / "archive")
+            receipts = await publish_and_archive(client, tmp_path / "archive")
             replay = client.replay()
             with pytest.raises(ReplayTooLarge, match="request less"):
                 await all_of(replay)
@@ -85,7 +85,7 @@ def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path)
         assert "Traceback" not in node.log()
 
 
-def test_a_replay_takes_as_much_longer_as_its_pace_says(tmp_path: Path) -> None:
+def test_replay_follows_its_pace(tmp_path: Path) -> None:
     pace = 0.5
 
     async def work() -> None:
@@ -93,37 +93,37 @@ def test_a_replay_takes_as_much_longer_as_its_pace_says(tmp_path: Path) -> None:
             receipts: list[Receipt] = []
             logged_at: list[float] = []
             for first in range(3):
-                # That something is archived takes its time, and so parts them.
+                # Archiving takes time, so the events are apart.
                 receipts += await publish(client, first, first + 1)
                 logged_at.append(time.time())
                 await archived(tmp_path / "archive", receipts[-1:])
-            # The first arrived before its receipt, the last one after its publisher's time.
+            # The first event arrived before its receipt, the last after its timestamp.
             span = receipts[-1].event_id.timestamp / 1000 - logged_at[0]
-            # Events have milliseconds.
-            wanted = span / pace - 0.05
+            # Timestamps have milliseconds.
+            shortest = span / pace - 0.05
             clock = asyncio.get_running_loop().time
             for _ in range(5):
                 replay = client.replay(pace=pace)
                 first_id = (await anext(replay)).event_id
                 began = clock()
                 assert [first_id, *await all_of(replay)] == ids(receipts)
-                # On a busy machine the first event may come late, and the rest seems to be quick.
-                if (taken := clock() - began) >= wanted:
+                # On a busy machine the first event may be late, which shortens the rest.
+                if (seconds := clock() - began) >= shortest:
                     break
-            assert taken >= wanted
+            assert seconds >= shortest
 
     with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
         within(work(), 2 * PATIENCE)
 
 
-def test_an_archive_that_is_not_mounted_is_waited_for_and_not_taken_for_an_empty_one(
+def test_replay_waits_for_an_unmounted_archive(
     tmp_path: Path,
 ) -> None:
     archive, elsewhere = tmp_path / "archive", tmp_path / "elsewhere"
 
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
-            receipts = await published(client, archive)
+            receipts = await publish_and_archive(client, archive)
             archive.rename(elsewhere)
             more = await publish(client, 280, 290)
             replay = client.replay()
@@ -141,10 +141,10 @@ def test_an_archive_that_is_not_mounted_is_waited_for_and_not_taken_for_an_empty
         assert "Traceback" not in node.log()
 
 
-def test_a_full_disk_under_the_spool_is_waited_for(tmp_path: Path) -> None:
+def test_replay_waits_while_the_spool_disk_is_full(tmp_path: Path) -> None:
     async def work(ballast: Path) -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
-            receipts = await published(client, tmp_path / "archive")
+            receipts = await publish_and_archive(client, tmp_path / "archive")
             with ballast.open("wb", buffering=0) as file, suppress(OSError):
                 while file.write(bytes(1 << 16)):
                     pass
@@ -157,24 +157,24 @@ def test_a_full_disk_under_the_spool_is_waited_for(tmp_path: Path) -> None:
             assert not replay.gaps
 
     with mounted_tmpfs(tmp_path / "disk", "size=24m") as disk:
-        said = settings(tmp_path / "archive")
-        with NodeProcess(tmp_path / "node", said, data=disk / "data") as node:
+        common = settings(tmp_path / "archive")
+        with NodeProcess(tmp_path / "node", common, data=disk / "data") as node:
             within(work(disk / "ballast"), 4 * PATIENCE)
             assert "Traceback" not in node.log()
 
 
-def test_who_asks_an_archive_that_is_not_there_is_told_so_in_the_end(tmp_path: Path) -> None:
+def test_replay_of_a_missing_archive_fails_after_the_patience_time(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
 
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
-            receipts = await published(client, archive)
+            receipts = await publish_and_archive(client, archive)
             archive.rename(tmp_path / "elsewhere")
             with pytest.raises(ArchiveUnavailable, match="there is no archive at"):
                 await all_of(client.replay())
             told = (await ask_status(node.endpoint))["recovery"]["recoveries"]
             assert (told["failed"], told["cancelled"], told["under_way"]) == (1, 0, 0)
-            # What the log has needs no archive.
+            # Events in the log need no archive.
             places = [receipt.place for receipt in receipts if receipt.place is not None]
             since = Position().advanced([places[-4]])
             subscription = await client.subscribe("true()", "roaming.>", start=start_at(since))
@@ -185,14 +185,14 @@ def test_who_asks_an_archive_that_is_not_there_is_told_so_in_the_end(tmp_path: P
         assert "Traceback" not in node.log()
 
 
-def test_an_archive_that_is_lost_costs_only_what_nobody_else_has(tmp_path: Path) -> None:
+def test_lost_archive_costs_only_events_without_a_copy(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
 
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
-            receipts = await published(client, archive)
+            receipts = await publish_and_archive(client, archive)
             shutil.rmtree(archive)
-            # Somebody begins a new one.
+            # A new, empty archive.
             Archive.open(str(archive))
             replay = client.replay()
             got = await all_of(replay)

@@ -1,4 +1,4 @@
-"""A real node is started from a copy that was made of its data while it ran."""
+"""A real node restored from a copy that was made while it ran."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 def two_clusters(folder: Path) -> list[NodeProcess]:
-    """A node each; the second one dials the first."""
+    """Return the nodes of two clusters; the second dials the first."""
     ports = [free_port(), free_port()]
     dialled = f'gateways = ["tcp:host=127.0.0.1:port={ports[0]}"]\n'
     return [
@@ -33,8 +33,8 @@ def two_clusters(folder: Path) -> list[NodeProcess]:
     ]
 
 
-def restored(node: NodeProcess, copy: Path) -> None:
-    """Kill a node, and start it on the copy."""
+def restore(node: NodeProcess, copy: Path) -> None:
+    """Kill a node and start it on the copy."""
     node.kill()
     shutil.rmtree(node.data)
     shutil.copytree(copy, node.data)
@@ -43,7 +43,7 @@ def restored(node: NodeProcess, copy: Path) -> None:
     node.await_log(r"they are fetched", seen)
 
 
-def test_what_a_copy_lacks_comes_back_from_the_other_node(tmp_path: Path) -> None:
+def test_lost_events_come_back_from_the_other_node(tmp_path: Path) -> None:
     nodes = a, b = two_clusters(tmp_path)
 
     async def work() -> None:
@@ -59,7 +59,7 @@ def test_what_a_copy_lacks_comes_back_from_the_other_node(tmp_path: Path) -> Non
             published += await publish(publisher, 100, 200)
             for inbox in inboxes:
                 await until_all(inbox, published)
-            await asyncio.to_thread(restored, a, tmp_path / "copy")
+            await asyncio.to_thread(restore, a, tmp_path / "copy")
             await publisher.when_connected(PATIENCE)
             published += await publish(publisher, 200, 300)
             for inbox in inboxes:
@@ -68,7 +68,7 @@ def test_what_a_copy_lacks_comes_back_from_the_other_node(tmp_path: Path) -> Non
                 assert not inbox.subscription.gaps
             places = [receipt.place for receipt in published]
             assert len(set(places)) == 300
-            # Who begins now gets all of them from the restored node.
+            # A new client gets the counts from the restored node.
             async with connect(a.endpoint, client_id="new") as new:
                 await new.when_connected(PATIENCE)
                 found = (await new.ask("status"))["recovery"]["recoveries"]

@@ -1,4 +1,4 @@
-"""Nodes of the previous and of this version in one network, each on its own data (Q24)."""
+"""Nodes of the previous and of this version in one network, each with its own data (Q24)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.event.origin import origin_start_ms
+from broker.log.checked_table import CheckedTable
 from broker.log.tables import FORMAT_NAME
 from examples.free_ports import free_port
 from tests.capability import PREVIOUS, VERSION_1
@@ -25,27 +26,28 @@ from tests.system.traffic import publish, within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-#: The name that a log has which began before names told the time.
-SHORT_NAME = "0123456789abcdef"
+#: Origin name of old logs, without the time.
+OLD_ORIGIN = "0123456789abcdef"
 LINKS = [(1, 0), (2, 1)]
 
 
 @pytest.fixture(scope="module")
 def first_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree whose nodes speak version 1 of the protocol between nodes and write logs of format
-    3."""
+    """A tree with version 1 of the node protocol and logs of format 3."""
     return previous_tree(tmp_path_factory.mktemp("first"), VERSION_1)
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of the release before this one."""
+    """The tree of the previous release."""
     return previous_tree(tmp_path_factory.mktemp("release"), PREVIOUS)
 
 
-def line(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
-    """Nodes of these trees, linked in a line; not started. The first one is a gateway to a cluster
-    of all others."""
+def line_of_nodes(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
+    """Return nodes of these trees in a line, not started.
+
+    The first is a cluster of its own and the gateway to the others.
+    """
     ports = [free_port() for _ in trees]
     nodes = []
     for number, tree in enumerate(trees):
@@ -67,8 +69,8 @@ def line(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
     return nodes
 
 
-def upgraded(node: NodeProcess, tree: Path) -> None:
-    """Stop a node in good order, and start it on its data with another tree."""
+def upgrade(node: NodeProcess, tree: Path) -> None:
+    """Stop a node and start it on its data with another tree."""
     node.stop()
     seen = len(node.log().splitlines())
     node.code = tree
@@ -76,8 +78,8 @@ def upgraded(node: NodeProcess, tree: Path) -> None:
     node.await_log(r"linked to ", seen)
 
 
-class Everybody:
-    """At each node a durable subscriber and a publisher of each version."""
+class ClientsOfBothVersions:
+    """A durable subscriber and a publisher of each version at each node."""
 
     def __init__(self, clients: list[AsyncioClient], previous: list[PreviousClient]) -> None:
         self._clients = clients
@@ -86,11 +88,11 @@ class Everybody:
         self._published: list[str] = []
 
     async def start(self) -> None:
-        """Subscribe everywhere, to everything."""
+        """Subscribe at each node to all events."""
         self._inboxes = [await come_back(client) for client in self._clients]
 
     async def exchange(self) -> None:
-        """Publish at each node, by clients of both versions; all receive everything so far."""
+        """Publish at each node with both versions; wait until all clients have all events."""
         receipts: list[Receipt] = []
         for client in self._clients:
             await client.when_connected(PATIENCE)
@@ -98,11 +100,11 @@ class Everybody:
         for each in self._previous:
             await each.publish(*self._numbers())
         self._published += [str(event_id) for event_id in ids(receipts)]
-        wanted = {*self._published, *self._by_previous()}
+        expected = {*self._published, *self._by_previous()}
         for inbox in self._inboxes:
-            await inbox.until(lambda inbox=inbox: wanted <= set(map(str, inbox.ids)))
+            await inbox.until(lambda inbox=inbox: expected <= set(map(str, inbox.ids)))
         for each in self._previous:
-            await each.until_received(wanted)
+            await each.until_received(expected)
 
     def _numbers(self) -> tuple[int, int]:
         self._count += 10
@@ -112,14 +114,14 @@ class Everybody:
         return [text for each in self._previous for text in each.ids("published")]
 
     async def close(self) -> None:
-        """Check that nothing came twice, and that no gap was reported."""
-        everything = sorted([*self._published, *self._by_previous()])
+        """Check that nothing repeated and no gap was reported."""
+        all_ids = sorted([*self._published, *self._by_previous()])
         for inbox in self._inboxes:
-            assert sorted(map(str, inbox.ids)) == everything
+            assert sorted(map(str, inbox.ids)) == all_ids
             assert not inbox.subscription.gaps
             await inbox.close()
         for each in self._previous:
-            assert sorted(each.ids("received")) == everything
+            assert sorted(each.ids("received")) == all_ids
             assert not each.ids("gap")
             await each.close()
 
@@ -127,13 +129,15 @@ class Everybody:
 @pytest.mark.parametrize(
     ("version", "order"), [(1, (1, 2, 0)), (2, (0, 2, 1))], ids=["first-version", "release"]
 )
-def test_each_node_of_a_network_is_upgraded_in_turn(
+def test_network_is_upgraded_node_by_node(
     tmp_path: Path, request: pytest.FixtureRequest, version: int, order: Sequence[int]
 ) -> None:
-    """Between any two upgrades nodes and clients of both versions have all events of all others,
-    over gateways and within a cluster, and keep each other's copies."""
+    """Between upgrades, nodes and clients of both versions get all events of all others.
+
+    This includes gateways, a cluster, and replicas of each other's events.
+    """
     previous = request.getfixturevalue("first_version" if version == 1 else "release")
-    nodes = line(tmp_path, [previous, previous, previous])
+    nodes = line_of_nodes(tmp_path, [previous, previous, previous])
 
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:
@@ -145,17 +149,17 @@ def test_each_node_of_a_network_is_upgraded_in_turn(
                 await PreviousClient.start(node.endpoint, f"p-{node.name}", previous)
                 for node in nodes
             ]
-            everybody = Everybody(clients, old)
-            await everybody.start()
-            await everybody.exchange()
+            all_clients = ClientsOfBothVersions(clients, old)
+            await all_clients.start()
+            await all_clients.exchange()
             for number in order:
-                await asyncio.to_thread(upgraded, nodes[number], ROOT)
-                await everybody.exchange()
+                await asyncio.to_thread(upgrade, nodes[number], ROOT)
+                await all_clients.exchange()
                 if nodes[1].code == ROOT:
-                    wanted = sorted(2 if nodes[n].code == ROOT else version for n in (0, 2))
+                    expected = sorted(2 if nodes[n].code == ROOT else version for n in (0, 2))
                     links = await links_of(clients[1])
-                    assert sorted(int(str(link["version"])) for link in links) == wanted
-            await everybody.close()
+                    assert sorted(int(str(link["version"])) for link in links) == expected
+            await all_clients.close()
 
     with running(nodes, LINKS):
         within(work(), 8 * PATIENCE)
@@ -164,20 +168,20 @@ def test_each_node_of_a_network_is_upgraded_in_turn(
 
 
 async def links_of(client: AsyncioClient) -> list[dict[str, object]]:
-    """The links in the status of a client's node."""
+    """Return the links in the status of a client's node."""
     status = await client.ask("status")
     links: list[dict[str, object]] = status["network"]["links"]
     return links
 
 
-def test_a_log_with_a_short_name_goes_on_after_the_upgrade(
+def test_log_with_an_old_origin_name_continues_after_the_upgrade(
     tmp_path: Path, first_version: Path
 ) -> None:
-    """A log that began before names told the time keeps its name, its events and its places."""
-    nodes = first, second = line(tmp_path, [first_version, first_version])
+    """The old log keeps its name, its events and its places."""
+    nodes = first, second = line_of_nodes(tmp_path, [first_version, first_version])
     first.start()
     first.stop()
-    rename_log(first.data, SHORT_NAME)
+    rename_log(first.data, OLD_ORIGIN)
 
     async def work() -> None:
         async with (
@@ -188,16 +192,16 @@ def test_a_log_with_a_short_name_goes_on_after_the_upgrade(
             inbox = await come_back(at_second)
             published = await publish(at_first, 0, 20)
             await until_all(inbox, published)
-            await asyncio.to_thread(upgraded, first, ROOT)
+            await asyncio.to_thread(upgrade, first, ROOT)
             await at_first.when_connected(PATIENCE)
             published += await publish(at_first, 20, 40)
-            await asyncio.to_thread(upgraded, second, ROOT)
+            await asyncio.to_thread(upgrade, second, ROOT)
             await at_first.when_connected(PATIENCE)
             published += await publish(at_first, 40, 60)
             await until_all(inbox, published)
             places = [receipt.place for receipt in published]
-            assert {place.origin for place in places if place} == {SHORT_NAME}
-            assert not origin_start_ms(SHORT_NAME)
+            assert {place.origin for place in places if place} == {OLD_ORIGIN}
+            assert not origin_start_ms(OLD_ORIGIN)
             assert inbox.ids == ids(published)
             assert not inbox.subscription.gaps
             await inbox.close()
@@ -207,7 +211,7 @@ def test_a_log_with_a_short_name_goes_on_after_the_upgrade(
 
 
 def rename_log(data: Path, name: str) -> None:
-    """Give a log that has no events yet another name."""
+    """Rename a log without events."""
     for folder in [path.parent for path in data.rglob("data.mdb")]:
         with lmdb.open(str(folder), max_dbs=16) as env:
             meta = env.open_db(b"meta", create=False)
@@ -222,13 +226,11 @@ def rename_log(data: Path, name: str) -> None:
     raise AssertionError(f"no log in {data}")
 
 
-def test_the_previous_version_refuses_a_log_of_a_later_format(
-    tmp_path: Path, first_version: Path
-) -> None:
+def test_previous_version_refuses_a_later_log_format(tmp_path: Path, first_version: Path) -> None:
     """A downgrade ends with one line that names both formats, and changes nothing."""
     old, new = log_format(first_version), log_format(ROOT)
     assert old != new
-    (node,) = line(tmp_path, [first_version])
+    (node,) = line_of_nodes(tmp_path, [first_version])
     node.start()
     node.stop()
     node.code = ROOT

@@ -1,4 +1,4 @@
-"""The soak: a short run holds and leaves nothing; an unknown fault is refused."""
+"""The soak: a short run succeeds and leaves nothing; an unknown fault is refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.soak.faults import FAULTS
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Faults that heal by themselves within seconds.
-FEW = "kill,cut,partition,freeze,client-kill,client-close"
+#: Faults that are over within seconds.
+QUICK_FAULTS = "kill,cut,partition,freeze,client-kill,client-close"
 
 
 def soak(*arguments: str, folder: Path) -> subprocess.Popen[str]:
@@ -30,8 +30,8 @@ def soak(*arguments: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def left_over(folder: Path) -> list[str]:
-    """Processes that run in a folder, and the entries of that folder."""
+def find_leftovers(folder: Path) -> list[str]:
+    """Return processes that run in a folder, and the folder's entries."""
     found = []
     for each in Path("/proc").iterdir():
         try:
@@ -42,16 +42,16 @@ def left_over(folder: Path) -> list[str]:
     return found + [str(path) for path in folder.iterdir()]
 
 
-def test_a_short_run_holds_and_leaves_nothing(tmp_path: Path) -> None:
-    arguments = ("--seed", "3", "--minutes", "0.01", "--seconds", "8", "--faults", FEW)
+def test_short_run_succeeds_and_leaves_nothing(tmp_path: Path) -> None:
+    arguments = ("--seed", "3", "--minutes", "0.01", "--seconds", "8", "--faults", QUICK_FAULTS)
     with soak(*arguments, folder=tmp_path) as run:
         text, _ = run.communicate(timeout=240)
     assert run.returncode == 0, text
     assert "seeds 3 to 3:" in text and "violations in none" in text
-    assert left_over(tmp_path) == []
+    assert find_leftovers(tmp_path) == []
 
 
-def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_soak_and_leaves_nothing(tmp_path: Path) -> None:
     with soak("--seed", "4", "--seconds", "600", "--faults", "cut", folder=tmp_path) as run:
         assert run.stdout is not None
         assert run.stdout.readline().startswith("faults: cut")
@@ -62,10 +62,10 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
         text = run.stdout.read()
         assert run.wait(60) == 130, text
     assert "stopped; the run of seed 4 was not checked" in text
-    assert left_over(tmp_path) == []
+    assert find_leftovers(tmp_path) == []
 
 
-def test_an_unknown_fault_is_refused(tmp_path: Path) -> None:
+def test_unknown_fault_is_refused(tmp_path: Path) -> None:
     with soak("--faults", "kill,thunder", folder=tmp_path) as run:
         text, _ = run.communicate(timeout=60)
     assert run.returncode == 2

@@ -1,4 +1,4 @@
-"""What a node that is gone could not send comes out of the archive, with real processes."""
+"""The unsent events of a dead node come from the archive, with real processes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.system.traffic import publish, within
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
-def test_who_reads_at_another_node_gets_all_of_one_that_is_gone(tmp_path: Path) -> None:
-    """That other node was held up for longer than links are silent."""
+def test_reader_gets_all_events_of_a_dead_node_from_the_archive(tmp_path: Path) -> None:
+    """The reader's node was paused for longer than the link timeout."""
     nodes = a, b = two_nodes(tmp_path, more='patience = "1s"\n', log="64MiB")
 
     async def work() -> None:

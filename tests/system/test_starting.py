@@ -1,4 +1,4 @@
-"""A node that can not start says why in one line and ends with a status that is not 0."""
+"""A node that can not start logs one line with the cause and exits with status 1."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ pytestmark = pytest.mark.system
 
 
 def refusal(node: NodeProcess, *arguments: str) -> str:
-    """What a node that does not start says of it."""
+    """Return the log of a node that does not start."""
     node.launch(*arguments)
     try:
         assert node.wait() == 1
     finally:
         node.kill()
-    said = node.log()
-    assert "Traceback" not in said
-    assert "Unhandled" not in said
-    assert "is ready" not in said
-    return said
+    log = node.log()
+    assert "Traceback" not in log
+    assert "Unhandled" not in log
+    assert "is ready" not in log
+    return log
 
 
 def the_line(node: NodeProcess) -> str:
-    """The one line of the log that says why the node can not start."""
+    """Return the one line of the log with the cause."""
     lines = [line for line in refusal(node).splitlines() if "can not start" in line]
     assert len(lines) == 1, lines
     return lines[0]
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+def test_port_in_use_is_reported(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", node.port))
-        taken.listen()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", node.port))
+        listener.listen()
         assert str(node.port) in the_line(node)
         assert "in use" in node.log()
-    # And nothing is left in its way.
+    # The failed start leaves nothing behind.
     with node:
         node.stop()
     assert re.search(r"epoch \d+,", node.log())
 
 
-def test_a_data_path_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_data_path_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("something else")
     line = the_line(NodeProcess(tmp_path))
     assert str(tmp_path / "data") in line
 
 
-def test_a_read_only_data_folder_is_told(tmp_path: Path) -> None:
+def test_read_only_data_folder_is_reported(tmp_path: Path) -> None:
     with mounted_tmpfs(tmp_path / "disk", "size=1m,ro") as disk:
         line = the_line(NodeProcess(tmp_path, data=disk / "data"))
         assert str(disk / "data") in line
         assert "Read-only file system" in line
 
 
-def test_a_log_that_became_read_only_is_told(tmp_path: Path) -> None:
-    # To root nothing is read-only that is not mounted so.
+def test_read_only_log_is_reported(tmp_path: Path) -> None:
+    # For root only a read-only mount is read-only.
     need("no-root")
     with NodeProcess(tmp_path) as node:
         node.stop()
@@ -74,7 +74,7 @@ def test_a_log_that_became_read_only_is_told(tmp_path: Path) -> None:
     assert str(node.data / "log") in the_line(NodeProcess(tmp_path))
 
 
-def test_a_log_of_another_format_is_told(tmp_path: Path) -> None:
+def test_log_of_another_format_is_reported(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node:
         node.stop()
     with lmdb.open(str(node.data / "log"), max_dbs=8) as env, env.begin(write=True) as txn:
@@ -83,33 +83,33 @@ def test_a_log_of_another_format_is_told(tmp_path: Path) -> None:
     assert "xmlbroker-log-99" in line
 
 
-def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_a_log_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data" / "log").mkdir(parents=True)
     (tmp_path / "data" / "log" / "data.mdb").write_bytes(b"<event/>" * 4096)
     assert "does not hold an event log" in the_line(NodeProcess(tmp_path))
 
 
 def epoch(node: NodeProcess) -> int:
-    """The epoch that this node's log names in the line that says that the node is ready."""
+    """Return the epoch from the line that says that the node is ready."""
     found = re.search(r"is ready: log \w+, epoch (\d+),", node.log())
     assert found is not None, node.log()
     return int(found[1])
 
 
-def test_two_nodes_do_not_share_a_data_folder(tmp_path: Path) -> None:
+def test_two_nodes_can_not_share_a_data_folder(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "one") as first:
         second = NodeProcess(tmp_path / "two", data=first.data)
         line = the_line(second)
         assert str(first.data) in line
         assert "in use" in line
         first.kill()
-        # A killed node leaves no lock behind.
+        # A killed node leaves no lock.
         with second:
             assert epoch(second) > epoch(first)
 
 
 @pytest.mark.parametrize(
-    ("table", "wanted"),
+    ("table", "expected"),
     [
         (
             "[limits]\nmax_sessionz = 5\n",
@@ -120,26 +120,26 @@ def test_two_nodes_do_not_share_a_data_folder(tmp_path: Path) -> None:
         ('[types]\nfolders = ["no-such-folder"]\n', ("types.folders", "no-such-folder")),
     ],
 )
-def test_a_wrong_configuration_is_told_by_key_allowed_values_and_line(
-    table: str, wanted: tuple[str, ...], tmp_path: Path
+def test_wrong_configuration_is_reported_with_key_values_and_line(
+    table: str, expected: tuple[str, ...], tmp_path: Path
 ) -> None:
-    said = refusal(NodeProcess(tmp_path, table))
-    for words in wanted:
-        assert words in said
+    log = refusal(NodeProcess(tmp_path, table))
+    for words in expected:
+        assert words in log
 
 
-def test_a_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
-    said = refusal(NodeProcess(tmp_path), "--config", "nowhere.toml")
-    assert "nowhere.toml" in said
+def test_missing_configuration_is_reported(tmp_path: Path) -> None:
+    log = refusal(NodeProcess(tmp_path), "--config", "nowhere.toml")
+    assert "nowhere.toml" in log
 
 
-def test_a_tls_endpoint_without_its_key_is_told(tmp_path: Path) -> None:
+def test_tls_endpoint_without_its_key_is_reported(tmp_path: Path) -> None:
     endpoint = "ssl:port={port}:interface=127.0.0.1:privateKey=no-key.pem:certKey=no-cert.pem"
-    said = refusal(NodeProcess(tmp_path, endpoint=endpoint))
-    assert "no-key.pem" in said
+    log = refusal(NodeProcess(tmp_path, endpoint=endpoint))
+    assert "no-key.pem" in log
 
 
-def test_a_node_without_any_option_listens_on_loopback_within_a_second_or_so(
+def test_node_without_options_listens_on_loopback_quickly(
     tmp_path: Path,
 ) -> None:
     need("default-port")
@@ -149,14 +149,14 @@ def test_a_node_without_any_option_listens_on_loopback_within_a_second_or_so(
     try:
         assert "127.0.0.1" in node.await_log("listening on")
         node.await_log("is ready")
-        # The issue wants one second on a machine of its own; tests may share theirs.
+        # The requirement is one second on an idle machine; tests share theirs.
         assert time.monotonic() - began < 5.0
         assert (tmp_path / "xmlbroker-data" / "log" / "data.mdb").exists()
     finally:
         node.kill()
 
 
-def test_a_daemon_that_can_not_start_tells_who_started_it(tmp_path: Path) -> None:
+def test_daemon_that_can_not_start_reports_the_error(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("something else")
     node = NodeProcess(tmp_path)
     node.launch("--config", str(node.settings), daemon=True)

@@ -1,4 +1,4 @@
-"""A node whose network can not be as the settings say: one line names the setting, status 1."""
+"""Invalid network settings: one line names the setting, with exit status 1."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.system.traffic import ask_status
 
 pytestmark = pytest.mark.system
 
-#: A group of this machine's own, and an address that no interface has.
+#: A group of this machine's own, and an address without an interface.
 GROUP, NOWHERE = "239.255.78.9:7309", "192.0.2.7"
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
-    """A port of the loopback interface that is in use, for streams and for datagrams."""
+def used_port() -> Iterator[int]:
+    """A port of the loopback interface that is in use for TCP and UDP."""
     with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         stream.bind(("127.0.0.1", 0))
         stream.listen()
@@ -49,16 +49,16 @@ def line_of(folder: Path, settings: str) -> str:
     return the_line(NodeProcess(folder, network))
 
 
-def test_a_port_in_use_is_told_with_the_setting(tmp_path: Path, taken: int) -> None:
-    line = line_of(tmp_path / "udp", f'udp = "127.0.0.1:{taken}"')
-    assert f"network.udp 127.0.0.1:{taken}: Address already in use" in line
-    endpoint = f"tcp:port={taken}:interface=127.0.0.1"
+def test_port_in_use_is_reported_with_the_setting(tmp_path: Path, used_port: int) -> None:
+    line = line_of(tmp_path / "udp", f'udp = "127.0.0.1:{used_port}"')
+    assert f"network.udp 127.0.0.1:{used_port}: Address already in use" in line
+    endpoint = f"tcp:port={used_port}:interface=127.0.0.1"
     line = line_of(tmp_path / "tcp", f'listen = ["{endpoint}"]')
     assert f'network.listen "{endpoint}": Address already in use' in line
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "expected"),
     [
         (
             f'group = "{GROUP}"\ngroup_interface = "nosuch0"',
@@ -82,13 +82,13 @@ def test_a_port_in_use_is_told_with_the_setting(tmp_path: Path, taken: int) -> N
         ('listen = ["tcp:port=0"]', "name the address of one interface, or set network.advertise"),
     ],
 )
-def test_what_can_not_be_listened_on_is_told_with_the_setting(
-    tmp_path: Path, settings: str, words: str
+def test_invalid_listening_address_is_reported_with_the_setting(
+    tmp_path: Path, settings: str, expected: str
 ) -> None:
-    assert words in line_of(tmp_path / "node", settings)
+    assert expected in line_of(tmp_path / "node", settings)
 
 
-def test_a_group_to_which_nothing_can_be_sent_is_told(tmp_path: Path) -> None:
+def test_unreachable_group_is_reported(tmp_path: Path) -> None:
     need_namespaces()
     with Segment(1) as segment:
         (host,) = segment.hosts
@@ -101,7 +101,7 @@ def test_a_group_to_which_nothing_can_be_sent_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "expected"),
     [
         (
             'name = "ours"\nkey_file = "{other}"',
@@ -112,7 +112,7 @@ def test_a_group_to_which_nothing_can_be_sent_is_told(tmp_path: Path) -> None:
         ('name = "ours"\nkey_file = "{key}"', "another node has the node.name first"),
     ],
 )
-def test_who_is_not_let_in_is_told_the_setting(tmp_path: Path, settings: str, words: str) -> None:
+def test_refused_node_reports_the_setting(tmp_path: Path, settings: str, expected: str) -> None:
     keys = {name: tmp_path / name for name in ("key", "other")}
     for name, path in keys.items():
         path.write_text(f"the {name} of some nodes")
@@ -123,13 +123,13 @@ def test_who_is_not_let_in_is_told_the_setting(tmp_path: Path, settings: str, wo
     )
     joiner = f'[network]\njoin = ["127.0.0.1:{port}"]\n{settings.format(**keys)}\n'
     with NodeProcess(tmp_path / "first", founder, name="first") as first:
-        name = "first" if "node.name" in words else "second"
+        name = "first" if "node.name" in expected else "second"
         with NodeProcess(tmp_path / "second", joiner, name=name) as second:
-            assert "in no cluster yet" in second.await_log(rf"yet.*{words}")
-            first.await_log(words)
+            assert "in no cluster yet" in second.await_log(rf"yet.*{expected}")
+            first.await_log(expected)
 
 
-def test_whom_a_node_does_not_reach_is_told_once_with_the_place_and_what_is_wrong(
+def test_unreachable_nodes_are_reported_once_with_address_and_cause(
     tmp_path: Path,
 ) -> None:
     nobody, elsewhere = free_port(), free_port()
@@ -156,11 +156,11 @@ def test_whom_a_node_does_not_reach_is_told_once_with_the_place_and_what_is_wron
                 text=True,
             )
             assert "other nodes connect there: clients take one of" in asked.stderr
-            # Two seconds of trying, and each is told once.
+            # Each is reported once in two seconds of attempts.
             assert node.log().count("no link to") == 3
 
 
-def test_strangers_are_told_once_with_their_number_and_leave_nothing_behind(tmp_path: Path) -> None:
+def test_invalid_connections_are_logged_with_their_number_and_closed(tmp_path: Path) -> None:
     port = free_port()
     network = f'[network]\ncluster = "alps"\nlisten = ["tcp:port={port}:interface=127.0.0.1"]\n'
     garbage = (
@@ -174,28 +174,28 @@ def test_strangers_are_told_once_with_their_number_and_leave_nothing_behind(tmp_
     with NodeProcess(tmp_path, network) as node:
         descriptors = Path(f"/proc/{node.process.pid}/fd")
         before = len(list(descriptors.iterdir()))
-        for said in garbage * 4:
-            for where in (port, node.port):
-                with socket.create_connection(("127.0.0.1", where)) as stranger:
-                    # The node may be quicker, and have closed it.
+        for data in garbage * 4:
+            for port_used in (port, node.port):
+                with socket.create_connection(("127.0.0.1", port_used)) as stranger:
+                    # The node may have closed the connection already.
                     with contextlib.suppress(OSError):
-                        stranger.sendall(said)
+                        stranger.sendall(data)
                         stranger.shutdown(socket.SHUT_WR)
                         while stranger.recv(1000):
                             pass
-        # When it answers this it has done with all who came before.
+        # When the node answers, it has handled all earlier connections.
         asyncio.run(ask_status(node.endpoint))
-        # Threads that it starts meanwhile have some, too; of the 48 strangers there are none.
+        # Starting threads open some descriptors; none of the 48 connections is left.
         assert len(list(descriptors.iterdir())) <= before + 10
         node.stop()
         assert "Traceback" not in node.log()
-        for words in ("no link with 127.0.0.1", "connection from 127.0.0.1"):
-            lines = [line for line in node.log().splitlines() if words in line]
+        for expected in ("no link with 127.0.0.1", "connection from 127.0.0.1"):
+            lines = [line for line in node.log().splitlines() if expected in line]
             assert 1 < len(lines) <= 4, lines
         assert node.log().count("this is HTTP") == 2
 
 
-def test_a_node_that_is_stopped_while_it_asks_does_not_complain(tmp_path: Path) -> None:
+def test_node_stopped_while_joining_logs_no_warning(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         network = (
             f'[network]\nlisten = ["tcp:port={free_port()}:interface=127.0.0.1"]\n'

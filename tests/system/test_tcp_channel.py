@@ -1,4 +1,4 @@
-"""The socket channel over real TCP, TLS and UNIX sockets with Twisted, and over asyncio."""
+"""The socket channel over TCP, TLS and UNIX sockets with Twisted, and over asyncio."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ reactor = cast(Any, the_reactor)
 
 
 def port_number(port: IListeningPort) -> int:
-    """The TCP port that was given."""
+    """Return the port's TCP number."""
     return int(cast(Any, port.getHost()).port)
 
 
@@ -78,11 +78,11 @@ class TcpChannelTests(Events, SocketChannelContract):
         return client, server
 
     async def finish(self, channel: ISocketChannel) -> None:
-        """No connection outlives its test."""
-        noting = RecordingReceiver(channel, self.changed)
+        """Close the channel and wait for its loss."""
+        receiver = RecordingReceiver(channel, self.changed)
         if not cast(TcpSocketChannel, channel)._is_lost:
             channel.abort(Closed("the test is over"))
-            await self.until(lambda: bool(noting.losses))
+            await self.until(lambda: bool(receiver.losses))
 
 
 class UnixChannelTests(TcpChannelTests):
@@ -99,7 +99,7 @@ class UnixChannelTests(TcpChannelTests):
 
 
 def self_signed() -> PrivateCertificate:
-    """A new key and a certificate of its own making."""
+    """Return a new key with a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -120,7 +120,7 @@ def self_signed() -> PrivateCertificate:
     return cast(PrivateCertificate, PrivateCertificate.loadPEM(public + private))
 
 
-# Twisted 26.10 gives pyOpenSSL 26 what that would rather not have.
+# Twisted 26.10 uses an API that pyOpenSSL 26 deprecates.
 @pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")
 class TlsChannelTests(TcpChannelTests):
     """The contract over TLS."""
@@ -135,23 +135,23 @@ class TlsChannelTests(TcpChannelTests):
         return SSL4ServerEndpoint(reactor, 0, self.certificate.options(), interface="127.0.0.1")
 
     def client_endpoint(self, port: IListeningPort) -> Any:
-        # Who the server is does not matter here.
+        # The server's identity is not part of the contract.
         options = CertificateOptions(verify=False)
         return SSL4ClientEndpoint(reactor, "127.0.0.1", port_number(port), options)
 
-    async def test_it_says_that_it_is_secure(self) -> None:
+    async def test_tls_channel_is_secure(self) -> None:
         here, there = await self.make_pair()
         assert here.secure
         assert there.secure
 
-    async def test_the_socket_below_is_set_up_too(self) -> None:
+    async def test_socket_below_tls_is_configured(self) -> None:
         for channel in await self.make_pair():
             handle = cast(Any, channel).transport.transport.getHandle()
             assert handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 class RawClient(Protocol):
-    """Writes bytes that are no frames, and learns when it is thrown out."""
+    """A client that writes raw bytes and waits for its end."""
 
     transport: Any
 
@@ -163,7 +163,7 @@ class RawClient(Protocol):
 
 
 class RawPeerTests(Events):
-    """What a peer that speaks something else sees, and does."""
+    """A peer that speaks another protocol."""
 
     async def connect(self) -> tuple[RawClient, RecordingReceiver]:
         accepted: Deferred[ISocketChannel] = Deferred()
@@ -182,7 +182,7 @@ class RawPeerTests(Events):
         assert isinstance(server.losses[0], FrameTooLarge)
         assert server.packets == []
 
-    async def test_a_connection_that_ends_within_a_frame_was_no_orderly_end(self) -> None:
+    async def test_end_within_a_frame_is_an_error(self) -> None:
         raw, server = await self.connect()
         raw.transport.write(
             b"".join(encode_frames([b"whole"]) + encode_frames([b"half of it"]))[:-3]
@@ -193,7 +193,7 @@ class RawPeerTests(Events):
         assert server.packets == [b"whole"]
         await raw.lost
 
-    async def test_the_socket_is_set_up_for_small_messages_and_dead_peers(self) -> None:
+    async def test_socket_has_no_delay_and_keepalive(self) -> None:
         raw, server = await self.connect()
         handle = cast(Any, server.channel).transport.getHandle()
         assert handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -207,7 +207,7 @@ class RawPeerTests(Events):
 
 
 class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
-    """The contract over asyncio's TCP, with an asyncio server too."""
+    """The contract over asyncio's TCP, with an asyncio server."""
 
     def changed(self) -> None:
         self.event.set()
@@ -235,7 +235,7 @@ class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
             self.addCleanup(channel.abort, Closed("the test is over"))
         return pair
 
-    async def test_the_socket_is_set_up_for_small_messages_and_dead_peers(self) -> None:
+    async def test_socket_has_no_delay_and_keepalive(self) -> None:
         here, _ = await self.make_pair()
         handle = cast(Any, here)._transport.get_extra_info("socket")
         assert handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -245,7 +245,7 @@ class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
 
 @implementer(IStackReceiver)
 class Echo:
-    """A user that sends back what it gets, or only collects it."""
+    """A user of a stack that collects messages and may send them back."""
 
     def __init__(self, changed: Callable[[], None], echoes: bool) -> None:
         self.driver: StackDriver | None = None
@@ -274,14 +274,14 @@ class Echo:
 
 
 class StackOverTcpTests(Events):
-    """p2p over real sockets, with connections that break."""
+    """p2p over real sockets, with broken connections."""
 
     def new_end(self, incarnation: int, echoes: bool) -> Echo:
         end = Echo(self.changed, echoes)
         end.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, end)
         return end
 
-    async def test_an_echo_survives_broken_connections_without_loss_or_duplicate(self) -> None:
+    async def test_echo_survives_broken_connections(self) -> None:
         client, server = self.new_end(1, False), self.new_end(2, True)
         there, here = server.driver, client.driver
         assert there is not None
@@ -311,7 +311,7 @@ class StackOverTcpTests(Events):
 
 
 class AsyncioStackTests(IsolatedAsyncioTestCase):
-    """The same driver on asyncio's clock."""
+    """The same driver with asyncio's clock."""
 
     async def test_a_stack_runs_on_asyncio(self) -> None:
         loop = asyncio.get_running_loop()
@@ -338,7 +338,7 @@ class AsyncioStackTests(IsolatedAsyncioTestCase):
                 await event.wait()
         listening.close()
 
-    async def test_its_calls_can_be_cancelled(self) -> None:
+    async def test_calls_can_be_cancelled(self) -> None:
         clock = AsyncioClock(asyncio.get_running_loop())
         made: list[BrokerError | str] = []
         done = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A node behind TLS with a certificate of its own, and clients that trust it or do not."""
+"""A node with TLS, and clients that trust its certificate or not."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.system
 
 
 @attrs.frozen
-class Secured:
-    """A node behind TLS, the certificate to trust, and one that has nothing to do with it."""
+class TlsNode:
+    """A node with TLS, its certificate, and an unrelated one."""
 
     node: NodeProcess
     own: Certificate
@@ -37,19 +37,19 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
     folder = tmp_path_factory.mktemp("secured")
     own, other = make_certificate(folder, "node"), make_certificate(folder, "other")
     endpoint = f"ssl:port={{port}}:interface=127.0.0.1:privateKey={own.key}:certKey="
     with NodeProcess(folder / "node", endpoint=endpoint + str(own.certificate)) as node:
-        yield Secured(node, own, other)
+        yield TlsNode(node, own, other)
         assert "Traceback" not in node.log()
         node.stop()
         assert "has stopped in good order" in node.log()
 
 
 async def exchange(connect: Connect, endpoint: str, trust: Path) -> None:
-    """Events there and back, some of them larger than a TLS record."""
+    """Publish and receive events, some of them larger than a TLS record."""
     client = connect(endpoint, trust=trust)
     await client.when_connected(PATIENCE)
     subscription = await client.subscribe("true()", "secured.>")
@@ -62,7 +62,7 @@ async def exchange(connect: Connect, endpoint: str, trust: Path) -> None:
     await client.close()
 
 
-async def is_not_trusted(connect: Connect, endpoint: str, trust: Path | None) -> None:
+async def check_not_trusted(connect: Connect, endpoint: str, trust: Path | None) -> None:
     client = connect(endpoint, trust=trust)
     with pytest.raises(GaveUp, match="certificate"):
         await client.when_connected(1.0)
@@ -70,7 +70,7 @@ async def is_not_trusted(connect: Connect, endpoint: str, trust: Path | None) ->
     await client.close()
 
 
-async def says_what_is_wrong_with_its_certificates(connect: Connect, folder: Path) -> None:
+async def check_certificate_errors(connect: Connect, folder: Path) -> None:
     with pytest.raises(ConfigurationError, match="absent.pem"):
         connect("tls:localhost:1", trust=folder / "absent.pem")
     (folder / "empty.pem").write_text("no certificate")
@@ -83,24 +83,24 @@ async def says_what_is_wrong_with_its_certificates(connect: Connect, folder: Pat
         connect("tls:localhost:1", trust=folder / "broken.pem")
 
 
-def test_events_travel_over_tls(secured: Secured) -> None:
+def test_events_travel_over_tls(secured: TlsNode) -> None:
     in_asyncio(exchange, secured.endpoint, secured.own.certificate)
 
 
-def test_an_address_serves_as_a_name(secured: Secured) -> None:
+def test_address_is_a_valid_certificate_name(secured: TlsNode) -> None:
     in_asyncio(exchange, f"tls:127.0.0.1:{secured.node.port}", secured.own.certificate)
 
 
-def test_a_certificate_that_is_not_trusted_is_told(secured: Secured) -> None:
-    in_asyncio(is_not_trusted, secured.endpoint, None)
-    in_asyncio(is_not_trusted, secured.endpoint, secured.other.certificate)
+def test_untrusted_certificate_is_reported(secured: TlsNode) -> None:
+    in_asyncio(check_not_trusted, secured.endpoint, None)
+    in_asyncio(check_not_trusted, secured.endpoint, secured.other.certificate)
 
 
-def test_certificates_that_can_not_be_used_are_told_at_once(tmp_path: Path) -> None:
-    in_asyncio(says_what_is_wrong_with_its_certificates, tmp_path)
+def test_unusable_certificates_are_reported_at_once(tmp_path: Path) -> None:
+    in_asyncio(check_certificate_errors, tmp_path)
 
 
-def test_a_client_without_tls_does_no_harm(secured: Secured) -> None:
+def test_client_without_tls_does_no_harm(secured: TlsNode) -> None:
     async def plain() -> None:
         await how_it_ends(secured.node.port, b"\x00\x00\x00\x10no TLS at all, but a frame")
         client = asyncio_face.connect(f"tcp:127.0.0.1:{secured.node.port}")
@@ -112,7 +112,7 @@ def test_a_client_without_tls_does_no_harm(secured: Secured) -> None:
     in_asyncio(exchange, secured.endpoint, secured.own.certificate)
 
 
-def test_tls_to_a_node_without_it_is_told(shared_node: NodeProcess, secured: Secured) -> None:
+def test_tls_to_a_node_without_tls_is_reported(shared_node: NodeProcess, secured: TlsNode) -> None:
     async def mistaken() -> None:
         client = asyncio_face.connect(
             f"tls:localhost:{shared_node.port}", trust=secured.own.certificate
@@ -126,12 +126,12 @@ def test_tls_to_a_node_without_it_is_told(shared_node: NodeProcess, secured: Sec
 
 
 class TwistedFaceTests(TestCase):
-    """The same with Twisted's face."""
+    """The same with the Twisted API."""
 
     timeout = 60
 
     @pytest.fixture(autouse=True)
-    def _take_node(self, secured: Secured, tmp_path: Path) -> None:
+    def _use_node(self, secured: TlsNode, tmp_path: Path) -> None:
         self.secured = secured
         self.folder = tmp_path
 
@@ -141,8 +141,8 @@ class TwistedFaceTests(TestCase):
     async def test_events_travel_over_tls(self) -> None:
         await exchange(self.connect, self.secured.endpoint, self.secured.own.certificate)
 
-    async def test_a_certificate_that_is_not_trusted_is_told(self) -> None:
-        await is_not_trusted(self.connect, self.secured.endpoint, self.secured.other.certificate)
+    async def test_untrusted_certificate_is_reported(self) -> None:
+        await check_not_trusted(self.connect, self.secured.endpoint, self.secured.other.certificate)
 
-    async def test_certificates_that_can_not_be_used_are_told_at_once(self) -> None:
-        await says_what_is_wrong_with_its_certificates(self.connect, self.folder)
+    async def test_unusable_certificates_are_reported_at_once(self) -> None:
+        await check_certificate_errors(self.connect, self.folder)

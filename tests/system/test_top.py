@@ -1,4 +1,4 @@
-"""`xmlbroker top` on real nodes: they go away and come back, and Ctrl-C ends it."""
+"""`xmlbroker top` on real nodes that die and return; Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 
 
 def top(*endpoints: str) -> subprocess.Popen[str]:
-    """A look each moment, as lines of JSON."""
+    """Start `xmlbroker top` with JSON lines."""
     nodes = [each for endpoint in endpoints for each in ("--node", endpoint)]
     return subprocess.Popen(
         [sys.executable, "-m", "broker.cli", "top", "--json", "--interval", "0.1", *nodes],
@@ -30,8 +30,8 @@ def top(*endpoints: str) -> subprocess.Popen[str]:
     )
 
 
-def until(watching: subprocess.Popen[str], reachable: list[bool]) -> list[dict[str, Any]]:
-    """What is said of the nodes at the first look at which these are reachable, and not others."""
+def wait_for(watching: subprocess.Popen[str], reachable: list[bool]) -> list[dict[str, Any]]:
+    """Return the nodes of the first line with this reachability."""
     assert watching.stdout is not None
     for line in watching.stdout:
         nodes: list[dict[str, Any]] = json.loads(line)["nodes"]
@@ -40,21 +40,21 @@ def until(watching: subprocess.Popen[str], reachable: list[bool]) -> list[dict[s
     raise AssertionError(f"it has ended: {watching.communicate(timeout=PATIENCE)}")
 
 
-def test_a_node_that_goes_away_is_shown_as_gone_and_found_again(tmp_path: Path) -> None:
+def test_top_shows_a_node_that_dies_and_returns(tmp_path: Path) -> None:
     nowhere = f"tcp:127.0.0.1:{free_port()}"
     with NodeProcess(tmp_path) as node:
         watching = top(node.endpoint, nowhere)
         try:
-            here, away = until(watching, [True, False])
-            assert here["node"] == "tested" and here["endpoint"] == node.endpoint
-            assert away["endpoint"] == nowhere and away["rates"] == {}
+            running_node, missing_node = wait_for(watching, [True, False])
+            assert running_node["node"] == "tested" and running_node["endpoint"] == node.endpoint
+            assert missing_node["endpoint"] == nowhere and missing_node["rates"] == {}
             node.kill()
-            assert until(watching, [False, False])[0]["error"]
+            assert wait_for(watching, [False, False])[0]["error"]
             node.start()
-            until(watching, [True, False])
+            wait_for(watching, [True, False])
             watching.send_signal(signal.SIGINT)
-            _, complaints = watching.communicate(timeout=PATIENCE)
-            assert (watching.returncode, complaints) == (0, "")
+            _, stderr = watching.communicate(timeout=PATIENCE)
+            assert (watching.returncode, stderr) == (0, "")
         finally:
             watching.kill()
             watching.wait()

@@ -1,4 +1,4 @@
-"""The socket channel over real UDP sockets: the contract that TCP fulfils, and what is its own."""
+"""The socket channel over real UDP sockets: the common contract and UDP's own behaviour."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class UdpChannelTests(Events, SocketChannelContract):
         return client, server
 
     async def finish(self, channel: ISocketChannel) -> None:
-        """No connection outlives its test."""
-        noting = RecordingReceiver(channel, self.changed)
+        """Close the channel and wait for its loss."""
+        receiver = RecordingReceiver(channel, self.changed)
         if not cast(DatagramChannel, channel).core.is_over:
             channel.abort(Closed("the test is over"))
-            await self.until(lambda: bool(noting.losses))
+            await self.until(lambda: bool(receiver.losses))
 
 
 class Udp6ChannelTests(UdpChannelTests):
@@ -56,9 +56,9 @@ class Udp6ChannelTests(UdpChannelTests):
 
 
 class UdpPortTests(Events):
-    """What a port refuses."""
+    """Errors of a port."""
 
-    def test_a_port_that_is_taken_can_not_be_bound(self) -> None:
+    def test_used_port_can_not_be_bound(self) -> None:
         first = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
         first.start()
         self.addCleanup(first.stop)
@@ -68,7 +68,7 @@ class UdpPortTests(Events):
         with self.assertRaises(Closed):
             second.connect(*first.bound_address)
 
-    async def test_an_address_of_another_family_or_none_at_all_fails(self) -> None:
+    async def test_address_of_another_family_or_no_address_fails(self) -> None:
         port = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
         port.start()
         self.addCleanup(port.stop)
@@ -76,7 +76,7 @@ class UdpPortTests(Events):
             with self.assertRaises(OSError):
                 await port.connect(host, 1)
 
-    async def test_stopping_tells_all_channels_and_their_peers(self) -> None:
+    async def test_stopping_closes_all_channels_and_their_peers(self) -> None:
         accepted: Deferred[ISocketChannel] = Deferred()
         there = UdpPort(reactor, "127.0.0.1", 0, accepted.callback)
         here = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
@@ -92,8 +92,8 @@ class UdpPortTests(Events):
 
 
 @implementer(IStackReceiver)
-class Collecting:
-    """The user of a p2p stack, who takes everything at once."""
+class CollectingUser:
+    """A user of a p2p stack that takes everything at once."""
 
     def __init__(self, changed: Callable[[], None], incarnation: int) -> None:
         self.changed = changed
@@ -118,10 +118,10 @@ class Collecting:
 
 
 class StackOverUdpTests(Events):
-    """p2p runs on it unchanged, over connections that break."""
+    """p2p over UDP, with broken connections."""
 
-    async def test_a_conversation_survives_broken_connections(self) -> None:
-        client, server = Collecting(self.changed, 1), Collecting(self.changed, 2)
+    async def test_messages_survive_broken_connections(self) -> None:
+        client, server = CollectingUser(self.changed, 1), CollectingUser(self.changed, 2)
         there = UdpPort(reactor, "127.0.0.1", 0, server.driver.attach)
         here = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
         for port in (there, here):

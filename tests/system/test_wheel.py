@@ -1,4 +1,4 @@
-"""A wheel is built, installed into a clean environment and used there, away from the checkout."""
+"""A wheel is built, installed into a clean environment, and used outside the checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.capability import need
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What a wheel is made of. Copied, so that building leaves nothing in the checkout.
+#: Sources of a wheel. They are copied, so that building leaves nothing in the checkout.
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "broker", "plugins", "dtd")
 OLDEST_SETUPTOOLS = 75
 
@@ -25,17 +25,17 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 @attrs.frozen
 class Installation:
-    """The wheel, and the environment into which it alone was installed."""
+    """The wheel, and an environment with only the wheel installed."""
 
     wheel: Path
     prefix: Path
-    elsewhere: Path
+    other_folder: Path
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment from a folder that has nothing to do with us."""
+        """Run a program of the environment in an unrelated folder."""
         return subprocess.run(
             [str(self.prefix / "bin" / command[0]), *command[1:]],
-            cwd=self.elsewhere,
+            cwd=self.other_folder,
             env={"PATH": f"{self.prefix / 'bin'}:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -56,9 +56,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
         *("-m", "pip", "--python", str(prefix / "bin" / "python"), "install", "--quiet"),
         *("--no-index", "--no-deps", "--disable-pip-version-check", str(wheel)),
     )
-    elsewhere = folder / "elsewhere"
-    elsewhere.mkdir()
-    return Installation(wheel, prefix, elsewhere)
+    other_folder = folder / "other_folder"
+    other_folder.mkdir()
+    return Installation(wheel, prefix, other_folder)
 
 
 def python(*arguments: str) -> None:
@@ -70,13 +70,13 @@ def python(*arguments: str) -> None:
 
 def copy_sources(target: Path) -> Path:
     target.mkdir()
-    leave = shutil.ignore_patterns("__pycache__", "dropin.cache")
+    ignore = shutil.ignore_patterns("__pycache__", "dropin.cache")
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, target / name, ignore=leave)
+            shutil.copytree(ROOT / name, target / name, ignore=ignore)
         else:
             shutil.copy(ROOT / name, target / name)
-    shutil.copytree(ROOT / "twisted", target / "twisted", ignore=leave)
+    shutil.copytree(ROOT / "twisted", target / "twisted", ignore=ignore)
     return target
 
 
@@ -87,11 +87,11 @@ def build_wheel(sources: Path, target: Path) -> Path:
 
 
 def make_environment(prefix: Path) -> None:
-    """A virtual environment that has our dependencies, but not us.
+    """Make a virtual environment with our dependencies but without our packages.
 
-    It sees the packages of the environment that runs this test through a `.pth` file: Python reads
-    no `.pth` file of a folder that it found in one, so the editable installation stays unseen, and
-    nothing is downloaded.
+    It sees the packages of the running environment through a `.pth` file. Python ignores `.pth`
+    files in folders that another one added, so an editable installation stays unseen. Nothing is
+    downloaded.
     """
     venv.create(prefix, with_pip=False, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(prefix)})
@@ -105,42 +105,41 @@ def make_environment(prefix: Path) -> None:
     twistd.chmod(0o755)
 
 
-def test_the_clean_environment_takes_our_code_from_the_wheel(installation: Installation) -> None:
+def test_clean_environment_uses_the_wheel(installation: Installation) -> None:
     done = installation.run("python", "-c", "import broker, plugins; print(broker.__file__)")
     assert done.stdout.startswith(str(installation.prefix)), done.stderr
 
 
-def test_twistd_offers_the_node_among_its_subcommands(installation: Installation) -> None:
+def test_twistd_lists_the_node(installation: Installation) -> None:
     done = installation.run("twistd", "--help")
     assert done.returncode == 0, done.stderr
     assert "A node of the xmlbroker publish/subscribe network" in done.stdout
 
 
-def test_twistd_xmlbroker_help_shows_our_options(installation: Installation) -> None:
+def test_twistd_xmlbroker_help_shows_options(installation: Installation) -> None:
     done = installation.run("twistd", "xmlbroker", "--help")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "--config" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_the_command_line_tool_is_installed(installation: Installation) -> None:
+def test_command_line_tool_is_installed(installation: Installation) -> None:
     done = installation.run("xmlbroker", "--help")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "config" in done.stdout
 
 
-def test_the_stack_of_nodes_is_found_where_the_wheel_is_installed(
+def test_installed_stack_is_found(
     installation: Installation,
 ) -> None:
     done = installation.run(
         *("python", "-c"),
-        "from broker.transport import stacks\n"
-        "print(type(stacks.stack_named('mspaces')).__module__)",
+        "from broker.transport import stacks\nprint(type(stacks.find_stack('mspaces')).__module__)",
     )
     assert done.stdout.strip() == "plugins.mspaces.stack", done.stderr
 
 
-def test_the_dtds_are_installed_and_found(installation: Installation) -> None:
+def test_dtds_are_installed_and_found(installation: Installation) -> None:
     done = installation.run(
         "python",
         "-c",
@@ -152,7 +151,7 @@ def test_the_dtds_are_installed_and_found(installation: Installation) -> None:
     assert names == sorted(path.name for path in (ROOT / "dtd").iterdir())
 
 
-def test_the_wheel_holds_our_packages_and_nothing_else(installation: Installation) -> None:
+def test_wheel_holds_only_our_packages(installation: Installation) -> None:
     names = zipfile.ZipFile(installation.wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.startswith("xmlbroker-")} == {
@@ -168,7 +167,7 @@ def test_the_wheel_holds_our_packages_and_nothing_else(installation: Installatio
     assert not [file for file in files if file.startswith(("test_", "dropin.cache"))]
 
 
-def test_every_module_of_ours_is_in_the_wheel(installation: Installation) -> None:
+def test_wheel_holds_every_module(installation: Installation) -> None:
     names = set(zipfile.ZipFile(installation.wheel).namelist())
     sources = [path for top in ("broker", "plugins") for path in (ROOT / top).rglob("*.py")]
     assert {path.relative_to(ROOT).as_posix() for path in sources} <= names

@@ -1,4 +1,4 @@
-"""A process that dies over an event, started again and again, comes past it (Q2)."""
+"""A worker that dies at one event gets past it after restarts (Q2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def publish(client: AsyncioClient) -> None:
         await client.publish("work", flight(number), FLIGHT)
 
 
-def test_what_a_process_dies_over_is_a_dead_letter_in_the_end(tmp_path: Path) -> None:
+def test_event_that_kills_its_worker_becomes_a_dead_letter(tmp_path: Path) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="other") as client:
             letters = await client.subscribe("/deadletter[@client = 'worker']")
@@ -42,12 +42,12 @@ def test_what_a_process_dies_over_is_a_dead_letter_in_the_end(tmp_path: Path) ->
                 await first.subscribe("/flight", durable="d")
             await publish(client)
             done: list[int] = []
-            # The first does not know what it dies over; the next two do, and the last gives it up.
+            # The first dies without a record; the next two have one, and the last gives it up.
             for _ in range(3):
                 process = await worker(node, state)
-                said, _ = await process.communicate()
+                output, _ = await process.communicate()
                 assert process.returncode == -signal.SIGKILL
-                done += map(int, said.split())
+                done += map(int, output.split())
             process = await worker(node, state)
             letter = await anext(letters)
             assert b'tries="2"' in (letter.payload or b"")
@@ -58,7 +58,7 @@ def test_what_a_process_dies_over_is_a_dead_letter_in_the_end(tmp_path: Path) ->
             process.kill()
             await process.communicate()
             assert DEADLY not in done
-            # What a process had done and not said comes again.
+            # Events that a process finished without an acknowledgement repeat.
             assert sorted(set(done)) == [n for n in range(EVENTS) if n != DEADLY]
 
     state = tmp_path / "state"
@@ -66,13 +66,13 @@ def test_what_a_process_dies_over_is_a_dead_letter_in_the_end(tmp_path: Path) ->
         within(work(), 4 * PATIENCE)
 
 
-def test_what_hangs_under_asyncio_is_a_dead_letter_and_who_is_cancelled_ends(
+def test_hanging_event_becomes_a_dead_letter_and_cancelling_ends_the_worker(
     shared_node: NodeProcess,
 ) -> None:
-    begun: list[bytes | None] = []
+    attempts: list[bytes | None] = []
 
-    async def hangs(event: ReceivedEvent) -> None:
-        begun.append(event.payload)
+    async def hang(event: ReceivedEvent) -> None:
+        attempts.append(event.payload)
         await asyncio.get_running_loop().create_future()
 
     async def work() -> None:
@@ -82,10 +82,10 @@ def test_what_hangs_under_asyncio_is_a_dead_letter_and_who_is_cancelled_ends(
             (await client.subscribe("/flight", "hung", durable="h")).unsubscribe()
             await client.publish("hung", flight(1), FLIGHT)
             working = asyncio.create_task(
-                client.work(hangs, "/flight", "hung", durable="h", working=quick)
+                client.work(hang, "/flight", "hung", durable="h", working=quick)
             )
             assert b"it timed out after 0.05 s" in ((await anext(letters)).payload or b"")
-            assert begun == [flight(1)] * 2
+            assert attempts == [flight(1)] * 2
             working.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await working

@@ -1,4 +1,4 @@
-"""Publishers and subscribers that check what the node owes them."""
+"""Publishers and subscribers with checks of what they receive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STREAM = "roaming.flights"
 
 
 def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
-    """A flight record; `filling` makes its identifier longer."""
+    """Return a flight record; `filling` extends its identifier."""
     return (
         b'<flight><id>UAL%d%s</id><flightleg status="active"><speed type="ground">512</speed>'
         b'<altitude type="reported" mode="plain">%d</altitude>'
@@ -32,7 +32,7 @@ def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
 
 
 async def publish(client: AsyncioClient, first: int, last: int, filling: str = "") -> list[Receipt]:
-    """Publish flights with these numbers; they are durable when this returns."""
+    """Publish flights with these numbers and wait until they are durable."""
     async with asyncio.timeout(PATIENCE):
         published = [
             client.publish(STREAM, flight(number, filling=filling), FLIGHT)
@@ -44,26 +44,25 @@ async def publish(client: AsyncioClient, first: int, last: int, filling: str = "
 def within(
     work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE, *, debug: bool = False
 ) -> None:
-    """Run a test's coroutine for so long at the most, in asyncio's debug mode if asked.
+    """Run a test's coroutine for at most some seconds, in asyncio's debug mode if asked.
 
-    What the loop complains of (an exception that nobody took, a task destroyed while pending)
-    fails the test.
+    Errors that the loop reports, such as a pending task that is destroyed, fail the test.
     """
-    complaints: list[str] = []
+    errors: list[str] = []
 
     async def limited() -> None:
         asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: complaints.append(f"{context['message']}: {context}")
+            lambda _, context: errors.append(f"{context['message']}: {context}")
         )
         async with asyncio.timeout(seconds):
             await work
 
     asyncio.run(limited(), debug=debug)
-    assert not complaints, complaints
+    assert not errors, errors
 
 
 class Inbox:
-    """Reads a subscription in the background and keeps what came."""
+    """A background reader of a subscription that collects its events."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
@@ -73,15 +72,15 @@ class Inbox:
 
     @property
     def ids(self) -> list[EventId]:
-        """The identities of what came, in order."""
+        """EventIds in the order of arrival."""
         return [event.event_id for event in self.events]
 
     def counts(self) -> Counter[EventId]:
-        """How often each event came."""
+        """Return how often each event arrived."""
         return Counter(self.ids)
 
     async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until something that came makes the condition true."""
+        """Wait until the condition is true after an arrival."""
         async with asyncio.timeout(seconds):
             while not condition():
                 if self._task.done():
@@ -91,21 +90,21 @@ class Inbox:
                 await self._changed.wait()
 
     async def until_received(self, receipts: list[Receipt]) -> None:
-        """Wait until each of these publications has come."""
+        """Wait until each of these publications has arrived."""
         wanted = {receipt.event_id for receipt in receipts}
         await self.until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))
 
     @property
     def is_over(self) -> bool:
-        """Whether the subscription has ended by itself."""
+        """True if the subscription has ended."""
         return self._task.done()
 
     async def end(self) -> None:
-        """Wait for the end of the subscription; raises what it ended with."""
+        """Wait for the end of the subscription and raise its error."""
         await self._task
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self.is_over:
             return
         self._task.cancel()
@@ -122,31 +121,31 @@ class Inbox:
 
 
 class Bystander:
-    """Someone else's traffic through the same node: it must not notice anything."""
+    """Other traffic through the node, which must not be disturbed."""
 
     def __init__(self, client: AsyncioClient, inbox: Inbox, stream: str) -> None:
         self._client = client
         self._inbox = inbox
         self._stream = stream
         self._receipts: list[Receipt] = []
-        self._troubles: list[object] = []
-        client.on_state = lambda up, error: None if up else self._troubles.append(error)
+        self._disconnections: list[object] = []
+        client.on_state = lambda up, error: None if up else self._disconnections.append(error)
 
     async def goes_on(self, events: int = 5) -> None:
-        """Publish some events and see each come once, in order, over the same connection."""
+        """Publish events and check that each arrives once, in order, over the same connection."""
         async with asyncio.timeout(PATIENCE):
             self._receipts += await asyncio.gather(
                 *(self._client.publish(self._stream, flight(n), FLIGHT) for n in range(events))
             )
         await self._inbox.until_received(self._receipts)
         assert self._inbox.ids == [receipt.event_id for receipt in self._receipts]
-        assert not self._troubles
+        assert not self._disconnections
         assert not self._inbox.subscription.gaps
 
 
 @contextlib.asynccontextmanager
 async def bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
-    """A bystander that was served before, and must be served after, whatever happens between."""
+    """A bystander whose traffic is checked before and after the block."""
     async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
         await client.when_connected(PATIENCE)
         stream = f"bystander.{client.client_id.removeprefix('anonymous-')}"
@@ -161,7 +160,7 @@ async def bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
 
 
 async def ask_status(endpoint: str, **identity: str) -> dict[str, Any]:
-    """The node's account of itself."""
+    """Return the node's status."""
     async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
         await client.when_connected(PATIENCE)
         answer: dict[str, Any] = await client.ask("status")

@@ -1,4 +1,4 @@
-"""The `mspaces` stack over UDP's socket channel, on a network that loses and reorders."""
+"""The `mspaces` stack over UDP, on a network that loses and reorders."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from broker.transport.stacks import StackSettings, Transport, build_stack, find_
 from broker.transport.view import LinkState, View
 
 LOSSY = DatagramFaults(loss=0.1, duplication=0.05, corruption=0.02, delay=0.005, jitter=0.01)
-WHOLE = DatagramFaults(delay=0.005)
+RELIABLE = DatagramFaults(delay=0.005)
 
 
-class _Wire:
-    """A wire whose endpoint is made after it."""
+class DatagramWire:
+    """A wire that exists before its endpoint."""
 
     def __init__(self, network: DatagramNetwork, address: tuple[str, int]) -> None:
         self.endpoint: DatagramEndpoint | None = None
-        self.bound: MemoryDatagramSocket = network.bind(address, self._hears)
+        self.bound: MemoryDatagramSocket = network.bind(address, self._receive)
 
-    def _hears(self, batch: Sequence[tuple[bytes, tuple[str, int]]]) -> None:
+    def _receive(self, batch: Sequence[tuple[bytes, tuple[str, int]]]) -> None:
         if self.endpoint is not None:
             self.endpoint.datagrams_received(batch)
 
 
 @implementer(IStackReceiver)
 class Node:
-    """A neighbour with a port; the first one dials, and dials again."""
+    """A neighbour with a port; the first one dials until it is connected."""
 
     def __init__(self, clock: Clock, network: DatagramNetwork, number: int) -> None:
         settings = StackSettings(incarnation=number, transport=Transport.UDP)
         stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES)
         self.clock = clock
         self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
-        wire = _Wire(network, ("node", number))
+        wire = DatagramWire(network, ("node", number))
         self.endpoint = wire.endpoint = DatagramEndpoint(
             *(clock, wire.bound, self.driver.attach, ArqSettings()),  # type: ignore[arg-type]
             *(Random(number).randbytes, DEFAULT_MAX_FRAME),
@@ -72,7 +72,7 @@ class Node:
             self.clock.callLater(0.5, self.dial)
 
     def writable_changed(self, writable: bool) -> None:
-        """Little is sent."""
+        """Ignored: little is sent."""
 
 
 class Link:
@@ -89,7 +89,7 @@ class Link:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_losses_are_repaired_below_and_cost_no_connection(seed: int) -> None:
+def test_lost_datagrams_cost_no_connection(seed: int) -> None:
     link = Link(seed, LOSSY)
     sent = [b"%d" % number + bytes(number * 7 % 3000) for number in range(300)]
     for message in sent:
@@ -102,8 +102,8 @@ def test_losses_are_repaired_below_and_cost_no_connection(seed: int) -> None:
     assert link.network.lost > 50
 
 
-def test_a_partition_is_noticed_within_the_liveness_and_lost_messages_come_after_it() -> None:
-    link = Link(1, WHOLE)
+def test_partition_is_noticed_within_liveness_and_messages_arrive_later() -> None:
+    link = Link(1, RELIABLE)
     link.one.driver.send([b"before"])
     link.run(0.1)
     link.network.cut(("node", 1), ("node", 2))

@@ -1,4 +1,4 @@
-"""The `mspaces` stack between two nodes: what it carries, and how soon a dead one is noticed."""
+"""The `mspaces` stack between two nodes: messages, liveness and options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Node:
         self.views.append((self.clock.seconds(), view))
 
     def writable_changed(self, writable: bool) -> None:
-        """Nobody sends much here."""
+        """Ignored: little is sent."""
 
 
 class Link:
@@ -54,7 +54,7 @@ class Link:
             self.clock.advance(0.01)
 
 
-def test_neighbours_hear_each_other_in_order() -> None:
+def test_neighbours_exchange_messages_in_order() -> None:
     link = Link()
     link.one.driver.send([b"1", b"2"])
     link.one.driver.send([b"3"])
@@ -64,33 +64,33 @@ def test_neighbours_hear_each_other_in_order() -> None:
     assert link.one.messages == [b"4"]
 
 
-def test_an_idle_link_stays() -> None:
+def test_idle_link_stays_connected() -> None:
     link = Link()
     link.run(60.0)
     assert [view.state for _, view in link.one.views] == [LinkState.CONNECTED]
 
 
 @pytest.mark.parametrize("liveness", [4.0, 2.0])
-def test_a_neighbour_that_is_dead_is_noticed_within_its_liveness(liveness: float) -> None:
+def test_dead_neighbour_is_noticed_within_its_liveness(liveness: float) -> None:
     link = Link(liveness=liveness)
-    mute: list[ISocketChannel] = []
-    link.network.listen("mute", mute.append)
-    link.network.connect("mute").addCallback(link.one.driver.attach)
+    silent_channels: list[ISocketChannel] = []
+    link.network.listen("silent_channels", silent_channels.append)
+    link.network.connect("silent_channels").addCallback(link.one.driver.attach)
     link.run(liveness + 0.1)
-    when, view = link.one.views[-1]
+    seconds, view = link.one.views[-1]
     assert view.state is LinkState.DISCONNECTED
     assert isinstance(view.error, PeerSilent)
-    assert when <= 1.0 + 0.02 + liveness
+    assert seconds <= 1.0 + 0.02 + liveness
 
 
-def test_the_buffer_is_bounded_as_the_options_say() -> None:
+def test_send_buffer_is_bounded_by_its_option() -> None:
     link = Link(send_buffer_bytes=10_000)
     with pytest.raises(Overloaded):
         link.one.driver.send([bytes(10_000)])
     link.one.driver.send([bytes(9_000)])
 
 
-def test_every_option_has_a_default_that_fits() -> None:
+def test_options_have_valid_defaults() -> None:
     stack = find_stack("mspaces")
     stack.check(StackSettings(incarnation=1))
     assert MspacesSettings().liveness == 4.0

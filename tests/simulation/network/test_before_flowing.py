@@ -98,7 +98,7 @@ def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
             world.run(0.01)
         world.run(0.5)
         world.kill("first")
-        sessions = world["second"].reception
+        sessions = world["second"].acceptor
         world.run_until(lambda: any(s.identity.client_id == "reader" for s in sessions.sessions))
         # `second` searches for the durable subscription at `first`, which is dead.
         world.run(20.0)

@@ -142,8 +142,8 @@ def test_outcomes_add_up_with_events_denied_on_the_way(seed: int) -> None:
         world.check_outcomes()
         outcomes = {
             session.identity.client_id: feed.outcomes
-            for session in world["b"].reception.sessions
-            for feed in session.link.feeds
+            for session in world["b"].acceptor.sessions
+            for feed in session.delivery.feeds
         }
         all_outcomes = outcomes["all"]
         # 45 events from `a`, 15 of which pass, and 30 of its own.

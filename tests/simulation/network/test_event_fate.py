@@ -16,7 +16,7 @@ from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
 from broker.log.event_log import EventLog
 from broker.testing.simulated_network import NetworkWorld
-from broker.tracing import tracing
+from broker.tracing import node_trace as tracing
 from tests.simulation.network.watching import Publisher, Reader, read
 from tests.simulation.test_identities import ACCOUNTS
 from tests.simulation.watching import INTERESTS, flight
@@ -308,7 +308,7 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
     assert answer["network"]["known"] is False
     assert answer["network"]["partly"] == ("one/a", "two/c")
     # One node that finds it is enough.
-    search = tracing.NodeTrace._find
+    search = tracing.NodeTrace._search_log
 
     async def at_origin(self: Any, question: Any) -> Any:
         if self._log is world["a"].event_log:

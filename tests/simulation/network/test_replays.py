@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from broker.config import Settings
 from broker.errors import BadPosition, BadQuery, BrokerError, NotAllowed, UnknownSubscription
 from broker.event.place import Position
-from broker.node.status import recovery
+from broker.node.status import build_recovery_status
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_gaps import fill, short_log
 from tests.simulation.network.watching import Publisher, Reader, read
@@ -154,11 +154,11 @@ def test_explained_recovery_equals_the_actual_one() -> None:
         assert "the archive can not tell" in gap["why"]
         world.archive.is_broken = False
         # Explaining starts no recovery.
-        assert recovery(world["a"])["recoveries"]["begun"] == 0
+        assert build_recovery_status(world["a"])["recoveries"]["begun"] == 0
         reader = Reader(world, returning_client, durable="d")
         publisher.publish()
         read(world, reader, seconds=30.0)
-        found = recovery(world["a"])["recoveries"]
+        found = build_recovery_status(world["a"])["recoveries"]
         assert (found["begun"], found["under_way"], found["lost_places"]) == (1, 0, 0)
         assert found["events"] == {"log": 0, "former": 0, "logs": 0, "archive": first - 2}
 
@@ -225,5 +225,5 @@ def test_client_lists_only_its_own_running_recoveries(others: bool) -> None:
         replay.unsubscribe()
         world.run(1.0)
         assert world.wait(client.ask("recoveries")) == ()
-        found = recovery(world["a"])["recoveries"]
+        found = build_recovery_status(world["a"])["recoveries"]
         assert (found["cancelled"], found["under_way"], found["lost_places"]) == (1, 0, 0)

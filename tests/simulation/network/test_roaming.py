@@ -401,6 +401,6 @@ def test_old_node_releases_after_a_lost_message(seed: int) -> None:
     roaming.publish(1)
     read(roaming.world, roaming.readers[-1], seconds=5.0)
     assert roaming.world["old"].durables.get("rover", "d") is None
-    assert roaming.world["new"].durables.get("rover", "d").former == ""
+    assert roaming.world["new"].durables.get("rover", "d").previous_address == ""
     roaming.check()
     roaming.world.close()

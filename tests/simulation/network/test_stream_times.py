@@ -140,14 +140,14 @@ def test_relay_of_the_previous_version_costs_only_the_wait(feeds: TwoFeeds) -> N
     assert not any(event.late for event in feeds.events)
 
 
-@pytest.mark.parametrize("module", ["broker.client.settings", "broker.sessions.reception"])
+@pytest.mark.parametrize("module", ["broker.client.settings", "broker.sessions.acceptor"])
 def test_session_of_version_1_works_without_stream_times(
     feeds: TwoFeeds, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setattr(f"{module}.PROTOCOL_VERSIONS", (1,))
     feeds.start()
     assert WAIT <= feeds.track() < WAIT + 1.0
-    assert all(session.version == 1 for session in feeds.world["c"].reception.sessions)
+    assert all(session.version == 1 for session in feeds.world["c"].acceptor.sessions)
 
 
 def test_dead_silent_origin_is_waited_for_the_configured_time(feeds: TwoFeeds) -> None:
