@@ -108,7 +108,7 @@ def stop_session(session: SparkSession) -> None:
                 # The JVM ends when its standard input closes.
                 gateway.proc.stdin.close()
             gateway.proc.kill()
-            gateway.proc.start()
+            gateway.proc.wait()
     reset_pyspark()
 
 
@@ -139,7 +139,7 @@ def is_alive() -> bool:
     if gateway is None:
         return False
     try:
-        gateway.proc.start(_JVM_EXIT_SECONDS)
+        gateway.proc.wait(_JVM_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         return True
     return False
