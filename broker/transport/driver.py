@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import BrokerError, Closed, StackError
-from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.channel_binding import ChannelBinding
 from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.effects import (
     Consumed,
     DeliverUp,
@@ -27,9 +27,9 @@ from broker.transport.effects import (
     WritableChanged,
 )
 from broker.transport.layer import ILayer, ILayerCore, Property
-from broker.transport.stack_receiver import IStackReceiver, log_failure
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
 from broker.transport.stack import check_layers
+from broker.transport.stack_receiver import IStackReceiver, log_failure
 from broker.transport.view import LinkState, View
 
 __all__ = ["IClock", "IStackReceiver", "StackDriver"]
@@ -65,7 +65,9 @@ class StackDriver:
         self.is_writable = True
         self._reported_writable = True
         # Where a layer bounds what is under way, how full the socket is says nothing to the user.
-        self._uses_socket_pressure = not any(Property.BACKPRESSURE in layer.provides for layer in layers)
+        self._uses_socket_pressure = not any(
+            Property.BACKPRESSURE in layer.provides for layer in layers
+        )
         self._inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._top = len(self.cores) - 1
         self._effects: deque[tuple[int, list[Effect]]] = deque()
@@ -91,7 +93,11 @@ class StackDriver:
         if self.receiver is None:
             raise StackError("a stack needs a receiver before it gets a channel")
         attachment = ChannelBinding(
-            channel, self._enqueue, self._packets_received, self._channel_lost, self._socket_writable_changed
+            channel,
+            self._enqueue,
+            self._packets_received,
+            self._channel_lost,
+            self._socket_writable_changed,
         )
         self._inputs.append((self._bind_channel, (attachment,)))
         # What the channel says from here on stands behind `_begin` in the queue.
@@ -160,7 +166,9 @@ class StackDriver:
             self._binding = None
         if self.receiver is not None:
             # Not by way of the cores: they are not to be trusted any more.
-            self._call_receiver(self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure))
+            self._call_receiver(
+                self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure)
+            )
         self._run()
 
     # ----------------------------------------------------------------- inputs
@@ -188,7 +196,7 @@ class StackDriver:
             self._pass_view_up(View(LinkState.CONNECTED))
 
     def _packets_received(self, attachment: ChannelBinding, packets: Sequence[bytes]) -> None:
-        if self._is_running:
+        if self._is_running or self._inputs:
             self._inputs.append((self._deliver_packets, (attachment, packets)))
         elif attachment is self._binding and not attachment.is_closing:
             self._effects.append((-1, [DeliverUp(packets)]))
@@ -317,7 +325,9 @@ class StackDriver:
             if self.receiver is not None:
                 self._call_receiver(self.receiver.writable_changed, self.is_writable)
 
-    def _call_core(self, height: int, operation: Callable[..., list[Effect]], *args: object) -> None:
+    def _call_core(
+        self, height: int, operation: Callable[..., list[Effect]], *args: object
+    ) -> None:
         if self.failure is not None:
             return
         try:
