@@ -98,5 +98,5 @@ class NodeProcess:
 
 def is_listening(port: int) -> bool:
     """True if a process accepts connections there."""
-    with contextlib.is_closing(socket.socket()) as probe:
+    with contextlib.closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

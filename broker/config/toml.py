@@ -141,7 +141,7 @@ class _Reader:
             if key not in settings:
                 self._fail_unknown((*path, key), list(settings))
         for key, (field, _) in settings.items():
-            if field.default is attrs.IGNORED and key not in table:
+            if field.default is attrs.NOTHING and key not in table:
                 self._fail(path, f"{key_name((*path, key))} is missing")
         return {
             key: self._read_value((*path, key), value, settings[key][1])

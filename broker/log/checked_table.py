@@ -22,15 +22,21 @@ class CheckedTable:
     """One table. `name` is a letter of its own; tables share the table of copies."""
 
     def __init__(
-        self, name: bytes, table: Any, copies: Any, *, lazy: bool = False, rising: bool = False
+        self,
+        name: bytes,
+        table: Any,
+        copies: Any,
+        *,
+        accepts_unchecked: bool = False,
+        is_rising: bool = False,
     ) -> None:
-        """`lazy`: values of format 3, without a checksum, are accepted. `rising`: values only rise,
+        """`accepts_unchecked`: values of format 3, without a checksum, are accepted. `is_rising`: values only rise,
         so of a value and a copy that differ the lower one was left by a write that was lost."""
         self._name = name
         self._table = table
         self._copies = copies
-        self._accepts_unchecked = lazy
-        self._is_rising = rising
+        self._accepts_unchecked = accepts_unchecked
+        self._is_rising = is_rising
         self.damaged: Counter[str] = Counter()
         """Since the log was opened: `healed` from the copy, and `lost`."""
 
@@ -56,7 +62,12 @@ class CheckedTable:
             except ValueDamaged:
                 pass
         copy = txn.get(self._copy_key(key), db=self._copies)
-        if copy is None and stored is not None and self._accepts_unchecked and not has_checksum(stored):
+        if (
+            copy is None
+            and stored is not None
+            and self._accepts_unchecked
+            and not has_checksum(stored)
+        ):
             # Of format 3, which had no copies either.
             return bytes(stored)
         if copy is None:
@@ -141,7 +152,12 @@ class CheckedTable:
         """Whether a value and its copy are there and agree."""
         stored = txn.get(key, db=self._table)
         copy = txn.get(self._copy_key(key), db=self._copies)
-        if copy is None and stored is not None and self._accepts_unchecked and not has_checksum(stored):
+        if (
+            copy is None
+            and stored is not None
+            and self._accepts_unchecked
+            and not has_checksum(stored)
+        ):
             return True
         return stored is not None and copy is not None and bytes(stored) == bytes(copy)
 

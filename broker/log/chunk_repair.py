@@ -9,12 +9,12 @@ import lmdb
 
 from broker.event.place import Mark
 from broker.log.checksum import event_checksum
-from broker.log.chunk_table import NEVER_OLD
 from broker.log.chunk import encode_key
-from broker.log.damage import Damage, DamageKind
-from broker.log.replica_table import REPLICA_TABLE
 from broker.log.chunk_places import ChunkPlaces
+from broker.log.chunk_table import NEVER_OLD
+from broker.log.damage import Damage, DamageKind
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import Tables
 
@@ -39,14 +39,20 @@ def repair_chunk(
             pass
         else:
             written = _restore_events(chunk, by_offset)
-            return _write_chunk(txn, tables, damage, written, first) if written else _remaining_damage(chunk, damage)
+            return (
+                _write_chunk(txn, tables, damage, written, first)
+                if written
+                else _remaining_damage(chunk, damage)
+            )
     if damage.kind is DamageKind.EVENT or not damage.marks or not by_offset:
         # Retention may have taken it meanwhile.
         return damage if stored is not None or damage.kind is DamageKind.MISSING else None
     return _write_chunk(txn, tables, damage, _recreate_chunk(tables, txn, damage, by_offset), first)
 
 
-def append_placeholders(txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark) -> int:
+def append_placeholders(
+    txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark
+) -> int:
     """Append stand-ins for the own events behind `after` and up to `upto`, which were covered and
     are not there: readers meet them as damage. Returns their number."""
     with tables.chunks.cursor(txn) as cursor:
@@ -65,7 +71,10 @@ def append_placeholders(txn: lmdb.Transaction, tables: Tables, origin: str, afte
 def write_placeholder(txn: lmdb.Transaction, tables: Tables, places: ChunkPlaces) -> None:
     """Write a stand-in for a chunk of which the places alone are there."""
     if places.count:
-        arrival = tables.chunks.unreadable_chunk(txn, places.serial, DamageKind.MISSING).arrival_at(0) % NEVER_OLD
+        arrival = (
+            tables.chunks.unreadable_chunk(txn, places.serial, DamageKind.MISSING).arrival_at(0)
+            % NEVER_OLD
+        )
         _put_placeholders(txn, tables, places.origin, places.marks, places.serial, arrival)
 
 

@@ -12,8 +12,8 @@ import lmdb
 
 from broker.event.place import Mark
 from broker.log.chunk import decode_key, encode_key
-from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.chunk_places import ChunkPlaces, all_places
+from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
@@ -93,7 +93,9 @@ class ChunkTable:
             return self.chunk_at(txn, cursor)
         return self.unreadable_chunk(txn, serial, DamageKind.MISSING)
 
-    def chunk_holding(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk | None:
+    def chunk_holding(
+        self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int
+    ) -> AnyChunk | None:
         """The chunk with the event at `serial`, or the first one of the log if that begins later;
         None behind the end. The cursor stands at it, or behind a missing one."""
         if cursor.set_range(encode_key(serial)):
@@ -155,7 +157,9 @@ class ChunkTable:
 
     # ------------------------------------------------------------------ damage
 
-    def unreadable_chunk(self, txn: lmdb.Transaction, first: int, kind: DamageKind) -> UnreadableChunk:
+    def unreadable_chunk(
+        self, txn: lmdb.Transaction, first: int, kind: DamageKind
+    ) -> UnreadableChunk:
         """The stand-in for a chunk that begins with the serial `first`."""
         places = self._find_places(txn, first)
         before, last, follows = self._neighbours(txn, first)

@@ -22,10 +22,10 @@ from broker.event.place import Mark
 from broker.log.commit import Bounds, ReplicaBatch
 from broker.log.coverage import Coverage
 from broker.log.deduplication import Deduplication
-from broker.log.pending_commit import OnCommitted, PendingCommit, RelayedEvents
 from broker.log.log_file import LogFile
 from broker.log.log_history import LogHistory
 from broker.log.logged_event import LoggedEvent
+from broker.log.pending_commit import OnCommitted, PendingCommit, RelayedEvents
 from broker.log.repair import Repairs
 from broker.log.worker import Worker
 from broker.transport.clock import IClock
@@ -126,7 +126,9 @@ class EventLog(LogHistory):
     @property
     def pending_bytes(self) -> int:
         """Bytes of events that wait for a commit or are in one."""
-        return self._pending.document_bytes + (self._committing.document_bytes if self._committing else 0)
+        return self._pending.document_bytes + (
+            self._committing.document_bytes if self._committing else 0
+        )
 
     @property
     def is_writable(self) -> bool:
@@ -193,7 +195,9 @@ class EventLog(LogHistory):
         else:
             self._commit_soon()
 
-    def append_replica(self, keeping: ReplicaBatch, done: Callable[[BrokerError | None], None]) -> None:
+    def append_replica(
+        self, keeping: ReplicaBatch, done: Callable[[BrokerError | None], None]
+    ) -> None:
         """Keep copies of another node's events; `done` is told when they are durable, or why not.
 
         Raises `LogUnavailable` while the log rests.
@@ -248,7 +252,9 @@ class EventLog(LogHistory):
     def _commit_soon(self) -> None:
         if self._committing is None and self._commit_timer is None:
             rest = self._retry_at - self._clock.seconds()
-            self._commit_timer = self._clock.callLater(max(COMMIT_DELAY, rest), self._commit_timer_fired)
+            self._commit_timer = self._clock.callLater(
+                max(COMMIT_DELAY, rest), self._commit_timer_fired
+            )
 
     def _commit_timer_fired(self) -> None:
         self._commit_timer = None
@@ -290,7 +296,12 @@ class EventLog(LogHistory):
         for stored in committed.state_callbacks:
             self._call(stored)
         gathering = self._pending
-        waits = gathering.callbacks or gathering.state_callbacks or self._drain_waiters or not gathering.is_empty
+        waits = (
+            gathering.callbacks
+            or gathering.state_callbacks
+            or self._drain_waiters
+            or not gathering.is_empty
+        )
         if self._committing is None and waits:
             self._commit_now()
 
@@ -358,7 +369,9 @@ class EventLog(LogHistory):
         pending = list(self._pending.commit.events)
         if self._committing is not None:
             pending = self._committing.commit.events + pending
-        return next((event.serial for event in pending if event.arrival >= arrival), self._next_serial)
+        return next(
+            (event.serial for event in pending if event.arrival >= arrival), self._next_serial
+        )
 
     # ------------------------------------------------------------------ care and end
 

@@ -18,12 +18,12 @@ from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.file_size import FileSize
 from broker.log.history import HistoryChain
-from broker.log.replica_table import ReplicaSpan
 from broker.log.log_verification import Verification
-from broker.log.startup_repair import read_origin
+from broker.log.logged_event import LoggedEvent
 from broker.log.page_check import REPAIR_ADVICE, check_metas, check_pages
 from broker.log.page_file import Meta
-from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
+from broker.log.startup_repair import read_origin
 from broker.log.stored_chunk import StoredChunk
 from broker.log.tables import MAX_TABLES, Tables
 

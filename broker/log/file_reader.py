@@ -11,8 +11,8 @@ import lmdb
 
 from broker.event.place import Mark
 from broker.log.checksum import ValueDamaged
-from broker.log.chunk_table import NEVER_OLD
 from broker.log.chunk import decode_key
+from broker.log.chunk_table import NEVER_OLD
 from broker.log.damage import DamageFound
 from broker.log.deduplication import Publisher
 from broker.log.file_size import FileSize

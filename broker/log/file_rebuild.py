@@ -18,8 +18,8 @@ from pathlib import Path
 import lmdb
 
 from broker.errors import LogCorrupt
-from broker.log.chunk_table import EVENTS
 from broker.log.chunk import decode_key
+from broker.log.chunk_table import EVENTS
 from broker.log.log_verification import Verification
 from broker.log.page_file import FILE, NO_TREE, PageFile
 from broker.log.stored_chunk import MAGIC, HeadDamaged, StoredChunk

@@ -8,8 +8,8 @@ histories differ.
 One table of checked values (see `values`), integers big-endian:
 
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
-- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `BranchLoss`, then its
-  runs, each (first u64, last u64);
+- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `BranchLoss`, then
+  its runs, each (first u64, last u64);
 - `n` origin -> the newest histories of another origin that frames have named, each epoch u32, id
   u64, branch epoch u32, branch offset u64;
 - `r` -> this log is marked as restored;
@@ -109,7 +109,9 @@ class BranchLoss:
 class HistoryChain:
     """The histories of the present branch, and the losses that are known of others."""
 
-    def __init__(self, histories: Iterable[History] = (), losses: Iterable[BranchLoss] = ()) -> None:
+    def __init__(
+        self, histories: Iterable[History] = (), losses: Iterable[BranchLoss] = ()
+    ) -> None:
         self.histories: tuple[History, ...] = tuple(sorted(histories, key=_epoch_of))
         self.losses: tuple[BranchLoss, ...] = tuple(sorted(losses, key=_after_of))
         self._epochs = [each.epoch for each in self.histories]
@@ -198,7 +200,9 @@ class HistoryTable:
         self.table.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
         self._drop_oldest(txn, _HISTORY_KEY, MAX_HISTORIES)
 
-    def put_foreign(self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]) -> None:
+    def put_foreign(
+        self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]
+    ) -> None:
         """Store the newest histories of another origin."""
         value = b"".join([_NAMED.pack(epoch, id, *branch) for epoch, id, branch in histories])
         self.table.put(txn, _NAMED_KEY + origin.encode(), value)

@@ -22,29 +22,29 @@ import lmdb
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
 from broker.event.place import Mark, NamedHistory, merge_marks
+from broker.log.archive_hold import ArchiveHold
+from broker.log.chunk import decode_key, encode_key, split_into_chunks
+from broker.log.chunk_repair import repair_chunk
 from broker.log.chunk_table import NEVER_OLD
-from broker.log.chunk import split_into_chunks, decode_key, encode_key
-from broker.log.folder_lock import lock_folder, is_disk_full, open_error, mark_used, has_been_used
 from broker.log.commit import Bounds, Commit, Retention
 from broker.log.damage import Damage
 from broker.log.file_reader import FileReader, publisher_key
 from broker.log.file_size import FileSize
+from broker.log.folder_lock import has_been_used, is_disk_full, lock_folder, mark_used, open_error
 from broker.log.history import HistoryChain, HistoryTable
+from broker.log.logged_event import LoggedEvent
+from broker.log.page_check import REPAIR_ADVICE, check_file
 from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import (
     StartupRepairs,
-    check_format,
     append_lost_tail,
-    repair_tables,
+    check_format,
     read_epoch,
     read_origin,
+    repair_tables,
 )
-from broker.log.page_check import REPAIR_ADVICE, check_file
-from broker.log.logged_event import LoggedEvent
-from broker.log.chunk_repair import repair_chunk
 from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
-from broker.log.archive_hold import ArchiveHold
 from broker.transport.clock import wall_clock_ms
 
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.
@@ -299,7 +299,9 @@ class LogFile(FileReader):
                 if over <= 0 and chunk.arrival_at(last) >= oldest_arrival:
                     return since
                 if chunk.origin == self.origin and self.archive_hold.holds_events(
-                    chunk.mark_at(chunk.first), chunk.mark_at(last), self._retention.max_bytes + over
+                    chunk.mark_at(chunk.first),
+                    chunk.mark_at(last),
+                    self._retention.max_bytes + over,
                 ):
                     return since
                 since.update(self._tables.origins.remove_chunk(txn, chunk))
@@ -330,7 +332,8 @@ class LogFile(FileReader):
                     marks.delete(txn, key)
                     dropped += 1
             left = {
-                o: self._tables.replicas.drop_older_chunks(txn, o, span, oldest) for o, span in self.replica_spans.items()
+                o: self._tables.replicas.drop_older_chunks(txn, o, span, oldest)
+                for o, span in self.replica_spans.items()
             }
         self.replica_spans = {origin: span for origin, span in left.items() if span is not None}
         return dropped

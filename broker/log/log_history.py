@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 
 from broker.errors import BrokerError, Cloned
 from broker.event.place import Mark, NamedHistory
-from broker.log.pending_commit import PendingCommit
-from broker.log.history import HistoryTable, BranchLoss
+from broker.log.history import BranchLoss, HistoryTable
 from broker.log.log_reader import LogReader
+from broker.log.pending_commit import PendingCommit
 from broker.log.worker import Worker
 
 

@@ -9,14 +9,14 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from broker.event.place import Mark
+from broker.log.archive_hold import ArchiveHold
 from broker.log.commit import Bounds
 from broker.log.damage import DamageFound
 from broker.log.history import HistoryChain
-from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.log.repair import Repairs
-from broker.log.archive_hold import ArchiveHold
+from broker.log.replica_table import ReplicaSpan
 from broker.log.worker import Worker
 
 #: A page of `scrub`.
@@ -161,7 +161,9 @@ class LogReader:
     async def _scrub_replica(self, origin: str, after: Mark) -> None:
         while True:
             try:
-                events = await self.read_replica(origin, after, SCRUB_EVENTS, SCRUB_BYTES, wait=False)
+                events = await self.read_replica(
+                    origin, after, SCRUB_EVENTS, SCRUB_BYTES, wait=False
+                )
             except DamageFound as found:
                 after = found.damage.upto
             else:

@@ -13,11 +13,11 @@ import attrs
 
 from broker.errors import LogCorrupt
 from broker.log.checksum import ValueDamaged, has_checksum, verify_value
+from broker.log.chunk_places import PLACES_PREFIX, ChunkPlaces, decode_places
 from broker.log.damage import Damage, DamageKind, Span
-from broker.log.replica_table import REPLICA_TABLE
 from broker.log.page_check import check_pages, check_transaction
 from broker.log.page_file import FILE, NO_TREE, Meta, PageFile, Tree
-from broker.log.chunk_places import PLACES_PREFIX, ChunkPlaces, decode_places
+from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 
@@ -185,7 +185,9 @@ class Verification:
         for key, value in self._items(b"events", roots):
             first = int.from_bytes(key, "big")
             if follows is not None and first > follows:
-                self._add_lost_chunk(DamageKind.MISSING, follows, first - 1, places.pop(follows, None))
+                self._add_lost_chunk(
+                    DamageKind.MISSING, follows, first - 1, places.pop(follows, None)
+                )
             known = places.pop(first, None)
             self.result.chunks += 1
             try:
@@ -200,7 +202,9 @@ class Verification:
                 self._add_finding("places", "origins", f"the chunk at serial {first} has no entry")
             follows = chunk.last + 1
         for serial, known in places.items():
-            self._add_lost_chunk(DamageKind.MISSING, serial, serial + max(known.count, 1) - 1, known)
+            self._add_lost_chunk(
+                DamageKind.MISSING, serial, serial + max(known.count, 1) - 1, known
+            )
 
     def _verify_chunk(self, chunk: StoredChunk) -> None:
         self.result.events += chunk.last - chunk.first + 1
@@ -208,7 +212,9 @@ class Verification:
         for damage in chunk.damages():
             self._add_damage(damage)
 
-    def _add_lost_chunk(self, kind: DamageKind, first: int, last: int, places: ChunkPlaces | None) -> None:
+    def _add_lost_chunk(
+        self, kind: DamageKind, first: int, last: int, places: ChunkPlaces | None
+    ) -> None:
         spans = () if places is None else (span_of(places.origin, places.marks),)
         self._add_damage(Damage("events", b"", first, last, kind, spans))
 

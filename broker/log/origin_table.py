@@ -19,10 +19,9 @@ from typing import Any
 import lmdb
 
 from broker.event.place import Mark
+from broker.log.checked_table import CheckedTable
 from broker.log.checksum import ValueDamaged
-from broker.log.chunk_table import AnyChunk, ChunkTable
 from broker.log.chunk import KEY_BYTES, decode_key
-from broker.log.damage import LogDamaged
 from broker.log.chunk_places import (
     PLACES_PREFIX,
     ChunkPlaces,
@@ -32,9 +31,10 @@ from broker.log.chunk_places import (
     places_key,
     places_prefix,
 )
+from broker.log.chunk_table import AnyChunk, ChunkTable
+from broker.log.damage import LogDamaged
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import StoredChunk
-from broker.log.checked_table import CheckedTable
 
 _MARK = struct.Struct(">IQ")
 _COVERED = b"c"

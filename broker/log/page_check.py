@@ -106,7 +106,9 @@ def check_file(folder: Path, *, was_used: bool) -> None:
         for meta in file.metas:
             check_transaction(file, meta)
         if file.problems:
-            raise LogCorrupt(f"a meta page of {path} is damaged: {file.problems[0]}; {REPAIR_ADVICE}")
+            raise LogCorrupt(
+                f"a meta page of {path} is damaged: {file.problems[0]}; {REPAIR_ADVICE}"
+            )
     finally:
         file.close()
 

@@ -57,7 +57,9 @@ class PendingCommit:
         self.commit.histories |= failed.commit.histories
         self.state_callbacks += failed.state_callbacks
 
-    def add_events(self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: OnCommitted) -> None:
+    def add_events(
+        self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: OnCommitted
+    ) -> None:
         """Further events, of one origin, which is covered up to a mark by them."""
         self.commit.events += events
         for event in events:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import lmdb
 
 from broker.event.place import Mark
+from broker.log.archive_hold import ArchiveHold
+from broker.log.checked_table import CheckedTable
 from broker.log.checksum import ValueDamaged
 from broker.log.chunk import split_into_chunks
 from broker.log.commit import ReplicaBatch
@@ -23,8 +25,6 @@ from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk, span_of
 from broker.log.table_size import table_bytes
-from broker.log.archive_hold import ArchiveHold
-from broker.log.checked_table import CheckedTable
 
 _MARK = struct.Struct(">IQ")
 _SPAN = struct.Struct(">IQIQ")
@@ -120,7 +120,9 @@ class ReplicaTable:
             while more and bytes(cursor.key()).startswith(prefix):
                 more = cursor.delete()
 
-    def drop_oldest_chunk(self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan) -> ReplicaSpan:
+    def drop_oldest_chunk(
+        self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan
+    ) -> ReplicaSpan:
         """Let the oldest chunk of an origin go; the span that is left."""
         prefix = _prefix(origin)
         with txn.cursor(db=self.table) as cursor:

@@ -14,7 +14,7 @@ import lmdb
 
 from broker.errors import LogCorrupt
 from broker.log.checksum import Buffer, ValueDamaged
-from broker.log.chunk_repair import write_placeholder, append_placeholders
+from broker.log.chunk_repair import append_placeholders, write_placeholder
 from broker.log.tables import FORMAT, Tables, format_name, format_number
 
 #: Added to the newest epoch that is known when the stored epoch is lost: failed commits may have
@@ -159,11 +159,16 @@ def append_lost_tail(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
     """Of its own events a log has all up to where it covers itself, but for recorded losses. Where
     the last of them are gone with their pages, stand-ins are written; returns their number."""
     covered = tables.origins.covered(txn).get(origin, (0, 0))
-    known = [tables.origins.begins_after(txn).get(origin, (0, 0)), tables.origins.last_place(txn, origin)]
+    known = [
+        tables.origins.begins_after(txn).get(origin, (0, 0)),
+        tables.origins.last_place(txn, origin),
+    ]
     known += [(0, loss.next_offset - 1) for loss in tables.histories.read_chain(txn).losses]
     last = max(known, key=lambda mark: mark[1])
     lost = covered[1] - last[1]
-    return append_placeholders(txn, tables, origin, last, covered) if 0 < lost <= MAX_LOST_TAIL else 0
+    return (
+        append_placeholders(txn, tables, origin, last, covered) if 0 < lost <= MAX_LOST_TAIL else 0
+    )
 
 
 def _heal_span(txn: lmdb.Transaction, tables: Tables, prefix: bytes) -> list[str]:

@@ -97,7 +97,7 @@ class StoredChunk(Chunk):
         """The events from the serial `start` on, as copies. Raises `DamageFound` at the first that
         fails its checksum."""
         checksums, first = self._checksums, self.first
-        for event in super().events(start):
+        for event in super().events_from(start):
             if checksums and checksums[event.serial - first] != checksum_of(
                 event.document, checksum_of(event.record)
             ):
@@ -106,7 +106,7 @@ class StoredChunk(Chunk):
 
     def all_events(self) -> list[LoggedEvent]:
         """All events as they are stored, damaged ones too."""
-        return list(super().events(self.first))
+        return list(super().events_from(self.first))
 
     def first_damage(self, start: int) -> Damage | None:
         """The first damage in the events from the serial `start` on."""
@@ -136,7 +136,7 @@ class StoredChunk(Chunk):
 
     def _damage_at(self, serial: int) -> Damage:
         last = serial
-        for event in super().events(serial):
+        for event in super().events_from(serial):
             if self.is_intact(event):
                 break
             last = event.serial

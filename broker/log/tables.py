@@ -6,11 +6,11 @@ from typing import Any
 
 import lmdb
 
+from broker.log.checked_table import CheckedTable
 from broker.log.chunk_table import ChunkTable
 from broker.log.history import HistoryTable
-from broker.log.replica_table import ReplicaTable
 from broker.log.origin_table import OriginTable
-from broker.log.checked_table import CheckedTable
+from broker.log.replica_table import ReplicaTable
 
 FORMAT = 4
 #: As it is stored.
@@ -38,7 +38,9 @@ class Tables:
         self.marks = CheckedTable(b"d", opened(b"marks"), copies, accepts_unchecked=True)
         self.durables = CheckedTable(b"s", opened(b"durables"), copies)
         self.clients = CheckedTable(b"c", opened(b"clients"), copies)
-        self.histories = HistoryTable(CheckedTable(b"h", opened(b"histories"), copies, accepts_unchecked=True))
+        self.histories = HistoryTable(
+            CheckedTable(b"h", opened(b"histories"), copies, accepts_unchecked=True)
+        )
         self.meta_table = opened(b"meta")
         self.meta = CheckedTable(b"m", self.meta_table, copies)
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 try:
-    from broker.log.commit import Commit, ReplicaBatch, Retention
+    from broker.log.commit import Commit, Retention
+    from broker.log.commit import ReplicaBatch as Keeping
     from broker.log.log_file import LogFile
     from broker.log.logged_event import LoggedEvent
 except ModuleNotFoundError:
@@ -46,8 +47,8 @@ def write(folder: Path) -> None:
             durables=[(b"a\0d", b"\x90stored")],
             clients=[("a", b"newest")],
             covered={"far": (1, 90)},
-            begins_after={"far": (1, 10)},
-            replicas=[ReplicaBatch("kept", (1, 0), (1, 4), made("kept", 1, 4, 0), "c/kept")],
+            since={"far": (1, 10)},
+            keeping=[Keeping("kept", (1, 0), (1, 4), made("kept", 1, 4, 0), "c/kept")],
         ),
         1,
         0,

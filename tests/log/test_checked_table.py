@@ -10,8 +10,8 @@ import attrs
 import lmdb
 import pytest
 
-from broker.log.checksum import ValueDamaged
 from broker.log.checked_table import CheckedTable
+from broker.log.checksum import ValueDamaged
 from tests.log.bit_damage import flipped
 
 KEY, VALUE = b"key", b"value"

@@ -8,8 +8,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from broker.log.chunk_table import ChunkTable
 from broker.log.chunk import encode_key
+from broker.log.chunk_table import ChunkTable
 from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import encode_stored_chunk
 

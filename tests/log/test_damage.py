@@ -12,13 +12,13 @@ import pytest
 from broker.errors import LogCorrupt
 from broker.log.checksum import ValueDamaged
 from broker.log.chunk import encode_key
+from broker.log.chunk_places import decode_places, places_key
 from broker.log.commit import Commit, ReplicaBatch, Retention
 from broker.log.damage import Damage, DamageFound, DamageKind
-from broker.log.log_file import LogFile
-from broker.log.chunk_places import decode_places, places_key
 from broker.log.external_reader import ExternalReader
-from broker.log.logged_event import LoggedEvent
 from broker.log.file_rebuild import rebuild_file
+from broker.log.log_file import LogFile
+from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import MAX_TABLES
 from tests.log.bit_damage import damage_folder, damage_log, flipped, read_past_damage
@@ -285,10 +285,10 @@ VALUES = {
     "marks": lambda log: log.stored_window(("a", 3)),
     "durables": lambda log: log.durables(),
     "clients": lambda log: log.newest_incarnation("a"),
-    "origins": lambda log: (log.covered, log.since),
-    "kept": lambda log: log.kept,
+    "origins": lambda log: (log.covered, log.begins_after),
+    "kept": lambda log: log.replica_spans,
     "meta": lambda log: (log.origin, log.bounds.last),
-    "histories": lambda log: log.chain.histories[0],
+    "histories": lambda log: log.history_chain.histories[0],
 }
 
 

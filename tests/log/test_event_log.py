@@ -17,9 +17,9 @@ from broker.event.event_id import EventId
 from broker.log.commit import Retention
 from broker.log.deduplication import Freshness
 from broker.log.event_log import COMMIT_DELAY, RETRY_AFTER, EventLog
-from broker.log.pending_commit import RelayedEvents
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent, encode_header
+from broker.log.pending_commit import RelayedEvents
 
 HEADER_RECORD = encode_header(
     Header(EventId("a", 1, 1, 1), "s", "event", "1.0", SecurityLevel.MED, Liveness.LIVE)

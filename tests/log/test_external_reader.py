@@ -31,9 +31,9 @@ class Reader:
     PROGRAM = """
 import sys
 from pathlib import Path
-from broker.log.external_reader import LogAlong
+from broker.log.external_reader import ExternalReader
 folder = Path(sys.argv[1])
-log = LogAlong(folder)
+log = ExternalReader(folder)
 print("open", flush=True)
 sys.stdin.readline()
 def offsets(after):

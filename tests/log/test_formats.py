@@ -15,8 +15,8 @@ import pytest
 
 from broker.errors import LogCorrupt
 from broker.log.commit import Commit, Retention
-from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
+from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import LogTooNew
 from broker.log.tables import MAX_TABLES
 from tests.capability import VERSION_1, skip

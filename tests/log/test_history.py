@@ -14,11 +14,11 @@ from broker.log.history import (
     EPOCHS_SINCE_MS,
     MAX_HISTORIES,
     MAX_RUNS,
-    HistoryChain,
-    History,
     BranchLoss,
-    next_epoch,
+    History,
+    HistoryChain,
     missing_runs,
+    next_epoch,
 )
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent

@@ -132,11 +132,11 @@ def test_the_file_stays_bounded_while_another_process_reads_it(tmp_path: Path) -
     log.commit(events(1, 100, size=900), 1, 0)
     code = (
         "import sys; from pathlib import Path\n"
-        "from broker.log.external_reader import read_only\n"
+        "from broker.log.external_reader import read_events\n"
         "print('ready', flush=True)\n"
         "read = 0\n"
         "for line in sys.stdin:\n"
-        "    events = read_only(Path(sys.argv[1]), int(line), 500)\n"
+        "    events = read_events(Path(sys.argv[1]), int(line), 500)\n"
         "    assert all(e.document.startswith(b'%d' % e.offset) for e in events)\n"
         "    print(len(events), flush=True)\n"
     )

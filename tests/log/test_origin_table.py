@@ -9,10 +9,10 @@ import attrs
 import pytest
 
 from broker.event.place import Mark
+from broker.log.chunk_places import all_places
 from broker.log.commit import Commit, Retention
 from broker.log.coverage import Coverage
 from broker.log.log_file import LogFile
-from broker.log.chunk_places import all_places
 from broker.log.logged_event import LoggedEvent
 
 

@@ -15,12 +15,12 @@ import pytest
 from broker.errors import BrokerError, LogCorrupt
 from broker.log.checksum import add_checksum
 from broker.log.commit import Commit, Retention
+from broker.log.external_reader import ExternalReader
+from broker.log.file_rebuild import rebuild_file
 from broker.log.log_file import LogFile
 from broker.log.log_verification import Verification
 from broker.log.page_check import check_pages, check_transaction
 from broker.log.page_file import FILE, PageFile
-from broker.log.external_reader import ExternalReader
-from broker.log.file_rebuild import rebuild_file
 from broker.log.tables import MAX_TABLES, Tables
 from tests.log.old_log import made
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.log.commit import ReplicaBatch
-from broker.log.pending_commit import PendingCommit
 from broker.log.history import BranchLoss
+from broker.log.pending_commit import PendingCommit
 from tests.recovery.test_log_merge import logged
 
 EVENT = logged("own", 1, 1, "p", 1)
@@ -28,7 +28,7 @@ def nothing(_: Any) -> None:
         lambda it: it.commit.clients.append(("client", b"1")),
         lambda it: it.commit.losses.append(LOSS),
         lambda it: it.commit.replicas.append(ReplicaBatch("far", (0, 0), (1, 1), [EVENT])),
-        lambda it: it.add([], ("far", (1, 1)), nothing),
+        lambda it: it.add_events([], ("far", (1, 1)), nothing),
     ],
     ids=["events", "durables", "clients", "losses", "keeping", "covered"],
 )

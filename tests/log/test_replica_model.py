@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.log.commit import Commit, ReplicaBatch, Retention
-from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
 
 
 def copies(origin: str, first: int, count: int, size: int = 1000) -> list[LoggedEvent]:

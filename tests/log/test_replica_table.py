@@ -10,9 +10,9 @@ import pytest
 
 from broker.event.place import Mark
 from broker.log.commit import Commit, ReplicaBatch, Retention
-from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
 
 
 def copies(first: int, count: int, size: int = 300) -> list[LoggedEvent]:

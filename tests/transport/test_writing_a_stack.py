@@ -32,7 +32,7 @@ globalLogPublisher.addObserver(noted.append)
 
 from broker.transport.driver import StackDriver
 from broker.transport.socket import TCP_PROPERTIES
-from broker.transport.stacks import StackSettings, build, find_stacks, stack_named
+from broker.transport.stacks import StackSettings, build_stack, find_stack, find_stacks
 from broker.testing.memory_network import MemoryNetwork
 from tests.capability import need
 
@@ -49,7 +49,7 @@ network = MemoryNetwork(clock)
 ends = []
 for incarnation in (1, 2):
     settings = StackSettings(incarnation=incarnation, options={"most": 5})
-    stack = build(stack_named("ferry"), settings, TCP_PROPERTIES)
+    stack = build_stack(find_stack("ferry"), settings, TCP_PROPERTIES)
     ends.append(StackDriver(stack.layers, clock, Receiver(), stack.bottom))
 network.listen("there", ends[1].attach)
 network.connect("there").addCallback(ends[0].attach)

@@ -7,4 +7,4 @@ datagrams (`cutting`), sealed (`seal`, `wire`), put in order (`receiver`) and pa
 
 from broker.transport.arq.settings import ArqSettings
 
-__all__ = ["CorrectionSettings"]
+__all__ = ["ArqSettings"]

@@ -9,8 +9,8 @@ import attrs
 
 from broker.errors import BrokerError, NotConnected, PeerSilent, ProtocolError
 from broker.transport.arq.counters import ArqCounters
-from broker.transport.arq.receive_window import ReceiveWindow
 from broker.transport.arq.mac import Mac
+from broker.transport.arq.receive_window import ReceiveWindow
 from broker.transport.arq.sender import Sender
 from broker.transport.arq.settings import ArqSettings
 from broker.transport.arq.wire import (
@@ -21,13 +21,13 @@ from broker.transport.arq.wire import (
     POLL,
     Feedback,
     Reason,
-    encode_bye,
-    encode_feedback,
-    decode_head,
     decode_data,
     decode_feedback,
+    decode_head,
     decode_numbered,
     decode_reason,
+    encode_bye,
+    encode_feedback,
 )
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.framing import FrameDecoder
@@ -81,7 +81,9 @@ class ConnectionCore:
         self.datagram_counts = DatagramCounts()
         self.decoder = FrameDecoder(max_frame)
         self.sender = Sender(settings, seal, there, room, now)
-        self.receive_window: ReceiveWindow[bytes] = ReceiveWindow(settings.window, settings.reorder_delay)
+        self.receive_window: ReceiveWindow[bytes] = ReceiveWindow(
+            settings.window, settings.reorder_delay
+        )
         self._settings = settings
         self._mac = seal
         self._is_reading = False
@@ -139,7 +141,10 @@ class ConnectionCore:
         if self.is_over or not reading:
             return []
         effects = self._deliver()
-        if not self.is_over and self.receive_window.limit - self._sent_limit > self._settings.window // 4:
+        if (
+            not self.is_over
+            and self.receive_window.limit - self._sent_limit > self._settings.window // 4
+        ):
             effects += self._send_effects([self._create_feedback(now)])
         return effects
 

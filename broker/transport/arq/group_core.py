@@ -13,12 +13,12 @@ import attrs
 
 from broker.errors import BrokerError, Overloaded, ProtocolError
 from broker.transport.arq.group_effects import (
-    SenderAppeared,
     Effect,
     PacketsLost,
     ReachabilityChanged,
-    SendToGroup,
+    SenderAppeared,
     SenderDisappeared,
+    SendToGroup,
 )
 from broker.transport.arq.group_receiver import GroupReceiver
 from broker.transport.arq.group_sender import GroupSender
@@ -30,17 +30,17 @@ from broker.transport.arq.wire import (
     BYE,
     DATA,
     GONE,
-    MIN_DATAGRAM_BYTES,
     MAX_RANGES,
+    MIN_DATAGRAM_BYTES,
     POLL,
     Reason,
-    encode_ask,
-    encode_bye,
-    decode_head,
-    encode_numbered,
     decode_ask,
     decode_data,
+    decode_head,
     decode_numbered,
+    encode_ask,
+    encode_bye,
+    encode_numbered,
 )
 from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
 
@@ -204,7 +204,9 @@ class GroupCore:
 
     # ----------------------------------------------------------------- what others say
 
-    def _receive_own_session(self, kind: int, datagram: bytes, address: Peer, now: float) -> list[Effect]:
+    def _receive_own_session(
+        self, kind: int, datagram: bytes, address: Peer, now: float
+    ) -> list[Effect]:
         if kind == ASK:
             answer = self.sender.receive_request(address, decode_ask(datagram), now)
             return [] if answer is None else [SendDown([answer], address)]
@@ -249,7 +251,9 @@ class GroupCore:
             raise ProtocolError(f"a datagram of kind {kind} within a group")
         return []
 
-    def _add_receiver(self, session: int, address: Peer, first: int, now: float) -> GroupReceiver | None:
+    def _add_receiver(
+        self, session: int, address: Peer, first: int, now: float
+    ) -> GroupReceiver | None:
         self._stream_start(session)
         if len(self.receivers) >= self._settings.senders:
             silent = [each for each, other in self.receivers.items() if not other.is_present]
@@ -292,7 +296,11 @@ class GroupCore:
         return [SendDown([question], receiver.address)]
 
     def _poll_interval(self, receiver: GroupReceiver) -> float:
-        return _NAME_POLL_INTERVAL if receiver.name is None else _CONFIRM_SHARE * self._settings.liveness
+        return (
+            _NAME_POLL_INTERVAL
+            if receiver.name is None
+            else _CONFIRM_SHARE * self._settings.liveness
+        )
 
     def _update_reachability(self, session: int, now: float) -> list[Effect]:
         """Tell whether a member hears us, if that is new."""
@@ -374,7 +382,9 @@ class GroupCore:
 
     def _create_announcement(self, start: int = 0) -> bytes:
         contents = _START.pack(start) + self._name
-        return self._mac.add_tag(encode_numbered(ANNOUNCE, self._session, self.sender.highest, contents))
+        return self._mac.add_tag(
+            encode_numbered(ANNOUNCE, self._session, self.sender.highest, contents)
+        )
 
     def _buffer_fill(self) -> float:
         return self.sender.queued_bytes / self._settings.send_buffer_bytes

@@ -50,5 +50,12 @@ class SenderDisappeared:
 
 #: `SendDown` has the address as its peer, `DeliverUp` the sender's name.
 Effect: TypeAlias = (
-    SendToGroup | SendDown | DeliverUp | WritableChanged | PacketsLost | SenderAppeared | ReachabilityChanged | SenderDisappeared
+    SendToGroup
+    | SendDown
+    | DeliverUp
+    | WritableChanged
+    | PacketsLost
+    | SenderAppeared
+    | ReachabilityChanged
+    | SenderDisappeared
 )

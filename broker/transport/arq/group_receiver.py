@@ -60,7 +60,9 @@ class GroupReceiver:
         self._first = first
         self._number = first - 1  # of the last datagram whose contents went into the decoder
         self._is_resynchronising = first > 1  # what comes first may be the middle of a packet
-        self._packet: int | None = None if self._is_resynchronising else 0  # the next one's number, if known
+        self._packet: int | None = (
+            None if self._is_resynchronising else 0
+        )  # the next one's number, if known
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._request_at: float | None = None
 
@@ -192,4 +194,6 @@ class GroupReceiver:
             self._request_at = None
         elif self._request_at is None:
             late_at = reception.next_missing_at(now)
-            self._request_at = (now if late_at is None else late_at) + self._random() * _MAX_RANDOM_DELAY
+            self._request_at = (
+                now if late_at is None else late_at
+            ) + self._random() * _MAX_RANDOM_DELAY

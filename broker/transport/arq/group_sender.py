@@ -8,8 +8,8 @@ import attrs
 
 from broker.transport.arq.fragmentation import Fragmenter
 from broker.transport.arq.group_settings import GroupSettings
-from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.mac import Mac
+from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.effects import Peer
 
@@ -75,7 +75,9 @@ class GroupSender:
                 break
             start, packet, parts = self._fragmenter.next_fragment()
             self.highest += 1
-            sealed = self._mac.add_tag(encode_data(self._session, self.highest, start, packet, parts))
+            sealed = self._mac.add_tag(
+                encode_data(self._session, self.highest, start, packet, parts)
+            )
             self._pacer.record_sent(len(sealed))
             self._add_to_history(sealed)
             datagrams.append(sealed)

@@ -6,9 +6,9 @@ import attrs
 
 from broker.errors import ConfigurationError
 from broker.transport.arq.settings import (
-    MIN_DATAGRAM,
     MAX_DATAGRAM,
     MAX_WINDOW,
+    MIN_DATAGRAM,
     ArqSettings,
 )
 

@@ -29,8 +29,8 @@ from broker.transport.arq.wire import (
     Reason,
     contents_of,
     decode_head,
-    encode_plain,
     decode_reason,
+    encode_plain,
 )
 
 #: `Entropy(n)` gives n bytes that nobody can guess: `secrets.token_bytes`, or a seeded fake.

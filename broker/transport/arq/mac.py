@@ -36,7 +36,9 @@ class Mac:
         return compare_digest(state.digest(), datagram[-TAG_BYTES:])
 
 
-def derive_connection_key(client: int, server: int, client_nonce: bytes, server_nonce: bytes) -> bytes:
+def derive_connection_key(
+    client: int, server: int, client_nonce: bytes, server_nonce: bytes
+) -> bytes:
     """The key of a connection, out of what both ends drew for it."""
     ids = client.to_bytes(8, "big") + server.to_bytes(8, "big")
     return blake2b(

@@ -135,6 +135,9 @@ class ReceiveWindow(Generic[Piece]):
         return None
 
     def _advance(self) -> None:
-        while self._out_of_order and (piece := self._out_of_order.pop(self.received + 1, None)) is not None:
+        while (
+            self._out_of_order
+            and (piece := self._out_of_order.pop(self.received + 1, None)) is not None
+        ):
             self.received += 1
             self._ready.append(piece)

@@ -8,9 +8,9 @@ import attrs
 
 from broker.errors import ProtocolError
 from broker.transport.arq.fragmentation import Fragmenter
+from broker.transport.arq.mac import Mac
 from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.round_trip import RoundTrip
-from broker.transport.arq.mac import Mac
 from broker.transport.arq.settings import ArqSettings
 from broker.transport.arq.wire import (
     DATA_OVERHEAD,
@@ -42,9 +42,7 @@ class Sender:
     dropped. What waits to be sent is bounded by who submits.
     """
 
-    def __init__(
-        self, settings: ArqSettings, seal: Mac, peer: int, limit: int, now: float
-    ) -> None:
+    def __init__(self, settings: ArqSettings, seal: Mac, peer: int, limit: int, now: float) -> None:
         #: Bytes of datagrams under way.
         self.in_flight_bytes = 0
         #: Datagrams that the receiver has told to be missing.
@@ -158,7 +156,9 @@ class Sender:
         return bool(self._fragmenter) or (self._is_ending and not self._end_number)
 
     def _next_datagram(self, now: float) -> bytes:
-        start, packet, parts = self._fragmenter.next_fragment() if self._fragmenter else (NO_START, 0, [])
+        start, packet, parts = (
+            self._fragmenter.next_fragment() if self._fragmenter else (NO_START, 0, [])
+        )
         self._highest += 1
         if not parts:
             self._end_number = self._highest
@@ -177,7 +177,9 @@ class Sender:
         sample = now - sent.at - said.delay
         self.round_trip.add_sample(sample, now)
         shortest = self.round_trip.shortest
-        self.pacer.record_delivery(sent.at, sent.count, said.datagrams_received, sample, shortest, now)
+        self.pacer.record_delivery(
+            sent.at, sent.count, said.datagrams_received, sample, shortest, now
+        )
 
     def _record_missing(self, said: Feedback, now: float) -> None:
         # Whoever asks for what was just sent again has not had the time to get it.

@@ -111,7 +111,9 @@ def encode_plain(kind: int, identity: int, contents: bytes) -> bytes:
     return _HEAD.pack(kind, identity) + contents
 
 
-def encode_data(identity: int, number: int, start: int, packet: int, pieces: Sequence[bytes]) -> bytes:
+def encode_data(
+    identity: int, number: int, start: int, packet: int, pieces: Sequence[bytes]
+) -> bytes:
     """DATA, without its tag."""
     return _DATA.pack(DATA, identity, number, start, packet & 0xFFFFFFFF) + b"".join(pieces)
 

@@ -23,6 +23,6 @@ __all__ = [
     "PartitionLayer",
     "ShuffleLayer",
     "ThrottleLayer",
-    "layers_for",
-    "warning",
+    "create_layers",
+    "describe_faults",
 ]

@@ -143,7 +143,9 @@ KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
 )
 
 
-def create_layers(faults: Iterable[IFault], link: str, start: float, earlier: int = 0) -> list[ILayer]:
+def create_layers(
+    faults: Iterable[IFault], link: str, start: float, earlier: int = 0
+) -> list[ILayer]:
     """The layers of all faults that act on the link to the peer `link`, bottom up in their order.
 
     `start` is the time, of the driver's clock, from which `after` counts. `earlier` is how many

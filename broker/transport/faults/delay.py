@@ -10,8 +10,8 @@ from zope.interface import implementer
 
 from broker.errors import ConfigurationError
 from broker.transport.effects import Peer
+from broker.transport.faults.delay_line import DelayLine, HoldingCore
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.faults.delay_line import HoldingCore, DelayLine
 from broker.transport.layer import ILayer, Property
 
 

@@ -74,7 +74,9 @@ class HoldingCore(PassThrough):
         down = [packet for packet, _ in self._down.take_due(now)]
         if down:
             effects.append(SendDown(down))
-        effects.extend(DeliverUp(packets, peer) for peer, packets in _group_by_peer(self._up.take_due(now)))
+        effects.extend(
+            DeliverUp(packets, peer) for peer, packets in _group_by_peer(self._up.take_due(now))
+        )
         return effects
 
     def next_timeout(self) -> float | None:
@@ -83,7 +85,9 @@ class HoldingCore(PassThrough):
         return min(heads, default=None)
 
 
-def _group_by_peer(packets: Iterable[tuple[bytes, Peer | None]]) -> list[tuple[Peer | None, list[bytes]]]:
+def _group_by_peer(
+    packets: Iterable[tuple[bytes, Peer | None]],
+) -> list[tuple[Peer | None, list[bytes]]]:
     """Neighbouring packets of one peer as one batch."""
     runs: list[tuple[Peer | None, list[bytes]]] = []
     for packet, peer in packets:

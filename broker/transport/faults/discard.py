@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.faults.direction import Direction, BatchFilter, check_rate
+from broker.transport.faults.direction import BatchFilter, Direction, check_rate
 from broker.transport.layer import ILayer, Property
 
 

@@ -9,7 +9,7 @@ import attrs
 from zope.interface import implementer
 
 from broker.errors import ConfigurationError
-from broker.transport.faults.direction import Direction, BatchFilter
+from broker.transport.faults.direction import BatchFilter, Direction
 from broker.transport.layer import ILayer, Property
 
 

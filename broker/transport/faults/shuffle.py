@@ -9,8 +9,8 @@ import attrs
 from zope.interface import implementer
 
 from broker.transport.effects import Peer
+from broker.transport.faults.delay_line import DelayLine, HoldingCore
 from broker.transport.faults.direction import Direction, check_positive, check_rate
-from broker.transport.faults.delay_line import HoldingCore, DelayLine
 from broker.transport.layer import ILayer, Property
 
 

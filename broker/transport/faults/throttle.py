@@ -8,8 +8,8 @@ import attrs
 from zope.interface import implementer
 
 from broker.transport.effects import Peer
+from broker.transport.faults.delay_line import DelayLine, HoldingCore
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.faults.delay_line import HoldingCore, DelayLine
 from broker.transport.layer import ILayer, Property
 
 
@@ -62,5 +62,5 @@ class ThrottleCore(HoldingCore):
 
     def clear(self) -> None:
         """The queues are empty on a new connection."""
-        super().forget()
+        super().clear()
         self._free_at = {self._down: 0.0, self._up: 0.0}

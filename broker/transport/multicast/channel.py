@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from zope.interface import Interface, implementer
 
 from broker.errors import Closed, Overloaded
-from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.driver import StackDriver
 from broker.transport.multicast.core import MulticastCore, Outcome
-from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.shared_message import SharedMessage
+from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.view import LinkState, View
 
 
@@ -138,7 +138,9 @@ class MulticastChannel:
         self._arm_timer()
         self._run_pending_calls()
 
-    def _call_receiver(self, member: _Member, callback: Callable[..., None], argument: object) -> None:
+    def _call_receiver(
+        self, member: _Member, callback: Callable[..., None], argument: object
+    ) -> None:
         if self._is_sending:
             self._pending_calls.append((member, callback, argument))
         else:

@@ -8,9 +8,9 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.errors import BrokerError, NotConnected
-from broker.transport.deadline_timer import DeadlineTimer
-from broker.transport.clock import IClock
 from broker.transport.arq.connection_core import ConnectionCore, Effect, Ended
+from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel, ISocketReceiver
 

@@ -13,18 +13,16 @@ from twisted.internet.error import ConnectionRefusedError, TimeoutError
 from twisted.logger import Logger
 
 from broker.errors import BrokerError, Closed, PeerSilent, VersionMismatch
-from broker.transport.deadline_timer import DeadlineTimer
-from broker.transport.clock import IClock
 from broker.transport.arq.connection_core import ConnectionCore
 from broker.transport.arq.handshake import (
     UNKEYED_MAC,
-    DialStep,
     Cookies,
     Dialler,
+    DialStep,
     Entropy,
     HandshakeRequest,
-    encode_accept,
     decode_request,
+    encode_accept,
 )
 from broker.transport.arq.mac import Mac, derive_connection_key
 from broker.transport.arq.settings import ArqSettings
@@ -39,6 +37,8 @@ from broker.transport.arq.wire import (
     decode_head,
     encode_refuse,
 )
+from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 
@@ -130,7 +130,9 @@ class DatagramEndpoint:
         self._channels: dict[int, DatagramChannel] = {}
         self._dials: dict[int, _Dial] = {}
         self._half_open: OrderedDict[tuple[Address, int], _HalfOpen] = OrderedDict()
-        self._half_open_keys: dict[int, tuple[Address, int]] = {}  # ours of those, and their keys above
+        self._half_open_keys: dict[
+            int, tuple[Address, int]
+        ] = {}  # ours of those, and their keys above
         self._closed: dict[int, _ClosedConnection] = {}
         self._closed_order: deque[int] = deque()
         self._timer = DeadlineTimer(clock, self._handle_timeout)
@@ -179,7 +181,9 @@ class DatagramEndpoint:
 
     # ----------------------------------------------------------------- who has no connection
 
-    def _receive_unconnected(self, kind: int, identity: int, datagram: bytes, address: Address) -> None:
+    def _receive_unconnected(
+        self, kind: int, identity: int, datagram: bytes, address: Address
+    ) -> None:
         try:
             if identity in self._dials:
                 self._receive_dial_answer(self._dials[identity], datagram, address)
@@ -237,7 +241,9 @@ class DatagramEndpoint:
 
     # ----------------------------------------------------------------- becoming a connection
 
-    def _receive_first(self, identity: int, channel: DatagramChannel, datagrams: list[bytes]) -> None:
+    def _receive_first(
+        self, identity: int, channel: DatagramChannel, datagrams: list[bytes]
+    ) -> None:
         # Nobody listens yet: what has come is held back until the channel gets a receiver.
         channel.datagrams_received(datagrams)
         if channel.core.is_confirmed and identity in self._channels:

@@ -8,21 +8,28 @@ from typing import TypeAlias
 from twisted.logger import Logger
 from zope.interface import Interface
 
-from broker.transport.deadline_timer import DeadlineTimer
-from broker.transport.clock import IClock
 from broker.transport.arq.group_core import GroupCore
 from broker.transport.arq.group_effects import (
-    SenderAppeared,
     Effect,
     PacketsLost,
     ReachabilityChanged,
-    SendToGroup,
+    SenderAppeared,
     SenderDisappeared,
+    SendToGroup,
 )
+from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.effects import DeliverUp, SendDown, WritableChanged
 from broker.transport.socket.datagram_endpoint import Address
 
-_ReceiverEffect: TypeAlias = DeliverUp | PacketsLost | SenderAppeared | ReachabilityChanged | SenderDisappeared | WritableChanged
+_ReceiverEffect: TypeAlias = (
+    DeliverUp
+    | PacketsLost
+    | SenderAppeared
+    | ReachabilityChanged
+    | SenderDisappeared
+    | WritableChanged
+)
 
 
 class IGroupReceiver(Interface):

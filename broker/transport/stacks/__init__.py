@@ -2,15 +2,15 @@
 
 from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import IProtocolStack, StackSettings, Transport
-from broker.transport.stacks.registry import find_stacks, find_stack
 from broker.transport.stacks.options import read_options
+from broker.transport.stacks.registry import find_stack, find_stacks
 
 __all__ = [
     "IProtocolStack",
     "StackSettings",
     "Transport",
-    "build",
+    "build_stack",
     "find_stacks",
     "read_options",
-    "stack_named",
+    "find_stack",
 ]

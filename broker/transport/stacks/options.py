@@ -33,7 +33,7 @@ def read_options(stack: str, section: type[S], options: Mapping[str, object]) ->
             known = ", ".join(sorted(fields)) or "none"
             raise ConfigurationError(f"stack {stack}: {name} is unknown; known here: {known}")
     for name, field in fields.items():
-        if name not in options and field.default is attrs.IGNORED:
+        if name not in options and field.default is attrs.NOTHING:
             raise ConfigurationError(f"stack {stack}: {name} is missing")
     return section(
         **{name: _read(stack, name, hints[name], value) for name, value in options.items()}

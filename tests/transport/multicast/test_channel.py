@@ -224,7 +224,7 @@ def test_a_message_that_a_stack_can_not_hold_is_full_for_that_peer() -> None:
 def test_the_check_of_a_message_is_computed_once_for_all() -> None:
     hub = Hub()
     with mock.patch.object(
-        SharedMessage, "check", autospec=True, wraps=SharedMessage.checksum
+        SharedMessage, "checksum", autospec=True, wraps=SharedMessage.checksum
     ) as check:
         hub.channel.send(b"1", NAMES)
     messages = {id(call.args[0]) for call in check.call_args_list}

@@ -12,7 +12,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, globalLogPublisher
 
 import twisted.plugins
 from broker.errors import AmbiguousStack, UnknownStack
-from broker.transport.stacks import IProtocolStack, find_stacks, find_stack
+from broker.transport.stacks import IProtocolStack, find_stack, find_stacks
 
 STACK = """
 from twisted.plugin import IPlugin
