@@ -313,4 +313,4 @@ def _link_acceptor(node: Node) -> Any:
 
 
 def _client_acceptor(node: Node) -> Any:
-    return node.connected
+    return node.accept_connection

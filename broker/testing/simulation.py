@@ -109,7 +109,7 @@ class World(VirtualTime):
 
     def client_address(self, name: str) -> str:
         address = f"node/{name}"
-        self._processes.listen(address, lambda node: node.connected)
+        self._processes.listen(address, lambda node: node.accept_connection)
         return address
 
     def client(self, client_id: str, *, incarnation: int = 1, **settings: Any) -> Client:

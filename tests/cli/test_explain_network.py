@@ -11,7 +11,7 @@ from rich.console import Console
 
 from broker.cli.explanation.tables import explanation_tables
 from tests.cli.fake_node import FakeNode, run
-from tests.simulation.watching import flight
+from tests.simulation.simulated_client import flight
 
 
 def answer(verdict: str, *, known: bool | None = True) -> dict[str, Any]:

@@ -60,8 +60,8 @@ GROUPS: Final = (
         _tests("""
         cluster: admission acceptor handshake_core address descriptor joining start_position
         cluster: meshing clone_detection
-        simulation/network: addresses clones joining joining_again slow_nodes newcomers one_name
-        simulation/network: link_costs clearance configured
+        simulation/network: addresses clones joining rejoining slow_nodes new_origins
+        simulation/network: equal_node_names link_costs clearance configured_members
         """),
         share=0.3,
     ),
@@ -78,11 +78,11 @@ GROUPS: Final = (
     Group(
         "clearance",
         """
-        broker/subscriptions: subscribing durable_answers
-        broker/ingest: judging
+        broker/subscriptions: subscription_requests durable_answers
+        broker/ingest: authorisation
         broker/node: answers type_answers
-        broker/delivery: link catching_up
-        broker/ingest: late_judgement
+        broker/delivery: session_delivery catch_up
+        broker/ingest: late_validation
         broker/cluster: link_policy network node_messenger dtd_exchange network_factory
         broker/cluster: log_page_server
         broker/cluster/map: shortest_paths unit_graph cluster_graph own_links route_table
@@ -92,17 +92,17 @@ GROUPS: Final = (
         broker/replay/engine: request_matcher request_scope
         """,
         _tests("""
-        delivery: link catching_up
+        delivery: session_delivery catch_up
         sessions: session
-        subscriptions: durables
-        ingest: parts judging input
+        subscriptions: durable_subscriptions
+        ingest: parts authorisation input
         recovery: log_page_reader replica_pages page_exchange subscription_recovery
         recovery: plan_explanation
         replay/engine: request_matcher
         cluster: log_page_server
         cluster/map: *
-        simulation: durable_commands registered_types identities strangers
-        simulation/network: clearance types hostile_types link_costs replays
+        simulation: durable_commands registered_types identities malformed_messages
+        simulation/network: clearance dtd_exchange hostile_types link_costs replays
         """),
         share=1.0,
         lines=r"clear|check_(subscribe|publish|register|administer)|_may\(|may_(match|subscribe)|owns|administer|rank|level",
@@ -122,7 +122,7 @@ GROUPS: Final = (
         replay: request
         recovery: log_repair branch_restore restored_events
         recovery: unarchived_events lost_branch_reader durable_search
-        simulation/network: recovery seeking restored restored_sources restored_archives
+        simulation/network: recovery durable_search restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones silent_origins duplicates
         """),
     ),
@@ -151,22 +151,22 @@ GROUPS: Final = (
     Group(
         "gaps",
         """
-        broker/delivery: lacking catching_up recovering seam
-        broker/subscriptions: beginning
-        broker/ingest: late_judgement awaited_types
-        broker/ingest: undecided safety
+        broker/delivery: gaps catch_up recovered_feeds splice
+        broker/subscriptions: start_position
+        broker/ingest: late_validation pending_dtds
+        broker/ingest: unvalidated_events acknowledgement_policy
         broker/cluster: missing_types relayed_entry log_page_server
         """,
         _tests("""
-        delivery: catching_up lacking recovering link gone
-        subscriptions: beginning durables
+        delivery: catch_up gaps recovered_feeds session_delivery retention_gaps
+        subscriptions: start_position durable_subscriptions
         sessions: session
         ingest: parts
-        ingest: undecided awaited_types
-        delivery: seam
+        ingest: unvalidated_events pending_dtds
+        delivery: splice
         cluster: log_page_server neighbour_losses relay_ingest missing_types relayed_entry
-        simulation/network: gaps seams types types_stay hostile_types clearance flowing
-        simulation/network: damaged_logs lost_disks
+        simulation/network: gaps splice dtd_exchange type_distribution hostile_types clearance
+        simulation/network: subscription_flow damaged_logs lost_disks
         simulation: retention missing_types slow_subscribers
         """),
     ),
@@ -182,7 +182,7 @@ GROUPS: Final = (
         log: gathering
         log: histories kept kept_truth log_file log_histories origins repairs
         log: rewriting unarchived values
-        simulation: retention restored_alone restarts
+        simulation: retention restored_lone_node restarts
         simulation/network: damaged_logs clones restored
         """),
     ),

@@ -18,8 +18,7 @@ _PAGES: Final = (
 )
 _EXCHANGE: Final = "tests/recovery/test_page_exchange.py::"
 _ADDRESSES: Final = (
-    "tests/simulation/network/test_addresses.py::"
-    "test_excluded_node_founds_its_own_cluster"
+    "tests/simulation/network/test_addresses.py::test_excluded_node_founds_its_own_cluster"
 )
 _ADMISSION: Final = "tests/cluster/test_admission.py::test_address_rules_restrict_members"
 _SLOW_NODES: Final = "tests/simulation/network/test_slow_nodes.py::"

@@ -26,7 +26,7 @@ from broker.client.received import STORED
 from broker.errors import LogCorrupt
 from broker.log.page_file import FILE
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 PAGE = 4096
 META = 152

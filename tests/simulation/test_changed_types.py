@@ -26,7 +26,7 @@ from broker.subscriptions import type_change_notices as notices
 from broker.subscriptions.type_change_notices import MAX_WAITING
 from broker.testing.simulation import World
 from broker.wire import messages
-from tests.simulation.watching import flight
+from tests.simulation.simulated_client import flight
 
 FLIGHT_2 = DtdReference("flight", "2.0")
 #: The altitude of a flight leg moves below a new element.

@@ -22,8 +22,8 @@ from broker.node.metrics import NodeCollector
 from broker.node.status import build_status
 from broker.subscriptions.durable_report import MAX_NAMED
 from broker.testing.simulation import World
+from tests.simulation.simulated_client import Publisher, Reader
 from tests.simulation.test_identities import ACCOUNTS, asdi, member
-from tests.simulation.watching import Publisher, Reader
 
 
 class DurableSetup:

@@ -19,9 +19,9 @@ from broker.event.writer import write_event
 from broker.node.metrics import NodeCollector
 from broker.node.status import build_status
 from broker.testing.simulation import World
+from tests.simulation.simulated_client import INTERESTS, Interest, Publisher, Reader, flight
 from tests.simulation.test_identities import ACCOUNTS
 from tests.simulation.test_slow_subscribers import SLOW, publish_steadily
-from tests.simulation.watching import INTERESTS, Interest, Publisher, Reader, flight
 
 HIGH = "/flight/flightleg[altitude > 300]"
 

@@ -14,7 +14,7 @@ from broker.config import Settings
 from broker.errors import TooManySubscriptions
 from broker.testing.simulation import World
 from broker.transport.p2p.wire import MESSAGE_COST
-from tests.simulation.watching import Publisher, Reader, truths
+from tests.simulation.simulated_client import Publisher, Reader, truths
 
 #: Bytes of one read of a socket.
 WINDOW = 64 * 1024

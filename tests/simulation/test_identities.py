@@ -27,7 +27,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity.secret import hash_secret
 from broker.testing.simulation import World
-from tests.simulation.watching import Interest, Publisher, Reader, truths
+from tests.simulation.simulated_client import Interest, Publisher, Reader, truths
 
 
 def asdi(pattern: str = "asdi.>") -> Interest:
@@ -269,7 +269,9 @@ def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
     assert [e.header.security_level for e in high.events] == levels
     assert [e.header.security_level for e in low.events] == [SecurityLevel.LOW] * 3
     guarded.check_outcomes()
-    (link,) = (s.delivery for s in guarded.node.acceptor.sessions if s.identity.client_id == "low-1")
+    (link,) = (
+        s.delivery for s in guarded.node.acceptor.sessions if s.identity.client_id == "low-1"
+    )
     (feed,) = link.feeds
     assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
     # The position moves past denied events.
@@ -287,7 +289,9 @@ def test_clearance_applies_to_events_from_the_log(guarded: World) -> None:
     guarded.run(2.0)
     low.read()
     assert {e.header.security_level for e in low.events} == {SecurityLevel.LOW}
-    (link,) = (s.delivery for s in guarded.node.acceptor.sessions if s.identity.client_id == "low-1")
+    (link,) = (
+        s.delivery for s in guarded.node.acceptor.sessions if s.identity.client_id == "low-1"
+    )
     (feed,) = link.feeds
     assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
     guarded.check_outcomes()

@@ -18,7 +18,7 @@ from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
 from broker.testing.simulation import World
-from tests.simulation.watching import Interest, Publisher, Reader, check_publishers, truths
+from tests.simulation.simulated_client import Interest, Publisher, Reader, check_publishers, truths
 
 REPORT = DtdReference("report", "1.0")
 

@@ -13,7 +13,7 @@ from broker.event.envelope import EventType, SecurityLevel
 from broker.identity import Identity, Rights
 from broker.testing.simulation import World
 from broker.wire.messages import Ask
-from tests.simulation.network.test_types_stay import moved_altitude, report_text
+from tests.simulation.network.test_type_distribution import moved_altitude, report_text
 from tests.simulation.test_missing_types import add_source
 
 REPORT = DtdReference("report", "1.0")

@@ -11,7 +11,7 @@ from broker.client.received import Receipt
 from broker.config import Settings
 from broker.errors import LogUnavailable, NotConnected, ShuttingDown
 from broker.testing.simulation import World
-from tests.simulation.watching import (
+from tests.simulation.simulated_client import (
     INTERESTS,
     Publisher,
     Reader,

@@ -11,7 +11,7 @@ from broker.client.received import Gap
 from broker.config import Settings
 from broker.event.place import Place
 from broker.testing.simulation import World
-from tests.simulation.watching import INTERESTS, Publisher, Reader, offsets, publish, read
+from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, offsets, publish, read
 
 
 @pytest.fixture

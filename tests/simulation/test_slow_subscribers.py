@@ -12,7 +12,7 @@ from broker.client.received import ALL, Gap
 from broker.config import Settings
 from broker.event.envelope import SecurityLevel
 from broker.testing.simulation import World
-from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
+from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, truths
 
 QUEUE = 30
 SLOW = 4_000

@@ -27,7 +27,7 @@ from broker.event.place import Position
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
 from broker.wire.messages import Flowing, Subscribe, Subscribed
-from tests.simulation.watching import flight
+from tests.simulation.simulated_client import flight
 from tests.soak.interests import ALTITUDES, INTERESTS_OF_ALL, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields

@@ -28,7 +28,7 @@ from broker.testing.guarantees import (
 )
 from tests.soak.faults import FAULTS
 from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
-from tests.soak.observing import Observer
+from tests.soak.observer import Observer
 from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.world import World, last_lines, make_layout
 

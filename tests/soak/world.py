@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 
 from examples.free_ports import free_ports
-from tests.soak.clients import SoakClient, all_clients
 from tests.soak.layout import BY_UDP, CLUSTERS, FETCHING, GATEWAYS, NAMES, Layout, Ports
 from tests.soak.node import SoakNode
 from tests.soak.relay import Relays
+from tests.soak.soak_client import SoakClient, all_clients
 
 #: Seconds until a started node is ready.
 READY_SECONDS = 60.0

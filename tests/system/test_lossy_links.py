@@ -11,7 +11,7 @@ from tests.system.namespaces import Host, TwoHosts, need_namespaces
 
 LOSS_PERCENT = 20
 COUNT = "3000"
-LINK_END = "tests.system.lossy_actor"
+LINK_END = "tests.system.lossy_link_end"
 
 pytestmark = pytest.mark.system
 

@@ -13,7 +13,7 @@ from broker.errors import BadQuery, InvalidEvent
 from broker.event.envelope import EventType
 from examples.free_ports import free_port
 from tests.system.node_process import NodeProcess
-from tests.system.test_disk import http
+from tests.system.test_full_disk import http
 from tests.system.traffic import FLIGHT, Inbox, flight, within
 
 pytestmark = pytest.mark.system

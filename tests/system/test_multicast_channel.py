@@ -16,8 +16,8 @@ from broker.errors import Closed, ConfigurationError
 from broker.transport.socket.multicast import MulticastPort
 from examples.free_ports import free_port
 from tests.capability import skipped
-from tests.system.events import Events
-from tests.system.group_member import NotingMember
+from tests.system.recording_member import NotingMember
+from tests.system.waiting_test_case import Events
 
 reactor = cast(Any, the_reactor)
 

@@ -13,7 +13,7 @@ from examples.free_ports import free_port
 from tests.system.certificates import Certificate, make_certificate
 from tests.system.network_nodes import running
 from tests.system.node_process import NodeProcess
-from tests.system.test_starting import the_line
+from tests.system.test_start_errors import the_line
 from tests.system.traffic import FLIGHT, ask_status, flight, within
 
 SECRET = attrs.evolve(FLIGHT, security_level=SecurityLevel.HIGH)

@@ -22,8 +22,8 @@ from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from examples.free_ports import free_port
 from tests.capability import needs
+from tests.system.archived_nodes import FILLING, archived, ids, settings
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import FILLING, archived, ids, settings
 from tests.system.test_replays import all_of
 from tests.system.traffic import publish, within
 

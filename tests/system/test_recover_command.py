@@ -21,7 +21,7 @@ from broker.client.asyncio_face import connect
 from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_cli import lines, run, start
-from tests.system.test_disk import http
+from tests.system.test_full_disk import http
 from tests.system.test_metrics import figures
 
 pytestmark = pytest.mark.system

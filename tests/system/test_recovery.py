@@ -15,8 +15,7 @@ from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.log.external_reader import ExternalReader
-from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import (
+from tests.system.archived_nodes import (
     FILLING,
     archived,
     come_back,
@@ -27,6 +26,7 @@ from tests.system.recovering import (
     settings,
     until_all,
 )
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import Inbox, publish, within
 
 pytestmark = pytest.mark.system

@@ -9,8 +9,8 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt, since
 from broker.event.place import Position
+from tests.system.archived_nodes import archived, ids, recovered, settings, until_all
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import archived, ids, recovered, settings, until_all
 from tests.system.traffic import Inbox, publish, within
 
 pytestmark = pytest.mark.system

@@ -10,9 +10,7 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
-from tests.system.network_nodes import running
-from tests.system.node_process import PATIENCE
-from tests.system.recovering import (
+from tests.system.archived_nodes import (
     FILLING,
     archived,
     come_back,
@@ -22,6 +20,8 @@ from tests.system.recovering import (
     two_nodes,
     until_all,
 )
+from tests.system.network_nodes import running
+from tests.system.node_process import PATIENCE
 from tests.system.traffic import publish, within
 
 pytestmark = pytest.mark.system

@@ -18,9 +18,9 @@ from broker.client.subscription import Subscription
 from broker.errors import ArchiveUnavailable, ReplayTooLarge
 from broker.event.event_id import EventId
 from broker.event.place import Position
+from tests.system.archived_nodes import FILLING, archived, ids, settings
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.recovering import FILLING, archived, ids, settings
 from tests.system.traffic import ask_status, publish, within
 
 pytestmark = pytest.mark.system

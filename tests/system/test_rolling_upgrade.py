@@ -17,11 +17,11 @@ from broker.log.checked_table import CheckedTable
 from broker.log.tables import FORMAT_NAME
 from examples.free_ports import free_port
 from tests.capability import PREVIOUS, VERSION_1
+from tests.system.archived_nodes import come_back, ids, until_all
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.previous_client import PreviousClient
 from tests.system.previous_version import log_format, previous_tree
-from tests.system.recovering import come_back, ids, until_all
 from tests.system.traffic import publish, within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -37,7 +37,7 @@ from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChann
 from broker.transport.socket.framing import encode_frames
 from broker.transport.socket.tcp import TcpChannelFactory, TcpSocketChannel
 from broker.transport.view import LinkState, View
-from tests.system.events import Events
+from tests.system.waiting_test_case import Events
 
 reactor = cast(Any, the_reactor)
 

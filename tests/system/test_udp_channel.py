@@ -18,7 +18,7 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.socket.udp import UdpPort
 from broker.transport.view import LinkState, View
-from tests.system.events import Events
+from tests.system.waiting_test_case import Events
 
 reactor = cast(Any, the_reactor)
 

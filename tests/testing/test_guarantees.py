@@ -20,8 +20,8 @@ from broker.testing.guarantees import (
     Published,
     ReportedGap,
     check,
+    report,
 )
-from broker.testing.guarantees import report
 from broker.testing.guarantees.allowances import NONE
 
 EVENTS = 5

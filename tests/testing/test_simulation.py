@@ -81,10 +81,10 @@ def test_a_killed_client_does_nothing_more() -> None:
         world.run(1.0)
         world.kill_client(client)
         world.run(1.0)
-        (session,) = world.node.reception.sessions
+        (session,) = world.node.acceptor.sessions
         assert not session.driver.is_attached
         world.run(100.0)
-        assert not list(world.node.reception.sessions)
+        assert not list(world.node.acceptor.sessions)
         assert world.pending_timers() == []
 
 

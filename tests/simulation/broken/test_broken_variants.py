@@ -21,9 +21,9 @@ from tests.simulation.broken.variants import (
     position_before_handling,
     silent_relay,
 )
-from tests.simulation.network.test_types import knowing
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, truths
-from tests.simulation.observing import Observer
+from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, read, truths
+from tests.simulation.network.test_dtd_exchange import knowing
+from tests.simulation.observer import Observer
 
 #: Runs a network with or without a variant and returns the violations.
 Scenario: TypeAlias = Callable[[AbstractContextManager[None], Path], list[Violation]]

@@ -8,8 +8,8 @@ import sys
 import attrs
 import click
 
-from tests.simulation.chaos.chaos import Chaos
-from tests.simulation.chaos.dangers import Dangers
+from tests.simulation.chaos.chaos_run import Chaos
+from tests.simulation.chaos.fault_options import Dangers
 
 
 @click.command()

@@ -12,8 +12,8 @@ from broker.cluster import network_factory as building
 from broker.cluster import network_segment as segment
 from broker.cluster.network_segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.simulated_client import Publisher, Reader, settle
 from tests.simulation.network.test_joining import clusters
-from tests.simulation.network.watching import Publisher, Reader, settle
 
 ROUTES = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

@@ -8,14 +8,14 @@ import pytest
 
 from broker.client.received import ALL
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.test_types_stay import (
+from tests.simulation.network.simulated_client import Publisher, Reader, read
+from tests.simulation.network.test_type_distribution import (
     BY_DEFAULT,
     REPORT,
     altitudes,
     folder_with,
     report_text,
 )
-from tests.simulation.network.watching import Publisher, Reader, read
 
 
 @pytest.mark.parametrize("subscribes", [False, True], ids=["replay", "from the beginning"])

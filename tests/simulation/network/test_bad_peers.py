@@ -17,8 +17,8 @@ from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, PageRequest
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
 from broker.wire.messages import NO_ERROR
-from tests.simulation.network.strangers import BadPeer
-from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.network.bad_peer import BadPeer
+from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 ONE = ("one",)
 ALICE = Address(ONE, "a")

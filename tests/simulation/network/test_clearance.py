@@ -7,7 +7,7 @@ import pytest
 from broker.event.envelope import SecurityLevel
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read
+from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, read
 
 LEVELS = (SecurityLevel.LOW, SecurityLevel.MED, SecurityLevel.HIGH)
 KEY = b"k" * 32

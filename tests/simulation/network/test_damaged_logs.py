@@ -9,7 +9,7 @@ from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
 from tests.log.bit_damage import damage_log, flipped
-from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 #: Positions of the bit in a value, as fractions: header, places, document.

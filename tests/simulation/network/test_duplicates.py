@@ -10,7 +10,7 @@ from broker.config import Settings
 from broker.testing.simulated_network import NetworkWorld
 from tests.log.bit_damage import damage_log, flipped
 from tests.seeds import seeds
-from tests.simulation.network.watching import (
+from tests.simulation.network.simulated_client import (
     Publisher,
     Reader,
     check_results,

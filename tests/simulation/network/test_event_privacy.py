@@ -15,10 +15,10 @@ from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
 from broker.log.event_log import EventLog
-from tests.simulation.network.test_event_fate import ThreeNodes, subscription_verdicts
-from tests.simulation.network.watching import Reader, read
+from tests.simulation.network.simulated_client import Reader, read
+from tests.simulation.network.test_event_verdicts import ThreeNodes, subscription_verdicts
+from tests.simulation.simulated_client import Interest, flight
 from tests.simulation.test_identities import ACCOUNTS, asdi
-from tests.simulation.watching import Interest, flight
 
 LOW = {"account": "low", "secret": "right"}
 ALL = {"account": "all", "secret": "right"}

@@ -9,7 +9,14 @@ from broker.client.received import Gap
 from broker.config import Settings
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, settle, truths
+from tests.simulation.network.simulated_client import (
+    INTERESTS,
+    Publisher,
+    Reader,
+    read,
+    settle,
+    truths,
+)
 
 MIB = 1 << 20
 

@@ -27,7 +27,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, TooManyTypes
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.test_types_stay import REPORT, report_text
+from tests.simulation.network.test_type_distribution import REPORT, report_text
 
 HASH = "ab" * 32
 OWN = Address(("one",), "own")

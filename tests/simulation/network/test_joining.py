@@ -7,7 +7,7 @@ import pytest
 from broker.cluster.address import UnitPath
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import Publisher, Reader, settle, truths
+from tests.simulation.network.simulated_client import Publisher, Reader, settle, truths
 
 
 def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:

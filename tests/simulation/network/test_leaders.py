@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, settle
+from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, settle
 
 
 @pytest.mark.parametrize("suspect", [1.0, 5.0])

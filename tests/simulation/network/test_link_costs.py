@@ -9,7 +9,7 @@ import pytest
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.link_policy import LinkPolicy
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.watching import Publisher, Reader, settle
+from tests.simulation.network.simulated_client import Publisher, Reader, settle
 
 
 def gateway_costs(world: NetworkWorld, name: str) -> dict[str, int]:

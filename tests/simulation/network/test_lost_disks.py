@@ -9,7 +9,7 @@ from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 MIB = 1 << 20
 

@@ -10,9 +10,7 @@ from broker.client.received import ALL, STORED, Start
 from broker.event.envelope import Liveness
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.test_gaps import fill, short_log
-from tests.simulation.network.test_keeping import GUARDED
-from tests.simulation.network.watching import (
+from tests.simulation.network.simulated_client import (
     INTERESTS,
     Publisher,
     Reader,
@@ -21,6 +19,8 @@ from tests.simulation.network.watching import (
     settle,
     truths,
 )
+from tests.simulation.network.test_gaps import fill, short_log
+from tests.simulation.network.test_replicas import GUARDED
 
 SEEDS = seeds(2, 4)
 

@@ -15,7 +15,8 @@ from broker.event.envelope import EventType
 from broker.event.placeholder import placeholder_code
 from broker.recovery.messages import PageFetched, unpack_events
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.test_types_stay import (
+from tests.simulation.network.simulated_client import Publisher, Reader, read
+from tests.simulation.network.test_type_distribution import (
     BY_DEFAULT,
     EVERYTHING,
     REPORT,
@@ -24,8 +25,7 @@ from tests.simulation.network.test_types_stay import (
     report_text,
     stop_answering,
 )
-from tests.simulation.network.watching import Publisher, Reader, read
-from tests.simulation.watching import Interest
+from tests.simulation.simulated_client import Interest
 
 DEEP = b"<flight><id>F</id><flightleg><coordinate><lat>1</lat><lon>2</lon></coordinate>"
 DEEP += b"</flightleg></flight>"

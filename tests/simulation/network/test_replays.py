@@ -14,8 +14,8 @@ from broker.errors import BadPosition, BadQuery, BrokerError, NotAllowed, Unknow
 from broker.event.place import Position
 from broker.node.status import build_recovery_status
 from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.simulated_client import Publisher, Reader, read
 from tests.simulation.network.test_gaps import fill, short_log
-from tests.simulation.network.watching import Publisher, Reader, read
 from tests.simulation.test_identities import ACCOUNTS
 
 EVENTS = 20

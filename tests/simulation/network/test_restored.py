@@ -9,7 +9,14 @@ import pytest
 from broker.client.received import STORED, since
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, settle
+from tests.simulation.network.simulated_client import (
+    INTERESTS,
+    Publisher,
+    Reader,
+    name_of,
+    read,
+    settle,
+)
 
 
 def numbers(reader: Reader) -> list[int]:

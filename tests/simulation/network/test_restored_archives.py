@@ -9,7 +9,7 @@ import pytest
 from broker.client.received import STORED
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read
+from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, name_of, read
 
 
 def numbers(reader: Reader) -> list[int]:

@@ -16,7 +16,14 @@ from broker.recovery.durable_handover import GIVE_UP_AFTER, MAY_REPEAT
 from broker.recovery.messages import Release
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, truths
+from tests.simulation.network.simulated_client import (
+    INTERESTS,
+    Publisher,
+    Reader,
+    name_of,
+    read,
+    truths,
+)
 
 SEEDS = seeds(2, 4)
 

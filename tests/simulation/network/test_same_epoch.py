@@ -7,7 +7,7 @@ import pytest
 from broker.errors import Cloned
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import Name, Publisher, Reader, name_of, read
+from tests.simulation.network.simulated_client import Name, Publisher, Reader, name_of, read
 
 
 def published(client: str, count: int) -> list[Name]:

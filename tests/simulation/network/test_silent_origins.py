@@ -8,8 +8,7 @@ from broker.client.received import ALL
 from broker.recovery.silent_origin import CHECK_INTERVAL
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.test_lost_disks import guarded_and_short
-from tests.simulation.network.watching import (
+from tests.simulation.network.simulated_client import (
     INTERESTS,
     Interest,
     Publisher,
@@ -17,6 +16,7 @@ from tests.simulation.network.watching import (
     name_of,
     read,
 )
+from tests.simulation.network.test_lost_disks import guarded_and_short
 
 #: Seconds until an origin counts as silent, other nodes are asked, and their pages have arrived.
 SILENCE = 60.0 + 2 * CHECK_INTERVAL + 10.0

@@ -6,7 +6,7 @@ import pytest
 
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import Publisher, Reader, name_of, read, settle
+from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read, settle
 
 
 def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:

@@ -1,0 +1,130 @@
+"""Observations of simulated runs, in the form that the guarantees' checker takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from broker.client.client import Client
+from broker.client.received import Gap, Receipt, ReceivedEvent
+from broker.event.event_id import EventId
+from broker.event.place import Place
+from broker.event.reader import read_event
+from broker.testing.guarantees import (
+    Delivered,
+    End,
+    EventKey,
+    Kind,
+    Observations,
+    Process,
+    Published,
+    ReportedGap,
+    Subscriber,
+)
+from broker.testing.guarantees.records import digest_of
+from broker.testing.virtual_time import VirtualTime
+from tests.simulation.network.simulated_client import Reader, Truths
+from tests.simulation.simulated_client import Interest, altitude_of
+
+
+class Observer:
+    """Recorder of the publishers and readers of one simulated network."""
+
+    def __init__(self, time: VirtualTime, durability: str = "node") -> None:
+        self.seen = Observations()
+        self._time = time
+        self._durability = durability
+
+    def watch(self, client: Client) -> Client:
+        """Record everything that this client publishes from now on."""
+        enqueue: Any = client._enqueue
+
+        def recorded(document: bytes, event_id: EventId) -> Any:
+            settled = enqueue(document, event_id)
+            event = read_event(document)
+            kind = event.event_type
+            self.seen.record_publication(
+                Published(
+                    EventKey.of(event_id),
+                    event.stream,
+                    f"{kind.name} {kind.version}",
+                    kind.security_level.rank,
+                    digest_of(document),
+                    altitude_of(document),
+                    self._time.clock.seconds(),
+                )
+            )
+            settled.addCallback(self._record_receipt)
+            return settled
+
+        client._enqueue = recorded  # type: ignore[method-assign]
+        return client
+
+    def logs(self, logs: Truths, *, complete: bool = True) -> None:
+        """Record the places of all events; `complete` if no log lost any."""
+        for origin, log in logs.items():
+            for truth in log:
+                key = EventKey.of(truth.header.event_id)
+                self.seen.record_place(key, Place(origin, *truth.mark))
+        self.seen.has_all_places = complete
+
+    def subscriber(
+        self,
+        name: str,
+        readers: Sequence[Reader],
+        *,
+        kind: Kind = Kind.DURABLE,
+        clearance: int = 2,
+    ) -> Subscriber:
+        """Record a subscription. Each reader is one process, killed when the next one starts."""
+        interest = readers[0].interest
+        made = self.seen.add_subscriber(
+            name, lambda event: _matches(interest, event), kind=kind, clearance=clearance
+        )
+        for number, reader in enumerate(readers, 1):
+            process = made.add_process()
+            process.end = End.RUNNING if number == len(readers) else End.KILLED
+            if reader.flowing:
+                process.record_flow(reader.began_after)
+            if reader.error is not None:
+                process.error = repr(reader.error)
+            process.items += map(_item, reader.items)
+        return made
+
+    @staticmethod
+    def not_handled(process: Process, events: Sequence[ReceivedEvent]) -> None:
+        """Record events that a process was given and did not finish."""
+        process.items += [attrs.evolve(_delivered(each), handled=False) for each in events]
+
+    def _record_receipt(self, receipt: Receipt) -> Receipt:
+        key = EventKey.of(receipt.event_id)
+        now = self._time.clock.seconds()
+        self.seen.record_receipt(key, self._durability, receipt.place, now)
+        return receipt
+
+
+def _matches(interest: Interest, event: Published) -> bool:
+    return interest.wants(event.stream, event.value)
+
+
+def _item(item: ReceivedEvent | Gap) -> Delivered | ReportedGap:
+    if isinstance(item, Gap):
+        return ReportedGap(
+            item.first.origin, item.first.mark, item.last.mark, item.count, item.reason
+        )
+    return _delivered(item)
+
+
+def _delivered(item: ReceivedEvent) -> Delivered:
+    header = item.header
+    return Delivered(
+        EventKey.of(item.event_id),
+        item.place,
+        item.stream,
+        f"{header.type_name} {header.version}",
+        header.security_level.rank,
+        digest_of(item.document),
+        item.liveness.value,
+    )

@@ -1,0 +1,52 @@
+"""The unsent events of a dead node come from the archive, with real processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from tests.system.archived_nodes import FILLING, archived, come_back, ids, two_nodes, until_all
+from tests.system.network_nodes import running
+from tests.system.node_process import PATIENCE
+from tests.system.traffic import publish, within
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+
+def test_reader_gets_all_events_of_a_dead_node_from_the_archive(tmp_path: Path) -> None:
+    """The reader's node was paused for longer than the link timeout."""
+    nodes = a, b = two_nodes(tmp_path, more='patience = "1s"\n', log="64MiB")
+
+    async def work() -> None:
+        async with (
+            connect(a.endpoint, client_id="publisher") as at_a,
+            connect(b.endpoint, client_id="rover") as at_b,
+        ):
+            await at_a.when_connected(PATIENCE)
+            inbox = await come_back(at_b)
+            published = await publish(at_a, 0, 20)
+            await until_all(inbox, published)
+            os.kill(b.process.pid, signal.SIGSTOP)
+            try:
+                for first in range(20, 3_020, 100):
+                    published += await publish(at_a, first, first + 100, FILLING)
+                await archived(tmp_path / "archive", published[-1:])
+                a.kill()
+                shutil.rmtree(a.data)
+            finally:
+                os.kill(b.process.pid, signal.SIGCONT)
+            await until_all(inbox, published, 4 * PATIENCE)
+            assert inbox.ids == ids(published)
+            assert not inbox.subscription.gaps
+            status = (await at_b.ask("status"))["recovery"]
+            assert status["recoveries"]["stood_in"] > 0
+            await inbox.close()
+
+    with running(nodes, [(1, 0)]):
+        within(work(), 8 * PATIENCE)
+        assert "Traceback" not in b.log()

@@ -1,0 +1,81 @@
+"""A real node restored from a copy that was made while it ran."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from examples.free_ports import free_port
+from tests.system.archived_nodes import come_back, ids, until_all
+from tests.system.network_nodes import running
+from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.traffic import publish, within
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+
+def two_clusters(folder: Path) -> list[NodeProcess]:
+    """Return the nodes of two clusters; the second dials the first."""
+    ports = [free_port(), free_port()]
+    dialled = f'gateways = ["tcp:host=127.0.0.1:port={ports[0]}"]\n'
+    return [
+        NodeProcess(
+            folder / name,
+            f'[network]\nname = "restored"\ncluster = "c{name}"\n{gateways}'
+            f'listen = ["tcp:port={port}:interface=127.0.0.1"]\n',
+            name=name,
+        )
+        for name, port, gateways in zip("ab", ports, ("", dialled), strict=True)
+    ]
+
+
+def restore(node: NodeProcess, copy: Path) -> None:
+    """Kill a node and start it on the copy."""
+    node.kill()
+    shutil.rmtree(node.data)
+    shutil.copytree(copy, node.data)
+    seen = len(node.log().splitlines())
+    node.launch()
+    node.await_log(r"they are fetched", seen)
+
+
+def test_lost_events_come_back_from_the_other_node(tmp_path: Path) -> None:
+    nodes = a, b = two_clusters(tmp_path)
+
+    async def work() -> None:
+        async with (
+            connect(a.endpoint, client_id="publisher") as publisher,
+            connect(a.endpoint, client_id="at-a") as at_a,
+            connect(b.endpoint, client_id="at-b") as at_b,
+        ):
+            await publisher.when_connected(PATIENCE)
+            inboxes = [await come_back(client) for client in (at_a, at_b)]
+            published = await publish(publisher, 0, 100)
+            await asyncio.to_thread(shutil.copytree, a.data, tmp_path / "copy")
+            published += await publish(publisher, 100, 200)
+            for inbox in inboxes:
+                await until_all(inbox, published)
+            await asyncio.to_thread(restore, a, tmp_path / "copy")
+            await publisher.when_connected(PATIENCE)
+            published += await publish(publisher, 200, 300)
+            for inbox in inboxes:
+                await until_all(inbox, published)
+                assert sorted(inbox.ids) == sorted(ids(published))
+                assert not inbox.subscription.gaps
+            places = [receipt.place for receipt in published]
+            assert len(set(places)) == 300
+            # A new client gets the counts from the restored node.
+            async with connect(a.endpoint, client_id="new") as new:
+                await new.when_connected(PATIENCE)
+                found = (await new.ask("status"))["recovery"]["recoveries"]
+                assert (found["returned"], found["lost_on_branches"]) == (100, 0)
+            for inbox in inboxes:
+                await inbox.close()
+
+    with running(nodes, [(1, 0)]):
+        within(work(), 6 * PATIENCE)
+        assert "Traceback" not in a.log() + b.log()
