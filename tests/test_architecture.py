@@ -43,8 +43,8 @@ FORBIDDEN_IMPORTS = (
     ("broker", "plugins", ()),
     ("broker", "broker.testing", ("broker.testing",)),
     ("plugins", "broker.testing", ()),
-    ("broker", "broker.matching.reference", ("broker.matching", "broker.node.matcher")),
-    ("plugins", "broker.matching.reference", ()),
+    ("broker", "broker.matching.reference_matcher", ("broker.matching", "broker.node.matcher")),
+    ("plugins", "broker.matching.reference_matcher", ()),
 )
 #: Only these modules use lxml's XPath engine.
 XPATH_PACKAGE = "broker.matching"
@@ -277,10 +277,10 @@ SLASH = "/"
         (
             forbidden_imports_are_absent,
             {
-                "broker/matching/reference.py": "",
-                "broker/ingest/a.py": "from broker.matching import reference",
+                "broker/matching/reference_matcher.py": "",
+                "broker/ingest/a.py": "from broker.matching import reference_matcher",
             },
-            "broker.ingest.a:1 must not import broker.matching.reference",
+            "broker.ingest.a:1 must not import broker.matching.reference_matcher",
         ),
         (no_import_cycle, CYCLE, "is imported by"),
         (no_type_checking_cycle, TYPING_CYCLE, "is imported by"),
@@ -320,8 +320,8 @@ def test_allowed_code_is_not_reported(tmp_path: Path) -> None:
             "broker/event/one.py": "from broker.errors import x\nfrom broker.event import two",
             "broker/event/two.py": "def f():\n    from broker.event.one import x",
             "broker/dtd/fetch.py": "import time, socket",
-            "broker/matching/reference.py": "from lxml import etree\netree.XPath('//a')",
-            "broker/node/matcher.py": "from broker.matching.reference import x",
+            "broker/matching/reference_matcher.py": "from lxml import etree\netree.XPath('//a')",
+            "broker/node/matcher.py": "from broker.matching.reference_matcher import x",
             "plugins/rcm/stack.py": "from broker.transport.stack import x",
             "tests/a.py": "clock.sleep(1)",
             "README.md": f"https://example.org{SLASH}home/page and ..{SLASH}tmp",

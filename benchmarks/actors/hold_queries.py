@@ -14,7 +14,7 @@ from benchmarks.routing.changes import summarise
 from benchmarks.routing.engine import Engine, load_dtds
 from benchmarks.routing.workload import voevents
 from benchmarks.workloads.mix import STANDARD
-from broker.node.service import collect_rarely
+from broker.node.service import configure_garbage_collector
 
 _libc = ctypes.CDLL(None)
 
@@ -32,7 +32,7 @@ async def play(control: ActorControl, task: Any) -> None:
     engine.match(workload.documents[:1])
     before = _anonymous_bytes()
     # As a node does when it starts.
-    collect_rarely()
+    configure_garbage_collector()
     engine.subscribe(texts, workload.namespaces)
     with_queries = _anonymous_bytes()
     took = []

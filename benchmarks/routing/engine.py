@@ -21,12 +21,12 @@ from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
-from broker.sessions.turns import SECONDS_A_TURN
+from broker.sessions.time_slices import SLICE_SECONDS
 
 #: Module and class of each engine; only the measured one is imported.
 ENGINES: Final = {
     "switch": ("broker.matching.switch", "Switch"),
-    "reference": ("broker.matching.reference", "ReferenceMatcher"),
+    "reference": ("broker.matching.reference_matcher", "ReferenceMatcher"),
 }
 #: The engine of the floors, and the one that is correct by definition.
 ENGINE: Final = "switch"
@@ -100,7 +100,7 @@ class Engine:
         """
         before = self.statistics()
         matches = sum(len(numbers) for numbers in self.match_each(documents))
-        if suspended := self._matcher.suspended():
+        if suspended := self._matcher.take_suspended():
             raise BenchmarkFailed(f"a query was suspended: {suspended[0][1]}")
         after = self.statistics()
         run = int(after["evaluations"] - before["evaluations"])
@@ -115,7 +115,7 @@ class Engine:
         start = 0
         while start < len(documents):
             verdicts = self._matcher.match(
-                documents[start : start + BATCH], frozenset(), SECONDS_A_TURN
+                documents[start : start + BATCH], frozenset(), SLICE_SECONDS
             )
             for verdict in verdicts:
                 if not isinstance(verdict, Accepted):

@@ -12,7 +12,7 @@ from lxml import etree
 
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.routing.engine import Matched
-from broker.node.service import collect_rarely
+from broker.node.service import configure_garbage_collector
 
 
 @attrs.frozen
@@ -99,7 +99,7 @@ def measure(
                 _warm_up(task, part)
                 continue
             # As in a node: long-lived objects are not traversed again and again.
-            collect_rarely()
+            configure_garbage_collector()
             began = time.process_time()
             matched = task.run(part)
             spent = time.process_time() - began

@@ -9,7 +9,7 @@ from broker.archive.retention import DurableNeed
 from broker.errors import BadName
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
-from broker.subscriptions.durables import Durable
+from broker.subscriptions.durable_subscriptions import DurableSubscription
 
 
 def find_durable_needs(
@@ -22,7 +22,7 @@ def find_durable_needs(
     needed = []
     for (client, name), (_, stored, _) in archive.read_durables().items():
         try:
-            durable = Durable.decode(stored)
+            durable = DurableSubscription.decode(stored)
             needed.append(DurableNeed(StreamPattern.parse(durable.pattern), durable.position))
         except (ValueError, TypeError, BadName) as error:
             complain(f"{name} of {client} is unreadable, so all events stay for it: {error}")

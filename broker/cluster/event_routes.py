@@ -1,4 +1,4 @@
-"""Destinations of this node's events, for tracing (`broker.tracing.tracing.Ways`)."""
+"""Destinations of this node's events, for tracing (`broker.tracing.node_trace.IEventRoutes`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class EventRoutes:
     def __init__(self, network: Network) -> None:
         self._network = network
 
-    def wanted_here(self, matches: tuple[int, ...]) -> bool:
+    def has_local_match(self, matches: tuple[int, ...]) -> bool:
         return self._network.remote_interest.has_local_match(matches)
 
-    def onward(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
+    def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
         """Yield the destinations, and whether a route to them is cleared for the rank."""
         network = self._network
         for each in sorted(network.remote_interest.destinations(matches)):

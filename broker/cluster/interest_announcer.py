@@ -12,15 +12,15 @@ from broker.matching.query.query import Query
 
 
 class InterestAnnouncer:
-    """Implements `broker.subscriptions.interest.Interest`."""
+    """Implements `broker.subscriptions.interest.SubscriptionQuery`."""
 
     def __init__(self, driver: ClusterDriver) -> None:
         self._driver = driver
 
-    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+    def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         return self._driver.local_interest.has_same(key, pattern, query)
 
-    def want(
+    def announce(
         self,
         key: Hashable,
         pattern: StreamPattern,
@@ -44,20 +44,20 @@ class InterestAnnouncer:
             return
         driver.apply_effects(driver.state.announce_interest(key, pattern, query, driver.now()))
 
-    def away(self, key: Hashable) -> None:
+    def mark_absent(self, key: Hashable) -> None:
         """Keep the key's interest matched while its client is absent."""
         local = self._driver.local_interest
         if key in local:
             self._driver.remote_interest.install_for_absent(key, local[key])
 
-    def unwant(self, key: Hashable) -> None:
+    def withdraw(self, key: Hashable) -> None:
         driver = self._driver
         driver.remote_interest.remove_for_absent(key)
         if driver.local_interest.remove(key) and driver.state is not None:
             driver.apply_effects(driver.state.withdraw_interest(key, driver.now()))
             driver.open_if_active()
 
-    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+    def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """Set the resume position of a key, once it is known."""
         if key in self._driver.local_interest:
             self._driver.resume_from(key, position)

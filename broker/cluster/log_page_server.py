@@ -18,7 +18,7 @@ from broker.log.event_log import EventLog
 from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
-from broker.sessions.turns import SECONDS_A_TURN
+from broker.sessions.time_slices import SLICE_SECONDS
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
@@ -164,7 +164,7 @@ class LogPageServer:
         matched = 0
         while matched < len(events):
             documents = [event.document for event in events[matched:]]
-            verdicts = self._matcher.match(documents, seconds=SECONDS_A_TURN)
+            verdicts = self._matcher.match(documents, seconds=SLICE_SECONDS)
             for event, verdict in zip(events[matched:], verdicts, strict=False):
                 # An event that can not be matched any more is sent rather than withheld.
                 is_wanted = not isinstance(verdict, Accepted) or (

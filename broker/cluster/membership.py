@@ -38,8 +38,8 @@ from broker.cluster.link_log import LinkLog
 from broker.cluster.membership_listener import MembershipListener
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
-from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket import ISocketChannel
 
 #: Values of the setting `network.transport`.

@@ -17,7 +17,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, OurError, UnknownType
-from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.pending_dtds import PendingDtds
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.transport.clock import IClock
 
@@ -32,7 +32,7 @@ class MissingTypes:
     def __init__(
         self,
         dtds: IDtdCache,
-        awaited: AwaitedTypes,
+        awaited: PendingDtds,
         clock: IClock,
         *,
         announcements: AwaitedAnnouncements,
@@ -80,7 +80,7 @@ class MissingTypes:
                     timed_out = UnknownType(f"the look-up of the DTD for {reference} has not ended")
                     error = queue.missing_types.setdefault(reference, timed_out)
                     if not self._accept_undescribed and not isinstance(error, OurError):
-                        self._awaited.expect(reference, hint)
+                        self._awaited.request(reference, hint)
             go_on()
 
         if all(reference in self._awaited for reference in hints):

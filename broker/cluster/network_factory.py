@@ -35,9 +35,9 @@ from broker.config.value_kind import split_host_port
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
 from broker.event.place import Mark
-from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.quarantine import Quarantine
-from broker.ingest.undecided import UndecidedEvents
+from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
@@ -61,8 +61,8 @@ def build_network(
     dtds: DtdCache,
     neighbour_dtds: DtdExchange,
     types: NetworkTypes,
-    awaited: AwaitedTypes,
-    undecided: UndecidedEvents,
+    awaited: PendingDtds,
+    undecided: UnvalidatedEvents,
     reconsider: Callable[[int, Collection[str]], object],
     quarantine: Quarantine,
     committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],

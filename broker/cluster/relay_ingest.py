@@ -24,12 +24,12 @@ from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
-from broker.ingest.undecided import UndecidedEvents
+from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.event_log import EventLog
-from broker.log.pending_commit import RelayedEvents
 from broker.log.logged_event import LoggedEvent
+from broker.log.pending_commit import RelayedEvents
 from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
-from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
+from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.transport.clock import IClock
 
 #: Bytes of queued events; further ranges are rejected, and requested again from their origin node.
@@ -53,7 +53,7 @@ class RelayIngest:
         report_gap: Callable[[str, Mark, Mark, str], None],
         variants: Callable[[str, Address], Variants],
         missing_types: MissingTypes,
-        undecided: UndecidedEvents,
+        undecided: UnvalidatedEvents,
         reconsider: Callable[[int, Collection[str]], object],
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
@@ -74,7 +74,7 @@ class RelayIngest:
         self._has_local_match = has_local_match
         self._queues: dict[str, OriginQueue] = {}
         self._ready: deque[str] = deque()
-        self._slices = Turns(clock, self._step, self._slice_failed)
+        self._slices = TimeSlices(clock, self._step, self._slice_failed)
         self._failures: Counter[str] = Counter()
         """By origin."""
         self.waiting_bytes = 0
@@ -209,7 +209,7 @@ class RelayIngest:
         if queue.is_paused:
             job.on_late()
         self._make_ready(origin, queue)
-        self._slices.work()
+        self._slices.run()
         return True
 
     def _make_ready(self, origin: str, queue: OriginQueue) -> None:
@@ -264,12 +264,12 @@ class RelayIngest:
     def _match_slice(self, queue: OriginQueue) -> bool:
         """Continue the first job of a queue; return whether it is complete."""
         job = queue.jobs[0]
-        rest = job.events[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
+        rest = job.events[len(job.verdicts) : len(job.verdicts) + MAX_DOCUMENTS]
         if rest:
             frame = job.received_range.frame
             variants = self._variants(frame.origin, frame.origin_node)
             undescribed = queue.skippable_types
-            seconds = min(self._slices.left, SECONDS_A_TURN)
+            seconds = min(self._slices.seconds_left, SLICE_SECONDS)
             documents = [each.document for each in rest]
             verdicts = self._matcher.match(documents, undescribed, seconds, variants)
             unknown = {
@@ -301,7 +301,7 @@ class RelayIngest:
         def go_on() -> None:
             queue.is_paused = False
             self._make_ready(frame.origin, queue)
-            self._slices.work_later()
+            self._slices.run_later()
 
         return go_on
 
@@ -361,7 +361,7 @@ class RelayIngest:
             settled(None)
 
         if waiting := gathered.undecided:
-            self._undecided.note(frame.origin, waiting[0], waiting[-1], len(waiting))
+            self._undecided.add_range(frame.origin, waiting[0], waiting[-1], len(waiting))
         self._event_log.append_relayed(
             RelayedEvents(
                 frame.origin,
@@ -391,5 +391,7 @@ class RelayIngest:
         else:
             assert isinstance(verdict, TypeMissing)
             error = job.missing_types[verdict.reference]
-        self._quarantine.keep(each.document, error, job.received_range.frame.origin_node.node)
+        self._quarantine.add_document(
+            each.document, error, job.received_range.frame.origin_node.node
+        )
         return error.code

@@ -8,17 +8,17 @@ from itertools import islice
 
 import attrs
 
+from broker.delivery.commit_share import QueueLimits
 from broker.delivery.feed import Feed
-from broker.delivery.outgoing import QueueLimits
 from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 
 #: Most events that are looked at for one delivery.
-_LOOK_AHEAD = 256
+_MAX_DELIVERY_EVENTS = 256
 
 
 @attrs.define(slots=True, eq=False)
-class Outgoing:
+class QueuedEvent:
     """An event that waits, with the subscriptions that it is for."""
 
     event: LoggedEvent
@@ -30,9 +30,9 @@ class Backlog:
 
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
-        self._queue: deque[Outgoing] = deque()
+        self._queue: deque[QueuedEvent] = deque()
         self.bytes = 0
-        self.untold = False
+        self.has_unreported_drops = False
         """Something was dropped, and its subscriber does not know yet."""
 
     def __len__(self) -> int:
@@ -40,62 +40,62 @@ class Backlog:
         return len(self._queue)
 
     @property
-    def is_owed(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether events wait, or a drop that was not reported: later events go behind them."""
-        return bool(self._queue) or self.untold
+        return bool(self._queue) or self.has_unreported_drops
 
-    def waiting_for(self, feed: Feed) -> int:
+    def count_for(self, feed: Feed) -> int:
         """How many of them are for this subscription."""
-        return sum(feed in one.feeds for one in self._queue)
+        return sum(feed in queued.feeds for queued in self._queue)
 
-    def add(self, event: LoggedEvent, feeds: Sequence[Feed]) -> None:
+    def add_event(self, event: LoggedEvent, feeds: Sequence[Feed]) -> None:
         """An event waits for its subscriptions, of which there is one at least."""
-        self._queue.append(Outgoing(event, list(feeds)))
+        self._queue.append(QueuedEvent(event, list(feeds)))
         self.bytes += event.size
 
-    def keep_to_limits(self) -> None:
+    def enforce_limits(self) -> None:
         """Drop the oldest while there are too many."""
         while len(self._queue) > self._limits.events or self.bytes > self._limits.bytes:
             self._drop_oldest()
 
-    def take(self) -> list[Outgoing]:
+    def take_delivery(self) -> list[QueuedEvent]:
         """The oldest, as many as make one delivery; they wait no more."""
-        ahead = [one.event for one in islice(self._queue, _LOOK_AHEAD)]
+        ahead = [queued.event for queued in islice(self._queue, _MAX_DELIVERY_EVENTS)]
         _, end = next(split_by_size(self._limits.delivery, ahead))
         self.bytes -= sum([event.size for event in ahead[:end]])
         return [self._queue.popleft() for _ in range(end)]
 
-    def drop_for(self, feed: Feed) -> None:
+    def drop_events_for(self, feed: Feed) -> None:
         """A subscription is over: nothing waits for it any more."""
-        kept = []
-        for one in self._queue:
-            if feed in one.feeds:
-                one.feeds.remove(feed)
+        remaining = []
+        for queued in self._queue:
+            if feed in queued.feeds:
+                queued.feeds.remove(feed)
                 feed.outcomes.dropped += 1
-            if one.feeds:
-                kept.append(one)
-        self._queue = deque(kept)
-        self.bytes = sum([one.event.size for one in kept])
+            if queued.feeds:
+                remaining.append(queued)
+        self._queue = deque(remaining)
+        self.bytes = sum([queued.event.size for queued in remaining])
 
-    def take_back(self, feed: Feed) -> list[LoggedEvent]:
+    def take_events_for(self, feed: Feed) -> list[LoggedEvent]:
         """The events that wait for a subscription, which reads them from the log instead."""
-        taken = [one.event for one in self._queue if feed in one.feeds]
+        taken = [queued.event for queued in self._queue if feed in queued.feeds]
         if taken:
-            for one in self._queue:
-                if feed in one.feeds:
-                    one.feeds.remove(feed)
-            self._queue = deque(one for one in self._queue if one.feeds)
-            self.bytes = sum([one.event.size for one in self._queue])
+            for queued in self._queue:
+                if feed in queued.feeds:
+                    queued.feeds.remove(feed)
+            self._queue = deque(queued for queued in self._queue if queued.feeds)
+            self.bytes = sum([queued.event.size for queued in self._queue])
         return taken
 
-    def drop_all(self) -> None:
+    def drop_all_events(self) -> None:
         """Nobody is left to wait."""
         while self._queue:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        one = self._queue.popleft()
-        self.bytes -= one.event.size
-        for feed in one.feeds:
-            feed.drop(one.event)
-            self.untold = True
+        queued = self._queue.popleft()
+        self.bytes -= queued.event.size
+        for feed in queued.feeds:
+            feed.record_drop(queued.event)
+            self.has_unreported_drops = True

@@ -14,7 +14,7 @@ import attrs
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 
-_NOWHERE: Mark = (0, 0)
+_BEFORE_ALL: Mark = (0, 0)
 
 
 @attrs.frozen
@@ -34,10 +34,10 @@ class Lag:
 
 
 #: Of a subscription that is at another node: that one knows its lag.
-UNKNOWN: Final[Mapping[str, None]] = {field.name: None for field in attrs.fields(Lag)}
+UNKNOWN_LAG: Final[Mapping[str, None]] = {field.name: None for field in attrs.fields(Lag)}
 
 
-class Lags:
+class LagSnapshot:
     """Computes lags as of one moment. Positions with the same mark of an origin share a look-up.
 
     `complete` is behind what the log has all of other origins that the subscription wants.
@@ -46,16 +46,16 @@ class Lags:
     def __init__(self, log: EventLog, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` gives ms since 1970."""
         self._log = log
-        self._now = wall_clock()
-        self._covered = log.coverage.marks
+        self._now_ms = wall_clock()
+        self._coverage = log.coverage.marks
         self._since = log.begins_after
         self._serials: dict[tuple[str, Mark], int] = {}
 
-    def of(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> Lag:
+    def compute_lag(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> Lag:
         """The lag of a subscription with this position."""
         bounds = self._log.bounds
-        before, behind = self._behind(position, complete)
-        first = min((self._serial(origin, mark) for origin, mark, _ in behind), default=0)
+        before, behind = self._split_places(position, complete)
+        first = min((self._first_serial_after(origin, mark) for origin, mark, _ in behind), default=0)
         if not behind or first > bounds.last:
             return Lag(before_log=before)
         # Both are upper bounds: places that were not wanted here, and events of other origins.
@@ -65,43 +65,43 @@ class Lags:
         return Lag(
             events=events,
             bytes=bounds.used_bytes * min(events, held) // max(held, 1),
-            seconds=max(0, self._now - arrived) / 1000 if arrived else 0.0,
+            seconds=max(0, self._now_ms - arrived) / 1000 if arrived else 0.0,
             before_log=before,
         )
 
-    def furthest_behind(
+    def find_furthest_behind(
         self,
         subscriptions: Iterable[tuple[str, str, Mapping[str, Mark], Mapping[str, Mark]]],
-        most: int,
+        limit: int,
     ) -> list[tuple[str, str, Lag]]:
         """(client, name, lag) of the `most` subscriptions with the largest lags, largest first.
 
         A subscription is (client, name, position, complete).
         """
-        ranked = [(self._places(*each[2:]), each) for each in subscriptions]
+        ranked = [(self._count_places(*each[2:]), each) for each in subscriptions]
         ranked.sort(key=lambda row: (-row[0], *row[1][:2]))
         return [
-            (client, name, self.of(position, complete))
-            for _, (client, name, position, complete) in ranked[:most]
+            (client, name, self.compute_lag(position, complete))
+            for _, (client, name, position, complete) in ranked[:limit]
         ]
 
-    def _places(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> int:
+    def _count_places(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> int:
         """An upper bound of events and places before the log, without a look at the log."""
-        before, behind = self._behind(position, complete)
+        before, behind = self._split_places(position, complete)
         return before + sum(count for _, _, count in behind)
 
-    def _behind(
+    def _split_places(
         self, position: Mapping[str, Mark], complete: Mapping[str, Mark]
     ) -> tuple[int, list[tuple[str, Mark, int]]]:
         """Places before the log; and what the log has: (origin, behind which mark, places)."""
-        if position == self._covered:
+        if position == self._coverage:
             return 0, []
         before, found = 0, []
-        for origin, covered in self._covered.items():
-            mark = begins = position.get(origin, _NOWHERE)
+        for origin, covered in self._coverage.items():
+            mark = begins = position.get(origin, _BEFORE_ALL)
             if mark >= covered:
                 continue
-            since = self._since.get(origin, _NOWHERE)
+            since = self._since.get(origin, _BEFORE_ALL)
             if origin in complete and origin != self._log.origin:
                 begins = max(begins, complete[origin])
             if origin in position:
@@ -113,7 +113,7 @@ class Lags:
                 found.append((origin, begins, covered[1] - begins[1]))
         return before, found
 
-    def _serial(self, origin: str, mark: Mark) -> int:
+    def _first_serial_after(self, origin: str, mark: Mark) -> int:
         found = self._serials.get((origin, mark))
         if found is None:
             found = self._serials[origin, mark] = self._log.first_after(origin, mark)

@@ -13,28 +13,28 @@ class Pacing:
     """Factor of the pace at which the events arrived at first; 0: as fast as possible."""
     rate: float = 0.0
     """Events a second at most; 0: no bound."""
-    _began: float | None = None
+    _started: float | None = None
     _first_arrival: int = 0
-    _next: float = 0.0
+    _next_due: float = 0.0
 
     @property
-    def is_free(self) -> bool:
+    def is_unlimited(self) -> bool:
         """Whether nothing waits."""
         return not self.pace and not self.rate
 
-    def wait(self, arrival: int, now: float) -> float:
+    def seconds_until_due(self, arrival: int, now: float) -> float:
         """How long an event that arrived at `arrival` (ms since 1970) has to wait from now on."""
-        if self._began is None:
-            self._began, self._first_arrival, self._next = now, arrival, now
+        if self._started is None:
+            self._started, self._first_arrival, self._next_due = now, arrival, now
         due = now
         if self.pace:
             after = max(0, arrival - self._first_arrival) / 1000
-            due = self._began + after / self.pace
+            due = self._started + after / self.pace
         if self.rate:
-            due = max(due, self._next)
+            due = max(due, self._next_due)
         return max(0.0, due - now)
 
-    def sent(self, now: float) -> None:
+    def record_sent(self, now: float) -> None:
         """An event went out."""
         if self.rate:
-            self._next = max(self._next, now) + 1 / self.rate
+            self._next_due = max(self._next_due, now) + 1 / self.rate

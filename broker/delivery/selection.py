@@ -11,10 +11,10 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
-from broker.sessions.turns import SECONDS_A_TURN
+from broker.sessions.time_slices import SLICE_SECONDS
 
 #: Types that are remembered as being without a DTD.
-_REMEMBERED = 1_000
+_MAX_CACHED_TYPES = 1_000
 
 
 class Selection:
@@ -49,12 +49,12 @@ class Selection:
         """
         while True:
             try:
-                return self._selected(number, documents, liveness, self._undescribed, variants)
+                return self._run_matcher(number, documents, liveness, self._undescribed, variants)
             except DtdNeeded as needed:
-                if not await self._fetch(needed):
+                if not await self._fetch_dtd(needed):
                     raise
 
-    def _selected(
+    def _run_matcher(
         self,
         number: int,
         documents: Sequence[bytes],
@@ -63,11 +63,11 @@ class Selection:
         variants: Variants,
     ) -> list[bool]:
         selected: list[bool] = self._matcher.select(
-            number, documents, liveness, undescribed.keys(), SECONDS_A_TURN, variants
+            number, documents, liveness, undescribed.keys(), SLICE_SECONDS, variants
         )
         return selected
 
-    async def _fetch(self, needed: DtdNeeded) -> bool:
+    async def _fetch_dtd(self, needed: DtdNeeded) -> bool:
         """Whether the question can be asked again."""
         missing = needed.missing
         looked_up = self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
@@ -80,6 +80,6 @@ class Selection:
             await looked_up
         except BrokerError:
             self._undescribed[missing.reference] = None
-            if len(self._undescribed) > _REMEMBERED:
+            if len(self._undescribed) > _MAX_CACHED_TYPES:
                 self._undescribed.popitem(last=False)
         return True

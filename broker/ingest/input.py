@@ -24,25 +24,31 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, OurError, UnknownType
-from broker.ingest.judging import judge
+from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT, AcknowledgementPolicy
+from broker.ingest.authorisation import authorise_part
 from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
 from broker.ingest.publisher import Publisher
 from broker.ingest.quarantine import Quarantine
-from broker.ingest.safety import AT_ONCE, Safety
-from broker.ingest.submission import Judged, Part, Submission, first_of
-from broker.ingest.unstored import NOTHING_UNSTORED, Unstored
+from broker.ingest.submission import AuthorisedPart, Part, Submission, limit_parts
+from broker.ingest.unsaved_dtds import NO_UNSAVED_DTDS, UnsavedDtds
 from broker.log.event_log import RETRY_AFTER, EventLog
 from broker.log.logged_event import LoggedEvent
-from broker.matching.contract import Accepted, IMatcher, LatestNamed, TypeMissing, Verdict
+from broker.matching.contract import (
+    Accepted,
+    AcceptedWithLatestVersion,
+    IMatcher,
+    TypeMissing,
+    Verdict,
+)
 from broker.wire.messages import NotPublished
 
 #: Told of events that became durable, with the subscriptions that match each.
-Committed: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
+OnCommitted: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
 #: Types of which it is remembered that events have come.
-_REMEMBERED_TYPES = 10_000
-_NONE: frozenset[DtdReference] = frozenset()
+_MAX_CACHED_TYPES = 10_000
+_NO_TYPES: frozenset[DtdReference] = frozenset()
 
 
 class Input:
@@ -55,161 +61,167 @@ class Input:
         dtds: IDtdCache,
         log: EventLog,
         quarantine: Quarantine,
-        committed: Committed,
+        on_committed: OnCommitted,
         wall_clock: Callable[[], int],
         accept_undescribed: bool = False,
-        safety: Safety = AT_ONCE,
-        type_came: Callable[[str, str], object] = lambda *_: None,
-        unstored: Unstored = NOTHING_UNSTORED,
+        acknowledgement_policy: AcknowledgementPolicy = LOCAL_ACKNOWLEDGEMENT,
+        on_new_type: Callable[[str, str], object] = lambda *_: None,
+        unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
     ) -> None:
         """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed.
         `safety` says when what is durable here is as safe as its streams ask for. `type_came` is
         told each type of which an event is accepted for the first time. No event is taken while
         its DTD is `unstored`."""
-        self._safety = safety
+        self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
         self._dtds = dtds
         self._log = log
         self._quarantine = quarantine
-        self._committed = committed
+        self._on_committed = on_committed
         self._wall_clock = wall_clock
-        self._type_came = type_came
-        self._unstored = unstored
-        self._latest = LatestVersions(dtds)
-        self._types: set[tuple[str, str]] = set()
+        self._on_new_type = on_new_type
+        self._unsaved_dtds = unsaved_dtds
+        self._latest_versions = LatestVersions(dtds)
+        self._announced_types: set[tuple[str, str]] = set()
         self.outcomes = PublishOutcomes()
 
-    def take(self, publisher: Publisher, most: int, seconds: float = inf) -> None:
+    def ingest_waiting(
+        self, publisher: Publisher, max_documents: int, seconds: float = inf
+    ) -> None:
         """Match, judge and log the next documents that wait: at most so many, or as many as can be
         matched in so long.
 
         Only for a publisher that is `ready`. Each batch is answered once, now or later.
         """
-        parts = publisher.next_parts(most)
+        parts = publisher.next_parts(max_documents)
         if publisher.resend_from is not None:
-            parts = [p for p in parts if not self._must_wait_its_turn(publisher, p.of)]
+            parts = [p for p in parts if not self._is_out_of_order(publisher, p.submission)]
             if not parts:
                 return
         try:
             self._log.check_available()
         except LogUnavailable as error:
-            self._send_all_back(publisher, parts, error)
+            self._request_resends(publisher, parts, error)
             return
         documents = parts[0].documents
         for part in parts[1:]:
             documents = documents + part.documents
-        missing = publisher.missing
-        undescribed = frozenset(missing) if self._accept_undescribed else _NONE
+        missing = publisher.missing_types
+        undescribed = frozenset(missing) if self._accept_undescribed else _NO_TYPES
         verdicts = self._matcher.match(documents, undescribed, seconds)
         kinds = set(map(type, verdicts))
-        if TypeMissing in kinds and (unknown := _unknown(publisher, verdicts)):
-            self._fetch(publisher, unknown)
-        elif self._unstored and (unstored := self._unstored_types(verdicts)):
-            self._wait_for_disk(publisher, parts, unstored)
-        elif missing and (busy := _busy(publisher)):
+        if TypeMissing in kinds and (unknown := _unknown_types(publisher, verdicts)):
+            self._fetch_dtds(publisher, unknown)
+        elif self._unsaved_dtds and (unsaved := self._unsaved_types(verdicts)):
+            self._wait_for_dtd_writes(publisher, parts, unsaved)
+        elif missing and (temporary_error := _temporary_error(publisher)):
             missing.clear()
-            self._send_all_back(publisher, parts, busy)
+            self._request_resends(publisher, parts, temporary_error)
         else:
             if len(verdicts) < len(documents):
-                parts = first_of(parts, len(verdicts))
-            if LatestNamed in kinds:
-                self._look_for_latest(documents, verdicts)
-            self._append(publisher, self._judge(publisher, parts, verdicts))
+                parts = limit_parts(parts, len(verdicts))
+            if AcceptedWithLatestVersion in kinds:
+                self._look_up_latest(documents, verdicts)
+            self._append_parts(publisher, self._authorise_parts(publisher, parts, verdicts))
 
-    def leave(self, publisher: Publisher) -> None:
+    def discard_waiting(self, publisher: Publisher) -> None:
         """The session is over: what waits is not taken, for the client will send it again.
 
         Taken later, it could come behind what the client sends in its next session.
         """
         publisher.waiting.clear()
 
-    def _judge(
+    def _authorise_parts(
         self, publisher: Publisher, parts: list[Part], verdicts: list[Verdict]
-    ) -> list[Judged]:
+    ) -> list[AuthorisedPart]:
         now = self._wall_clock()
-        judged = []
+        authorised = []
         done = 0
         for part in parts:
-            mine = verdicts if len(parts) == 1 else verdicts[done : done + part.count]
+            part_verdicts = verdicts if len(parts) == 1 else verdicts[done : done + part.count]
             done += part.count
-            one = judge(publisher, part, mine, self._log.deduplication, now)
+            one = authorise_part(publisher, part, part_verdicts, self._log.deduplication, now)
             for index, reason in one.refused:
-                document = part.of.batch.documents[index]
-                self._quarantine.keep(document, reason, publisher.identity.client_id)
-            if not part.of.guarded:
-                part.of.guarded = self._safety.guards(one.streams)
-            judged.append(one)
-        known = self._types
+                document = part.submission.batch.documents[index]
+                self._quarantine.add_document(document, reason, publisher.identity.client_id)
+            if not part.submission.requires_replica:
+                part.submission.requires_replica = self._acknowledgement_policy.requires_replica(
+                    one.streams
+                )
+            authorised.append(one)
+        known = self._announced_types
         for verdict in verdicts:
             if isinstance(verdict, Accepted):
                 header = verdict.header
                 if (header.type_name, header.version) not in known:
                     self._announce_type(header.type_name, header.version)
-        return judged
+        return authorised
 
     def _announce_type(self, name: str, version: str) -> None:
-        if len(self._types) >= _REMEMBERED_TYPES:
-            self._types.clear()
-        self._types.add((name, version))
-        self._type_came(name, version)
+        if len(self._announced_types) >= _MAX_CACHED_TYPES:
+            self._announced_types.clear()
+        self._announced_types.add((name, version))
+        self._on_new_type(name, version)
 
-    def _look_for_latest(self, documents: list[bytes], verdicts: list[Verdict]) -> None:
+    def _look_up_latest(self, documents: list[bytes], verdicts: list[Verdict]) -> None:
         """Look up the newer versions that events name (Mspaces M29)."""
         for document, verdict in zip(documents, verdicts, strict=False):
-            if isinstance(verdict, LatestNamed):
-                self._latest.note(document, verdict.header)
+            if isinstance(verdict, AcceptedWithLatestVersion):
+                self._latest_versions.look_up_named(document, verdict.header)
 
     # ------------------------------------------------------------------ what is not taken
 
-    def _must_wait_its_turn(self, publisher: Publisher, submission: Submission) -> bool:
+    def _is_out_of_order(self, publisher: Publisher, submission: Submission) -> bool:
         if publisher.resend_from is None:
             return False
         if submission.batch.number > publisher.resend_from:
             error = LogUnavailable("an earlier batch has to come again first")
-            self._send_back(publisher, submission, error)
+            self._request_resend(publisher, submission, error)
             return True
         publisher.resend_from = None
         return False
 
-    def _send_all_back(
+    def _request_resends(
         self, publisher: Publisher, parts: Iterable[Part], error: BrokerError
     ) -> None:
         for part in parts:
-            self._send_back(publisher, part.of, error)
+            self._request_resend(publisher, part.submission, error)
 
-    def _send_back(self, publisher: Publisher, submission: Submission, error: BrokerError) -> None:
+    def _request_resend(
+        self, publisher: Publisher, submission: Submission, error: BrokerError
+    ) -> None:
         """The whole batch has to come again: what of it is durable is known as duplicate then."""
-        if submission.answered:
+        if submission.is_answered:
             return
-        submission.answered = True
-        publisher.drop(submission)
+        submission.is_answered = True
+        publisher.remove_submission(submission)
         number = submission.batch.number
         if publisher.resend_from is None or number < publisher.resend_from:
             publisher.resend_from = number
-        self._not_taken(submission.left)
-        publisher.answer(NotPublished(number, int(RETRY_AFTER * 1000), error.to_wire()))
+        self._count_not_taken(submission.remaining)
+        publisher.send_answer(NotPublished(number, int(RETRY_AFTER * 1000), error.to_wire()))
 
-    def _not_taken(self, documents: int) -> None:
+    def _count_not_taken(self, documents: int) -> None:
         self.outcomes.received += documents
         self.outcomes.not_taken += documents
 
     # ------------------------------------------------------------------ types that are not cached
 
-    def _fetch(self, publisher: Publisher, unknown: Mapping[DtdReference, str]) -> None:
+    def _fetch_dtds(self, publisher: Publisher, unknown: Mapping[DtdReference, str]) -> None:
         """Look types up; what waits goes on, in its order, when each is there or known missing."""
-        publisher.held = True
+        publisher.awaits_dtd = True
         owner = of_account(publisher.identity.account)
 
         def missing(failure: Failure, reference: DtdReference) -> None:
             error = failure.value
             if not isinstance(error, BrokerError):
                 error = UnknownType(f"{reference.type} {reference.version}: {error}")
-            publisher.missing[reference] = error
+            publisher.missing_types[reference] = error
 
         def release(_: object) -> None:
-            publisher.held = False
-            publisher.released()
+            publisher.awaits_dtd = False
+            publisher.on_released()
 
         DeferredList(
             [
@@ -220,90 +232,94 @@ class Input:
             ]
         ).addCallback(release)
 
-    def _unstored_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
+    def _unsaved_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
         """Types of these events whose DTD is not on disk yet."""
         named = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }
-        return list(filter(self._unstored.is_unsaved, starmap(DtdReference, sorted(named))))
+        return list(filter(self._unsaved_dtds.is_unsaved, starmap(DtdReference, sorted(named))))
 
-    def _wait_for_disk(
-        self, publisher: Publisher, parts: list[Part], unstored: list[DtdReference]
+    def _wait_for_dtd_writes(
+        self, publisher: Publisher, parts: list[Part], unsaved: list[DtdReference]
     ) -> None:
         """Take events when their DTDs are on disk; send them back if the disk takes no DTD."""
-        waits = [self._unstored.when_write_settled(each) for each in unstored]
+        waits = [self._unsaved_dtds.when_write_settled(each) for each in unsaved]
         if all(each.called for each in waits):
-            error = LogUnavailable(f"the DTD of {unstored[0]} can not be written at the moment")
-            self._send_all_back(publisher, parts, error)
+            error = LogUnavailable(f"the DTD of {unsaved[0]} can not be written at the moment")
+            self._request_resends(publisher, parts, error)
             return
-        publisher.held = True
+        publisher.awaits_dtd = True
 
         def release(_: object) -> None:
-            publisher.held = False
-            publisher.released()
+            publisher.awaits_dtd = False
+            publisher.on_released()
 
         DeferredList(waits).addCallback(release)
 
     # ------------------------------------------------------------------ the commit
 
-    def _append(self, publisher: Publisher, judged: list[Judged]) -> None:
-        entries, matches = judged[0].entries, judged[0].matches
-        for one in judged[1:]:
+    def _append_parts(self, publisher: Publisher, authorised: list[AuthorisedPart]) -> None:
+        entries, matches = authorised[0].entries, authorised[0].matches
+        for one in authorised[1:]:
             entries = entries + one.entries
             matches = matches + one.matches
-        for one in judged:
-            submission = one.part.of
-            submission.take(one)
-            if submission.taken == len(submission.batch.documents):
-                publisher.drop(submission)
+        for one in authorised:
+            submission = one.part.submission
+            submission.record_appended(one)
+            if submission.appended == len(submission.batch.documents):
+                publisher.remove_submission(submission)
 
         def done(events: list[LoggedEvent] | BrokerError) -> None:
             if isinstance(events, BrokerError):
-                for one in judged:
-                    self._not_taken(one.part.count)
-                    self._send_back(publisher, one.part.of, events)
+                for one in authorised:
+                    self._count_not_taken(one.part.count)
+                    self._request_resend(publisher, one.part.submission, events)
                 return
             place = 0
-            for one in judged:
+            for one in authorised:
                 first = events[place] if one.entries else None
                 place += len(one.entries)
-                self._settle(publisher, one, first)
+                self._record_durable(publisher, one, first)
             if events:
-                self._committed(events, matches)
+                self._on_committed(events, matches)
 
         self._log.append(entries, done)
 
-    def _settle(self, publisher: Publisher, judged: Judged, first: LoggedEvent | None) -> None:
+    def _record_durable(
+        self, publisher: Publisher, authorised: AuthorisedPart, first: LoggedEvent | None
+    ) -> None:
         """Count a durable part. Answer its batch if it was the last part, when the batch is safe
         and the batches before it are answered."""
         outcomes = self.outcomes
-        outcomes.received += judged.part.count
-        outcomes.accepted += len(judged.entries)
-        outcomes.duplicate += len(judged.duplicates)
-        for _, error in judged.refused:
+        outcomes.received += authorised.part.count
+        outcomes.accepted += len(authorised.entries)
+        outcomes.duplicate += len(authorised.duplicates)
+        for _, error in authorised.refused:
             outcomes.refused[error.code] += 1
-        submission = judged.part.of
-        submission.settle(judged, first)
-        if not submission.is_durable or submission.answered:
+        submission = authorised.part.submission
+        submission.record_durable(authorised, first)
+        if not submission.is_durable or submission.is_answered:
             return
-        submission.answered = True
-        answer = submission.answer(self._log.origin)
-        if not submission.guarded and not publisher.unsafe:
-            publisher.answer(answer)
+        submission.is_answered = True
+        answer = submission.build_answer(self._log.origin)
+        if not submission.requires_replica and not publisher.unreplicated_answers:
+            publisher.send_answer(answer)
             return
-        publisher.unsafe.append(answer)
-        self._safety.when_safe(lambda: publisher.answer(publisher.unsafe.popleft()))
+        publisher.unreplicated_answers.append(answer)
+        self._acknowledgement_policy.call_when_replicated(
+            lambda: publisher.send_answer(publisher.unreplicated_answers.popleft())
+        )
 
 
-def _unknown(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:
+def _unknown_types(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:
     """The types to be looked up, each with the pointer of one event."""
     return {
         verdict.reference: verdict.system_id
         for verdict in verdicts
-        if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing
+        if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing_types
     }
 
 
-def _busy(publisher: Publisher) -> OurError | None:
+def _temporary_error(publisher: Publisher) -> OurError | None:
     """Why a type could not be looked up that an event may have: it may come again later."""
-    return next((e for e in publisher.missing.values() if isinstance(e, OurError)), None)
+    return next((e for e in publisher.missing_types.values() if isinstance(e, OurError)), None)

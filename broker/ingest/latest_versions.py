@@ -16,7 +16,7 @@ from broker.event.envelope import Header
 from broker.event.reader import read_latest_version
 
 #: Versions that were looked up.
-_REMEMBERED: Final = 1000
+_MAX_CACHED_VERSIONS: Final = 1000
 
 
 class LatestVersions:
@@ -24,26 +24,26 @@ class LatestVersions:
 
     def __init__(self, dtds: IDtdCache) -> None:
         self._dtds = dtds
-        self._noted: set[DtdReference] = set()
-        self.noted = 0
+        self._looked_up: set[DtdReference] = set()
+        self.named_count = 0
         """Newer versions that events have named."""
 
-    def note(self, document: bytes, header: Header) -> None:
+    def look_up_named(self, document: bytes, header: Header) -> None:
         """A valid event may name a newer version than its own. It is parsed, for a comment can
         hold what looks like one."""
         try:
-            named = read_latest_version(document)
-            own = DtdReference(header.type_name, header.version)
-            latest = own if named is None else DtdReference(header.type_name, named.strip())
+            version = read_latest_version(document)
+            reference = DtdReference(header.type_name, header.version)
+            latest = reference if version is None else DtdReference(header.type_name, version.strip())
         except (BadName, InvalidEvent):
             return
-        if own < latest and latest not in self._noted:
-            if len(self._noted) >= _REMEMBERED:
-                self._noted.clear()
-            self._noted.add(latest)
-            self.noted += 1
-            self._dtds.lookup(latest, FetchHint()).addErrback(lambda _: self._forget(latest))
+        if reference < latest and latest not in self._looked_up:
+            if len(self._looked_up) >= _MAX_CACHED_VERSIONS:
+                self._looked_up.clear()
+            self._looked_up.add(latest)
+            self.named_count += 1
+            self._dtds.lookup(latest, FetchHint()).addErrback(lambda _: self._allow_retry(latest))
 
-    def _forget(self, latest: DtdReference) -> None:
+    def _allow_retry(self, latest: DtdReference) -> None:
         """The version could not be had: a later event is a reason to look again."""
-        self._noted.discard(latest)
+        self._looked_up.discard(latest)

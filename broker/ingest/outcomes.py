@@ -48,7 +48,7 @@ class DeliveryOutcomes:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-def hide_denied(row: dict[str, Any]) -> None:
+def count_denied_as_filtered(row: dict[str, Any]) -> None:
     """Count the denied events of a subscription as filtered, for its own account.
 
     A query may ask for a value. So how many events matched that the account may not read would

@@ -33,28 +33,28 @@ class Quarantine:
         self._max_bytes = max_bytes
         self._write = write
         self._wall_clock = wall_clock
-        self._kept: deque[tuple[int, int]] = deque()
+        self._files: deque[tuple[int, int]] = deque()
         self._bytes = 0
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(folder.glob("*.xml"), key=lambda p: p.stem.zfill(20)):
             if path.stem.isdigit():
-                self._kept.append((int(path.stem), path.stat().st_size))
+                self._files.append((int(path.stem), path.stat().st_size))
                 self._bytes += path.stat().st_size
-        self._next = self._kept[-1][0] + 1 if self._kept else 1
+        self._next_number = self._files[-1][0] + 1 if self._files else 1
 
-    def keep(self, document: bytes, error: BrokerError, sender: str) -> None:
+    def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
         """Keep one refused document, unless it alone is larger than all that may be kept."""
         if len(document) > self._max_bytes or self._max_files < 1:
             return
-        number, self._next = self._next, self._next + 1
-        self._kept.append((number, len(document)))
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._files.append((number, len(document)))
         self._bytes += len(document)
-        gone = []
-        while len(self._kept) > self._max_files or self._bytes > self._max_bytes:
-            old, size = self._kept.popleft()
+        removed = []
+        while len(self._files) > self._max_files or self._bytes > self._max_bytes:
+            old, size = self._files.popleft()
             self._bytes -= size
-            gone.append(old)
-        note = {
+            removed.append(old)
+        details = {
             "sender": sender,
             "time_ms": self._wall_clock(),
             "code": error.code,
@@ -62,17 +62,17 @@ class Quarantine:
             "line": error.line,
             "column": error.column,
         }
-        self._write(self._store, number, document, json.dumps(note), gone)
+        self._write(self._write_files, number, document, json.dumps(details), removed)
 
-    def _store(self, number: int, document: bytes, note: str, gone: list[int]) -> None:
+    def _write_files(self, number: int, document: bytes, details: str, removed: list[int]) -> None:
         try:
             (self._folder / f"{number}.xml").write_bytes(document)
-            (self._folder / f"{number}.json").write_text(note)
+            (self._folder / f"{number}.json").write_text(details)
         except OSError:
             # A full disk: the publisher and the counters were told already, and the log, which
             # matters more, has its own answer to it. A half-written pair is of no use.
-            gone = [*gone, number]
-        for old in gone:
+            removed = [*removed, number]
+        for old in removed:
             for ending in ("xml", "json"):
                 with contextlib.suppress(OSError):
                     (self._folder / f"{old}.{ending}").unlink()

@@ -21,84 +21,84 @@ class Submission:
     """
 
     batch: Batch
-    taken: int = 0
+    appended: int = 0
     """Documents, from the first on, that were matched, judged and given to the log."""
-    answered: bool = False
-    guarded: bool = False
+    is_answered: bool = False
+    requires_replica: bool = False
     """Whether it is not safe before another node has it, too."""
     is_durable: bool = False
     """Whether all of it is durable."""
-    _durable: int = 0
-    _first: Mark | None = None
-    _next: Mark | None = None
-    _accepted: int = 0
+    _durable_count: int = 0
+    _first_mark: Mark | None = None
+    _next_mark: Mark | None = None
+    _accepted_count: int = 0
     _duplicates: list[int] = attrs.field(factory=list)
     _refused: list[tuple[int, WireError]] = attrs.field(factory=list)
-    _later: list[tuple[int, Mark]] = attrs.field(factory=list)
+    _later_runs: list[tuple[int, Mark]] = attrs.field(factory=list)
     """Where a part does not follow the one before it: (index of its first new event, its mark)."""
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Documents that were not taken yet."""
-        return len(self.batch.documents) - self.taken
+        return len(self.batch.documents) - self.appended
 
-    def take(self, judged: Judged) -> None:
+    def record_appended(self, authorised: AuthorisedPart) -> None:
         """The next part goes to the log."""
-        self.taken = judged.part.stop
-        self._duplicates += judged.duplicates
-        for index, error in judged.refused:
+        self.appended = authorised.part.stop
+        self._duplicates += authorised.duplicates
+        for index, error in authorised.refused:
             self._refused.append((index, error.to_wire()))
 
-    def settle(self, judged: Judged, first: LoggedEvent | None) -> None:
+    def record_durable(self, authorised: AuthorisedPart, first: LoggedEvent | None) -> None:
         """A part is durable; `first` is the first of its new events, if it has any."""
-        self._durable += judged.part.count
-        self.is_durable = self._durable == len(self.batch.documents)
+        self._durable_count += authorised.part.count
+        self.is_durable = self._durable_count == len(self.batch.documents)
         if first is None:
             return
         mark = (first.epoch, first.offset)
-        if self._first is None:
-            self._first = mark
-        elif mark != self._next:
+        if self._first_mark is None:
+            self._first_mark = mark
+        elif mark != self._next_mark:
             # Events of other publishers lie in between.
-            self._later.append((judged.first_new, mark))
-        accepted = len(judged.entries)
-        self._accepted += accepted
-        self._next = (first.epoch, first.offset + accepted)
+            self._later_runs.append((authorised.first_new_index, mark))
+        count = len(authorised.entries)
+        self._accepted_count += count
+        self._next_mark = (first.epoch, first.offset + count)
 
-    def answer(self, origin: str) -> Published:
+    def build_answer(self, origin: str) -> Published:
         """What became of the batch, of which all is durable."""
         return Published(
             batch=self.batch.number,
-            first=() if self._first is None else ((origin, *self._first),),
-            accepted=self._accepted,
+            first=() if self._first_mark is None else ((origin, *self._first_mark),),
+            accepted=self._accepted_count,
             duplicates=tuple(self._duplicates),
             refused=tuple(self._refused),
-            later=tuple(self._later),
+            later=tuple(self._later_runs),
         )
 
 
 class Part:
     """Neighbouring documents of a batch that are matched and appended together."""
 
-    __slots__ = ("count", "documents", "of", "start", "stop")
+    __slots__ = ("count", "documents", "start", "stop", "submission")
 
-    def __init__(self, of: Submission, start: int, stop: int) -> None:
-        self.of = of
+    def __init__(self, submission: Submission, start: int, stop: int) -> None:
+        self.submission = submission
         self.start = start
         self.stop = stop
         self.count = stop - start
-        documents = of.batch.documents
+        documents = submission.batch.documents
         #: Usually the whole batch, which is not copied.
         self.documents = documents if self.count == len(documents) else documents[start:stop]
 
 
-def first_of(parts: Iterable[Part], documents: int) -> list[Part]:
+def limit_parts(parts: Iterable[Part], documents: int) -> list[Part]:
     """The parts, or what there is of them, that so many documents are; empty ones with them."""
     first: list[Part] = []
     for part in parts:
         if part.count > documents:
             if documents:
-                first.append(Part(part.of, part.start, part.start + documents))
+                first.append(Part(part.submission, part.start, part.start + documents))
             break
         first.append(part)
         documents -= part.count
@@ -106,7 +106,7 @@ def first_of(parts: Iterable[Part], documents: int) -> list[Part]:
 
 
 @attrs.define
-class Judged:
+class AuthorisedPart:
     """A part after matching, on its way through a commit. Indices are those in the batch."""
 
     part: Part
@@ -120,7 +120,7 @@ class Judged:
     """The streams of these events."""
 
     @property
-    def first_new(self) -> int:
+    def first_new_index(self) -> int:
         """The index of the first new event, of which there is one."""
         others = {*self.duplicates, *(index for index, _ in self.refused)}
         return next(i for i in range(self.part.start, self.part.stop) if i not in others)

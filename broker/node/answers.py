@@ -13,46 +13,46 @@ from broker.dtd.interfaces import IDtdCache
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
-from broker.node.status import Inspected, status
-from broker.node.type_answers import Subscriber, subscribers
+from broker.node.status import InspectedNode, build_status
+from broker.node.type_answers import Subscriber, find_subscribers
 from broker.recovery.inspection import RecoveryInspection
 from broker.sessions.session import Answerer
 from broker.subscriptions.durable_answers import DurableAnswers
-from broker.tracing.deliverability import Deliverability
-from broker.tracing.event_fate import EventFate, Nobody, Others
-from broker.tracing.explaining import Explaining
-from broker.tracing.tracing import TRACE, NodeTrace, NoWays
+from broker.tracing.deliverability import DeliveryFates
+from broker.tracing.event_fate import NetworkTrace, NoOtherNodes, OtherNodes
+from broker.tracing.explanation_answers import ExplanationAnswers
+from broker.tracing.node_trace import TRACE_QUESTION, NodeTrace, NoRoutes
 from broker.wire.messages import Ask
 
 #: Parses a query with these namespaces.
 ParseQuery: TypeAlias = Callable[[str, Mapping[str, str]], Query]
 
 
-class Explained(Inspected, Protocol):
+class ExplainedNode(InspectedNode, Protocol):
     """The parts of a node that an explanation is about."""
 
     @property
     def dtds(self) -> IDtdCache: ...
 
 
-class Asked(Explained, Protocol):
+class AnsweringNode(ExplainedNode, Protocol):
     """The parts of a node that answer."""
 
     @property
-    def explaining(self) -> Explaining: ...
+    def explanation_answers(self) -> ExplanationAnswers: ...
     @property
     def types(self) -> EventTypes: ...
 
 
-def build_explaining(
-    node: Explained,
+def build_explanation_answers(
+    node: ExplainedNode,
     parse_query: ParseQuery,
     advise: Callable[[Query, bool], tuple[str, ...]],
     reactor: Any,
-) -> Explaining:
+) -> ExplanationAnswers:
     """What answers `explain`, and what other nodes ask of an event."""
-    deliverability = Deliverability(
-        sessions=lambda: node.reception.sessions,
+    delivery_fates = DeliveryFates(
+        sessions=lambda: node.acceptor.sessions,
         durables=node.durables,
         deduplication=node.event_log.deduplication,
         parse_query=parse_query,
@@ -62,61 +62,63 @@ def build_explaining(
         log=node.event_log,
         matcher=node.matcher,
         dtds=node.dtds,
-        deliverability=deliverability,
-        ways=NoWays() if node.network is None else EventRoutes(node.network),
+        delivery_fates=delivery_fates,
+        routes=NoRoutes() if node.network is None else EventRoutes(node.network),
     )
-    others: Others = Nobody()
+    others: OtherNodes = NoOtherNodes()
     if node.recovery.questions is not None:
         others = node.recovery.questions
-        others.register_answerer(TRACE, lambda asked: Deferred.fromCoroutine(trace.answer(asked)))
-    return Explaining(
+        others.register_answerer(
+            TRACE_QUESTION, lambda asked: Deferred.fromCoroutine(trace.answer_question(asked))
+        )
+    return ExplanationAnswers(
         matcher=node.matcher,
         dtds=node.dtds,
         parse_query=parse_query,
         advise=advise,
-        deliverability=deliverability,
-        fate=EventFate(trace, others, node.settings.node.name),
+        delivery_fates=delivery_fates,
+        network_trace=NetworkTrace(trace, others, node.settings.node.name),
         reactor=reactor,
         stopwatch=time.perf_counter,
         accept_undescribed=node.settings.types.undescribed == "accept",
     )
 
 
-def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]:
+def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, Answerer]:
     """Who answers which question."""
-    recovering = RecoveryInspection(
+    recoveries = RecoveryInspection(
         *(node.recovery, node.event_log, node.durables, parse_query),
         lambda client_id: [
             feed
-            for session in node.reception.sessions
+            for session in node.acceptor.sessions
             if session.identity.client_id == client_id
-            for feed in session.link.feeds
+            for feed in session.delivery.feeds
         ],
     )
     durable = DurableAnswers(
         durables=node.durables,
         log=node.event_log,
-        sessions=lambda: node.reception.sessions,
+        sessions=lambda: node.acceptor.sessions,
         others=node.recovery.questions,
     )
 
     def answer_status(identity: Identity, _: Ask) -> Any:
         identity.check_administer()
-        return status(node)
+        return build_status(node)
 
     def everybody() -> Iterator[Subscriber]:
         wants = None if node.network is None else node.network.remote_interest
-        return subscribers(node.reception.sessions, node.durables, wants, parse_query)
+        return find_subscribers(node.acceptor.sessions, node.durables, wants, parse_query)
 
-    types = node.types.answers(everybody)
+    types = node.types.build_answers(everybody)
     return {
         "status": answer_status,
-        "dtd-list": types.list,
-        "dtd-show": types.show,
-        "dtd-check": types.check,
-        "dtd-add": types.add,
-        "explain": lambda identity, ask: node.explaining.answer(identity, ask),
-        "recoveries": recovering.list_recoveries,
-        "recover-explain": recovering.explain_recovery,
-        **durable.by_name(),
+        "dtd-list": types.answer_list,
+        "dtd-show": types.answer_show,
+        "dtd-check": types.answer_check,
+        "dtd-add": types.answer_add,
+        "explain": lambda identity, ask: node.explanation_answers.answer(identity, ask),
+        "recoveries": recoveries.list_recoveries,
+        "recover-explain": recoveries.explain_recovery,
+        **durable.answerers(),
     }

@@ -17,12 +17,12 @@ from broker.recovery.archive_access import ArchiveAccess
 from broker.replay.replayer_client import ReplayerClient, ReplayerSettings
 
 #: How often the archiver may be due until what was logged must be in the archive.
-ROUNDS = 3
+MAX_LAG_ROUNDS = 3
 #: Seconds that it has for that in any case.
-LEAST_PATIENCE = 15.0
+MIN_MAX_LAG = 15.0
 
 
-class ProcessesBeside:
+class ChildProcesses:
     """Those of one node with an archive."""
 
     def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
@@ -39,12 +39,21 @@ class ProcessesBeside:
             ),
         )
         self._hold_report = HoldReport()
-        said = settings.recovery
+        recovery_settings = settings.recovery
         self.replays = ReplayerClient(
             reactor,
             ReplayerSettings(
-                *(uri, settings.node.data / "replays", said.engine, said.master),
-                *(said.spool_bytes, said.request_bytes, said.idle),
+                *(
+                    uri,
+                    settings.node.data / "replays",
+                    recovery_settings.engine,
+                    recovery_settings.master,
+                ),
+                *(
+                    recovery_settings.spool_bytes,
+                    recovery_settings.request_bytes,
+                    recovery_settings.idle,
+                ),
             ),
         )
         self.access = ArchiveAccess(
@@ -53,14 +62,14 @@ class ProcessesBeside:
             find_durable=self.archiver.find_durable,
             find_dtd=self.archiver.find_dtd,
             flush_soon=self.archiver.flush_soon,
-            max_lag=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+            max_lag=max(MAX_LAG_ROUNDS * settings.archive.every, MIN_MAX_LAG),
             is_warm=lambda: self.replays.is_running,
-            snapshot=self.figures,
+            snapshot=self.snapshot,
         )
 
     def start(self, node: Node) -> None:
         """The node runs: start what serves it."""
-        self.archiver.dtd_text = node.types.text
+        self.archiver.dtd_text = node.types.find_text
         log = node.event_log
 
         def release(reached: Mapping[str, Mark]) -> None:
@@ -71,7 +80,7 @@ class ProcessesBeside:
         self.archiver.on_reached = release
         self.archiver.start()
 
-    def look_at(self, node: Node) -> None:
+    def update(self, node: Node) -> None:
         """Tell them what has changed: to be called each second."""
         self.archiver.set_dead_origins(node.dead_origins())
         log = node.event_log
@@ -79,7 +88,7 @@ class ProcessesBeside:
         self._hold_report.log_changes(log.archive_hold, log.bounds.used_bytes, is_known=is_known)
         self.replays.request_status()
 
-    def figures(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """How they are, for people."""
         archiver, replays = self.archiver, self.replays
         return {
@@ -106,7 +115,7 @@ class ProcessesBeside:
         return both.addCallback(lambda _: None)
 
 
-def processes_beside(settings: Settings, reactor: Any) -> ProcessesBeside | None:
+def build_child_processes(settings: Settings, reactor: Any) -> ChildProcesses | None:
     """What a node with these settings has beside it; None without an archive."""
     uri = settings.archive.uri(settings.node.data)
-    return ProcessesBeside(settings, reactor, uri) if uri else None
+    return ChildProcesses(settings, reactor, uri) if uri else None

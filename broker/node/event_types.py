@@ -23,9 +23,9 @@ from broker.dtd.pointer_source import AllowedPrefix, PointerLimits, PointerSourc
 from broker.dtd.reference import DtdReference
 from broker.dtd.store import DtdStore, StoreLimits
 from broker.errors import BrokerError, ConfigurationError
-from broker.ingest.awaited_types import AwaitedTypes
-from broker.ingest.late_judgement import LateJudgement
-from broker.ingest.undecided import UndecidedEvents
+from broker.ingest.late_validation import LateValidator
+from broker.ingest.pending_dtds import PendingDtds
+from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, IMatcher, Variants
@@ -34,7 +34,7 @@ from broker.node.type_answers import Subscriber, TypeAnswers
 from broker.subscriptions.new_versions import NewVersions
 
 #: The folder in the node's data.
-FOLDER = "dtds"
+DTD_FOLDER = "dtds"
 #: Ms that a text is kept beyond the oldest event in the log: uses are noted every hour or so.
 SLACK_MS = 24 * 3600 * 1000
 
@@ -54,30 +54,32 @@ class EventTypes:
         settings, in `sources`, at the place that the event points to. `write` runs calls on the
         thread that writes the log. Raises `ConfigurationError` for a folder that is no catalogue.
         """
-        said = settings.types
-        folder, sync = settings.node.data / FOLDER, settings.log.sync
-        store = DtdStore(folder, StoreLimits(said.max_versions, said.max_bytes), sync=sync)
+        type_settings = settings.types
+        folder, sync = settings.node.data / DTD_FOLDER, settings.log.sync
+        store = DtdStore(
+            folder, StoreLimits(type_settings.max_versions, type_settings.max_bytes), sync=sync
+        )
         shipped = Catalogue.load(shipped_folder())
-        self._folders = _folders(said.folders)
+        self._folders = _folders(type_settings.folders)
         self._reactor, self._write, self._wall_clock = reactor, write, wall_clock
         self._max_age_ms = int(settings.log.max_age * 1000)
-        self._texts = OriginTexts(folder / "origins.json", write, sync=sync)
-        self._counted: dict[tuple[str, str], int] = {}
-        self.stored = AsyncDtdStore(store, write, wall_clock, reactor)
+        self._origin_texts = OriginTexts(folder / "origins.json", write, sync=sync)
+        self._type_counts: dict[tuple[str, str], int] = {}
+        self.dtd_store = AsyncDtdStore(store, write, wall_clock, reactor)
         all_sources = [
             *map(CatalogueSource, self._folders),
             *sources,
             PointerSource(
                 Agent(reactor, connectTimeout=PointerLimits().timeout),
                 reactor,
-                [AllowedPrefix.parse(url) for url in said.pointers],
+                [AllowedPrefix.parse(url) for url in type_settings.pointers],
             ),
         ]
-        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, store=self.stored)
-        self.dtds.on_added = self._added
-        self.known = KnownTypes(self.dtds, shipped, self._folders)
-        self.awaited = AwaitedTypes(self.dtds, reactor, settings.network.patience)
-        self.undecided = UndecidedEvents(folder / "undecided.json", write, sync=sync)
+        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, store=self.dtd_store)
+        self.dtds.on_added = self._announce_added
+        self.known_types = KnownTypes(self.dtds, shipped, self._folders)
+        self.pending_dtds = PendingDtds(self.dtds, reactor, settings.network.patience)
+        self.unvalidated_events = UnvalidatedEvents(folder / "undecided.json", write, sync=sync)
         self.new_versions = NewVersions(folder / "versions.json", write, wall_clock, sync=sync)
         self.network: NetworkTypes | None = None
 
@@ -85,12 +87,14 @@ class EventTypes:
 
     def join_network(self, origin: str) -> NetworkTypes:
         """What the node tells others of its types, and learns of theirs; `origin` is its log."""
-        network = NetworkTypes(self.dtds, self._texts, origin, self._reactor, self.known.get_dtd)
+        network = NetworkTypes(
+            self.dtds, self._origin_texts, origin, self._reactor, self.known_types.get_dtd
+        )
         own = {each for folder in self._folders for each in folder.references()}
-        own |= {e.reference for e in self.stored.store if not is_of_network(e.owner)}
+        own |= {e.reference for e in self.dtd_store.store if not is_of_network(e.owner)}
         for reference in sorted(own):
-            content_hash = self.stored.known_hash(reference)
-            if content_hash is None and (dtd := self.known.get_dtd(reference)) is not None:
+            content_hash = self.dtd_store.known_hash(reference)
+            if content_hash is None and (dtd := self.known_types.get_dtd(reference)) is not None:
                 content_hash = dtd.content_hash
                 self.dtds.require_hash(reference, content_hash)
             if content_hash is not None and not reference.variant:
@@ -105,88 +109,91 @@ class EventTypes:
             if content_hash is not None:
                 self.network.announce(reference, content_hash)
 
-    def _added(self, dtd: IDtd) -> None:
+    def _announce_added(self, dtd: IDtd) -> None:
         """A DTD is new here: other nodes are to have it before its first event, if it is ours."""
-        entry = self.stored.store.get(dtd.reference)
+        entry = self.dtd_store.store.get(dtd.reference)
         if entry is not None and not is_of_network(entry.owner):
             self.announce(dtd.reference)
 
-    def is_complete(self) -> bool:
+    def has_all_types(self) -> bool:
         """Whether every type is here that is announced in the network."""
         return self.network is None or self.network.has_all_types()
 
-    def variants(self, origin: str) -> Variants:
+    def find_variants(self, origin: str) -> Variants:
         """The texts of an origin that are others than those that count here."""
         return NO_VARIANTS if self.network is None else self.network.variants_of(origin)
 
-    def answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
+    def build_answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
         """Answers about types; `subscribers` are those whose queries are known here."""
-        return TypeAnswers(self.dtds, self.known, subscribers, self._reactor, self.stored)
+        return TypeAnswers(self.dtds, self.known_types, subscribers, self._reactor, self.dtd_store)
 
-    def late(self, matcher: IMatcher) -> LateJudgement:
+    def build_late_validator(self, matcher: IMatcher) -> LateValidator:
         """What judges events of the log that came before their DTD."""
-        return LateJudgement(matcher, self.undecided, self.awaited, self.variants)
+        return LateValidator(
+            matcher, self.unvalidated_events, self.pending_dtds, self.find_variants
+        )
 
     # ------------------------------------------------------------------ care
 
     def start(self, log: EventLog) -> None:
         """Writing is possible now."""
-        if self.undecided.lost:
+        if self.unvalidated_events.is_file_damaged:
             marks = log.coverage.marks
             marks.pop(log.origin, None)
-            self.undecided.expect_all(log.begins_after, marks)
+            self.unvalidated_events.add_all(log.begins_after, marks)
 
-    def care(self, matcher: IMatcher, log: EventLog) -> None:
+    def run_maintenance(self, matcher: IMatcher, log: EventLog) -> None:
         """Note which types are in use, and what the log does not need any more."""
-        self.undecided.forget_trimmed(log.begins_after)
-        self._note_used(matcher)
-        log.read(log.bounds.first, 1, 1).addCallbacks(self._note_oldest, lambda _: None)
+        self.unvalidated_events.remove_trimmed(log.begins_after)
+        self._record_uses(matcher)
+        log.read(log.bounds.first, 1, 1).addCallbacks(self._set_needed_since, lambda _: None)
 
-    def _note_used(self, matcher: IMatcher) -> None:
+    def _record_uses(self, matcher: IMatcher) -> None:
         counts = {
-            (each.type, each.version): each.recognised + each.parsed for each in matcher.types()
+            (each.type, each.version): each.recognised + each.parsed
+            for each in matcher.type_counters()
         }
         # Events of types that are not kept apart stand under no name: then all count as used.
-        others = counts.get(("", "")) != self._counted.get(("", ""))
-        for entry in self.stored.store:
+        others = counts.get(("", "")) != self._type_counts.get(("", ""))
+        for entry in self.dtd_store.store:
             name = (entry.reference.type, entry.reference.version)
-            if others or counts.get(name, 0) != self._counted.get(name, 0):
-                self.stored.store.record_use(entry.reference, self._wall_clock())
-        self._counted = counts
+            if others or counts.get(name, 0) != self._type_counts.get(name, 0):
+                self.dtd_store.store.record_use(entry.reference, self._wall_clock())
+        self._type_counts = counts
 
-    def _note_oldest(self, events: Sequence[LoggedEvent]) -> None:
+    def _set_needed_since(self, events: Sequence[LoggedEvent]) -> None:
         now = self._wall_clock()
         oldest = events[0].arrival if events else now
-        self.stored.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
+        self.dtd_store.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
 
-    def text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
+    def find_text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
         """The text of a DTD that events of an origin name; None where it is not known."""
-        reference = self.variants(origin).get(reference, reference)
+        reference = self.find_variants(origin).get(reference, reference)
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)
 
     def stop(self) -> None:
         """Look for nothing more."""
-        self.awaited.stop()
+        self.pending_dtds.stop()
 
     def snapshot(self) -> dict[str, Any]:
         """For `status`."""
-        store = self.stored.store
+        store = self.dtd_store.store
         return {
             "stored": len(list(store)),
             "stored_bytes": sum(entry.size for entry in store),
             "damaged": store.damaged,
             "not_written": store.failed,
             "refused": store.refused,
-            "awaited": len(self.awaited),
+            "awaited": len(self.pending_dtds),
             "not_announced_in_time": 0
             if self.network is None
             else self.network.announcements.given_up,
-            "given_up": self.awaited.given_up,
-            "undecided_events": self.undecided.count,
+            "given_up": self.pending_dtds.given_up,
+            "undecided_events": self.unvalidated_events.count,
             "conflicts": [] if self.network is None else self.network.conflicts(),
             "fetched_ahead": {} if self.network is None else dict(self.network.fetcher.counts),
-            "origins_with_other_texts": self._texts.snapshot(),
+            "origins_with_other_texts": self._origin_texts.snapshot(),
         }
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from broker.config import Settings
 from broker.dtd.interfaces import IDtdCache
 from broker.matching.contract import IMatcher
-from broker.matching.limits import DocumentLimits
+from broker.matching.document_limits import DocumentLimits
 from broker.matching.query.limits import QueryLimits
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
 
 #: Engines by their name in the settings.

@@ -20,16 +20,22 @@ from twisted.web.server import Request, Site
 from broker.cluster.metrics import network_metrics
 from broker.errors import BrokerError
 from broker.log.repair import OUTCOMES
-from broker.matching.contract import TypeFigures
-from broker.node.status import Inspected, deliveries, network, recovery, resident_bytes
+from broker.matching.contract import TypeCounters
+from broker.node.status import (
+    InspectedNode,
+    build_network_status,
+    build_recovery_status,
+    read_memory,
+    sum_delivery_outcomes,
+)
 from broker.recovery.metrics import recovery_metrics
-from broker.subscriptions.durable_report import durable_report
+from broker.subscriptions.durable_report import build_durable_report
 
 
 class NodeCollector(Collector):
     """Reads a node's counters; one closed set of outcomes each way (T40)."""
 
-    def __init__(self, node: Inspected) -> None:
+    def __init__(self, node: InspectedNode) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
@@ -50,7 +56,7 @@ class NodeCollector(Collector):
             "Events as subscriptions saw them.",
             labels=["outcome"],
         )
-        for outcome, count in attrs.asdict(deliveries(node)).items():
+        for outcome, count in attrs.asdict(sum_delivery_outcomes(node)).items():
             if outcome not in ("seen", "elsewhere"):
                 delivered.add_metric([outcome], count)
         yield delivered
@@ -67,20 +73,32 @@ class NodeCollector(Collector):
             "Newer versions of known event types.",
             value=node.notices.counts.versions,
         )
-        yield from type_metrics(node.matcher.types())
-        reception = node.reception
+        yield from type_metrics(node.matcher.type_counters())
+        reception = node.acceptor
         for name, text, counts in (
-            ("xmlbroker_refused_connections", "Connections refused.", reception.refused),
-            ("xmlbroker_refused_subscriptions", "Subscriptions refused.", node.subscribing.refused),
-            ("xmlbroker_broken_connections", "Connections of sessions broken.", reception.broken),
-            ("xmlbroker_ended_sessions", "Sessions that the node ended.", reception.ended_by),
+            (
+                "xmlbroker_refused_connections",
+                "Connections refused.",
+                reception.refused_connections,
+            ),
+            (
+                "xmlbroker_refused_subscriptions",
+                "Subscriptions refused.",
+                node.subscription_requests.refused_subscriptions,
+            ),
+            (
+                "xmlbroker_broken_connections",
+                "Connections of sessions broken.",
+                reception.broken_connections,
+            ),
+            ("xmlbroker_ended_sessions", "Sessions that the node ended.", reception.ended_sessions),
         ):
             family = CounterMetricFamily(name, text, labels=["code"])
             for code, count in counts.items():
                 family.add_metric([code], count)
             yield family
         bounds = node.event_log.bounds
-        resident, private = resident_bytes()
+        resident, private = read_memory()
         gauges = {
             "xmlbroker_log_bytes": ("Size of the event log.", bounds.used_bytes),
             "xmlbroker_log_events": ("Events in the log.", bounds.last - bounds.first + 1),
@@ -89,7 +107,7 @@ class NodeCollector(Collector):
                 int(node.event_log.is_writable),
             ),
             "xmlbroker_log_pending_bytes": ("Waiting for a commit.", node.event_log.pending_bytes),
-            "xmlbroker_sessions": ("Client sessions.", len(list(node.reception.sessions))),
+            "xmlbroker_sessions": ("Client sessions.", len(list(node.acceptor.sessions))),
             "xmlbroker_resident_bytes": ("Memory of the process.", resident),
             "xmlbroker_private_bytes": ("Memory without mapped files.", private),
         }
@@ -101,17 +119,17 @@ class NodeCollector(Collector):
         yield CounterMetricFamily(
             "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
         )
-        yield from durable_metrics(durable_report(node.durables))
+        yield from durable_metrics(build_durable_report(node.durables))
         damage = CounterMetricFamily(
             "xmlbroker_log_damage", "Damage in the event log, by outcome.", labels=["outcome"]
         )
         for outcome in OUTCOMES:
             damage.add_metric([outcome], node.event_log.repairs.counts[outcome])
         yield damage
-        report = network(node)
+        report = build_network_status(node)
         if report is not None:
             yield from network_metrics(report)
-        yield from recovery_metrics(recovery(node))
+        yield from recovery_metrics(build_recovery_status(node))
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
@@ -138,7 +156,7 @@ def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         yield lag
 
 
-def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:
+def type_metrics(types: Iterable[TypeCounters]) -> Iterator[Metric]:
     """How the events of each type were answered, and how long that took."""
     by_type = ["type", "version"]
     events = CounterMetricFamily(
@@ -170,10 +188,10 @@ def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:
     yield from (events, seconds, undecided, shapes, suspended)
 
 
-class _Page(Resource):
+class _MetricsPage(Resource):
     isLeaf = True
 
-    def __init__(self, node: Inspected) -> None:
+    def __init__(self, node: InspectedNode) -> None:
         super().__init__()
         self._node = node
         self._registry = CollectorRegistry()
@@ -206,6 +224,6 @@ class _QuietSite(Site):
         """See `twisted.web.http.HTTPFactory`."""
 
 
-def metrics_site(node: Inspected) -> Site:
+def build_metrics_site(node: InspectedNode) -> Site:
     """An HTTP site with the node's figures, for a trusted network."""
-    return _QuietSite(_Page(node))
+    return _QuietSite(_MetricsPage(node))

@@ -18,24 +18,24 @@ from broker.cluster.network import Network
 from broker.cluster.network_factory import build_network
 from broker.cluster.stream_time import StreamTimes
 from broker.config import Settings
+from broker.delivery.commit_share import DELIVERY_BYTES, QueueLimits
 from broker.delivery.feed import Feed
-from broker.delivery.link import Link
-from broker.delivery.outgoing import DELIVERY_BYTES, QueueLimits
 from broker.delivery.output import Output
 from broker.delivery.selection import Selection
+from broker.delivery.session_delivery import SessionDelivery
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, QueryTooExpensive
 from broker.identity import Identity, authenticator_for
+from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
 from broker.ingest.quarantine import Quarantine
-from broker.ingest.safety import AT_ONCE
 from broker.log.commit import Retention
 from broker.log.event_log import EventLog
 from broker.log.log_file import LogFile
 from broker.matching.query.query import parse_query
 from broker.matching.schema.query_advisor import QueryAdvisor
-from broker.node.answers import build_explaining, node_answers
+from broker.node.answers import build_answers, build_explanation_answers
 from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
 from broker.node.threads import Threads
@@ -43,21 +43,21 @@ from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_dtd_source import ArchiveDtdSource
 from broker.recovery.builder import build_recovery
 from broker.recovery.page_matcher import PageMatcher
-from broker.sessions.reception import Reception, ReceptionLimits
+from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
-from broker.subscriptions.durables import Durables
-from broker.subscriptions.interest import Alone
-from broker.subscriptions.notices import Notices
-from broker.subscriptions.subscribing import Subscribing
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
+from broker.subscriptions.interest import StandaloneInterest
+from broker.subscriptions.subscription_requests import SubscriptionRequests
+from broker.subscriptions.type_change_notices import TypeChangeNotices
 from broker.transport.clock import wall_clock_ms
 from broker.transport.driver import StackDriver
 from broker.transport.socket import ISocketChannel
 from broker.wire.stack import ENVELOPE_BYTES, session_layers
 
 #: How often (seconds) subscribers are told positions that moved without an event.
-PROGRESS_EVERY = 1.0
+TICK_INTERVAL = 1.0
 #: How often (seconds) old marks and durable subscriptions are looked for.
-CARE_EVERY = 3600.0
+MAINTENANCE_INTERVAL = 3600.0
 
 
 class Node:
@@ -95,7 +95,7 @@ class Node:
         if archive is not None:
             sources.append(ArchiveDtdSource(archive))
         self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
-        self.dtds, self._types = self.types.dtds, self.types.known
+        self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.event_log = self._open_log(data, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.output = Output()
@@ -103,71 +103,75 @@ class Node:
             data / "quarantine",
             max_files=settings.limits.refusals_kept,
             max_bytes=settings.limits.quarantine_bytes,
-            write=threads.elsewhere,
+            write=threads.run_in_pool,
             wall_clock=wall_clock,
         )
-        self.durables = Durables(
+        self.durables = DurableSubscriptions(
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.network = self._make_network(dialler, random)
         accept = settings.types.undescribed == "accept"
         self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)
-        self._late = self.types.late(self.matcher)
+        self._late_validator = self.types.build_late_validator(self.matcher)
         self.recovery = build_recovery(
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,
-            page_matcher=PageMatcher(self._select, self._late, reactor),
+            page_matcher=PageMatcher(self._select_events, self._late_validator, reactor),
             parse_query=self._parse_query,
             network=self.network,
-            supersede=lambda *who: self.reception.supersede(*who),
+            supersede=lambda *who: self.acceptor.supersede_client(*who),
             archive=archive,
             settings=settings,
             clock=reactor,
             random=random,
-            on_committed=self._committed,
-            report_losses=self.output.tell_losses,
+            on_committed=self._deliver_own,
+            report_losses=self.output.report_losses,
         )
         self.input = Input(
             matcher=self.matcher,
             dtds=self.dtds,
             log=self.event_log,
             quarantine=self.quarantine,
-            committed=self._committed,
+            on_committed=self._deliver_own,
             wall_clock=wall_clock,
             accept_undescribed=accept,
-            type_came=lambda *named: self.types.announce(DtdReference(*named)),
-            unstored=self.types.stored,
-            safety=AT_ONCE if self.network is None else self.network.replicas.replicator,
+            on_new_type=lambda *named: self.types.announce(DtdReference(*named)),
+            unsaved_dtds=self.types.dtd_store,
+            acknowledgement_policy=LOCAL_ACKNOWLEDGEMENT
+            if self.network is None
+            else self.network.replicas.replicator,
         )
-        complete = self.types.is_complete
-        self._advisor = QueryAdvisor(self._types, undescribed=accept, complete=complete)
-        self.subscribing = Subscribing(
+        complete = self.types.has_all_types
+        self._advisor = QueryAdvisor(self._known_types, undescribed=accept, complete=complete)
+        self.subscription_requests = SubscriptionRequests(
             matcher=self.matcher,
             parse_query=self._parse_query,
             advise=self._advisor.find_warnings,
             log=self.event_log,
             output=self.output,
             durables=self.durables,
-            interest=Alone() if self.network is None else self.network.interest,
+            interest=StandaloneInterest() if self.network is None else self.network.interest,
             recovery=self.recovery,
-            came_back=self._came_back,
+            on_resumed=self._check_missed_versions,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         questions = self.recovery.questions
         post = None if questions is None else questions.messenger
         self.stream_times = StreamTimes(
-            *(self.event_log, reactor, wall_clock, post), self.output.progress
+            *(self.event_log, reactor, wall_clock, post), self.output.send_progress
         )
-        self.event_log.on_rollback = self.output.begin_again
-        self.reception = self._make_reception()
-        self.reception.address = self._address
-        self.explaining = build_explaining(
+        self.event_log.on_rollback = self.output.roll_back
+        self.acceptor = self._make_acceptor()
+        self.acceptor.address = self._find_address
+        self.explanation_answers = build_explanation_answers(
             self, self._parse_query, self._advisor.find_warnings, reactor
         )
         versions = self.types.new_versions
-        self.notices = Notices(self._types, versions, lambda: self.reception.sessions, reactor)
-        self.dtds.on_new_version = self.notices.new_version
+        self.notices = TypeChangeNotices(
+            self._known_types, versions, lambda: self.acceptor.sessions, reactor
+        )
+        self.dtds.on_new_version = self.notices.add_version
 
     # ------------------------------------------------------------------ building
 
@@ -201,76 +205,76 @@ class Node:
             dtds=self.dtds,
             neighbour_dtds=self._neighbour_dtds,
             types=self.types.join_network(self.event_log.origin),
-            awaited=self.types.awaited,
-            undecided=self.types.undecided,
-            reconsider=self.output.reconsider,
+            awaited=self.types.pending_dtds,
+            undecided=self.types.unvalidated_events,
+            reconsider=self.output.reread_from_log,
             quarantine=self.quarantine,
-            committed=self._relayed,
-            gone=self.output.gone,
+            committed=self._deliver_relayed,
+            gone=self.output.recover_or_report,
             reactor=self._reactor,
             wall_clock=self._wall_clock,
             dialler=dialler,
             random=random,
         )
 
-    def _make_reception(self) -> Reception:
+    def _make_acceptor(self) -> SessionAcceptor:
         limits = self.settings.limits
         services = SessionServices(
             input=self.input,
-            subscribing=self.subscribing,
-            answers=node_answers(self, self._parse_query),
-            ended=lambda session: self.reception.ended(session),
+            subscriptions=self.subscription_requests,
+            answers=build_answers(self, self._parse_query),
+            on_ended=lambda session: self.acceptor.remove_session(session),
             clock=self._reactor,
         )
 
         def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:
             own = int.from_bytes(os.urandom(7), "big") + 1
             driver = StackDriver(session_layers(own, limits.window_bytes), self._reactor)
-            session = Session(identity, incarnation, token, driver, services, self._make_link)
-            self.output.add_link(session.link)
+            session = Session(identity, incarnation, token, driver, services, self._make_delivery)
+            self.output.add_session(session.delivery)
             return session
 
-        return Reception(
-            node=self.settings.node.name,
-            authenticator=authenticator_for(self.settings.accounts, self._threads.elsewhere),
+        return SessionAcceptor(
+            node_name=self.settings.node.name,
+            authenticator=authenticator_for(self.settings.accounts, self._threads.run_in_pool),
             event_log=self.event_log,
             clock=self._reactor,
-            limits=ReceptionLimits.from_settings(limits, ENVELOPE_BYTES),
+            limits=SessionLimits.from_settings(limits, ENVELOPE_BYTES),
             make_session=make_session,
         )
 
-    def _address(self) -> str:
+    def _find_address(self) -> str:
         state = None if self.network is None else self.network.state
         return self.settings.node.name if state is None else str(state.address)
 
-    def _make_link(self, session: Session) -> Link:
+    def _make_delivery(self, session: Session) -> SessionDelivery:
         queue = self.settings.queue
 
-        def failed(feed: Feed, failure: Failure) -> None:
+        def fail_feed(feed: Feed, failure: Failure) -> None:
             error = failure.value
             if not isinstance(error, BrokerError):
                 self.log.failure("reading the event log failed", failure)
                 error = LogUnavailable("the event log can not be read at the moment")
-            session.cancel(feed.number, error)
+            session.end_subscription(feed.number, error)
 
-        return Link(
+        return SessionDelivery(
             session,
             clearance=session.identity.clearance.rank,
             limits=QueueLimits(queue.events, queue.bytes, self._delivery_bytes()),
             log=self.event_log,
-            select=self._select,
-            failed=failed,
+            select=self._select_events,
+            on_failed=fail_feed,
             clock=self._reactor,
-            late=self._late,
+            late_validator=self._late_validator,
         )
 
-    def _came_back(self, feed: Feed, left_ms: int | None) -> None:
-        self.notices.came_back(feed, left_ms)
+    def _check_missed_versions(self, feed: Feed, left_ms: int | None) -> None:
+        self.notices.check_missed_versions(feed, left_ms)
 
-    async def _select(self, *of: Any) -> list[bool]:
+    async def _select_events(self, *of: Any) -> list[bool]:
         selected = await self._selection.select(*of)
         # What comes after a query's suspension is not selected: it must end before it moves on.
-        self._end_suspended(self.matcher.suspended())
+        self._end_suspended(self.matcher.take_suspended())
         return selected
 
     def _delivery_bytes(self) -> int:
@@ -286,7 +290,7 @@ class Node:
         """Start the threads; from now on connections may come."""
         self._threads.start()
         self.types.start(self.event_log)
-        self.subscribing.want_durables()
+        self.subscription_requests.announce_stored()
         if self.network is not None:
             self.network.start()
 
@@ -294,31 +298,31 @@ class Node:
         """Close the log as it was found, where `start` was never called."""
         self.event_log.close_unused()
 
-    def connected(self, channel: ISocketChannel) -> None:
+    def accept_connection(self, channel: ISocketChannel) -> None:
         """A client has connected."""
-        self.reception.connected(channel)
+        self.acceptor.accept_connection(channel)
 
-    def progress(self) -> None:
+    def tick(self) -> None:
         """Tell positions that moved without an event, and notices that wait.
 
         To be called every `PROGRESS_EVERY`.
         """
         times = self.stream_times
-        if self.output.wants_times:
+        if self.output.needs_stream_times:
             times.request_times()
-            self.output.progress(times.times())
+            self.output.send_progress(times.times())
         else:
             times.stop()
-            self.output.progress()
-        self.notices.flush()
+            self.output.send_progress()
+        self.notices.send_waiting()
         if self.network is not None:
             self.network.tick()
         self.recovery.run_periodic_jobs()
 
-    def care(self) -> None:
+    def run_maintenance(self) -> None:
         """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
-        self.durables.expire()
-        self.types.care(self.matcher, self.event_log)
+        self.durables.delete_expired()
+        self.types.run_maintenance(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())
         for caring in (scrubbed, self.event_log.drop_old_windows()):
             caring.addErrback(lambda failure: self.log.error("{error}", error=failure.value))
@@ -327,42 +331,42 @@ class Node:
         """Stop in good order: commit and answer what was taken, send clients away, close."""
         self.notices.stop()
         self.types.stop()
-        self.explaining.stop()
+        self.explanation_answers.stop()
         self.stream_times.stop()
         try:
             await self.event_log.drain()
-            self.output.progress()
+            self.output.send_progress()
             # Clients go first, while events still come and go.
-            self.reception.close()
+            self.acceptor.close()
             if self.network is not None:
                 await self.network.stop()
             await self.event_log.close()
         finally:
             self._threads.stop()
 
-    def _committed(self, events: Any, matches: Any) -> None:
+    def _deliver_own(self, events: Any, matches: Any) -> None:
         """Deliver events of this node, which are durable now."""
-        self.output.committed(events, matches)
-        if suspended := self.matcher.suspended():
+        self.output.deliver_commit(events, matches)
+        if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
         if self.network is not None:
             self.network.send_committed(events, matches)
 
-    def _relayed(self, events: Any, matches: Any) -> None:
+    def _deliver_relayed(self, events: Any, matches: Any) -> None:
         """Deliver events of another node, which are durable here now."""
-        self.output.committed(events, matches)
-        if suspended := self.matcher.suspended():
+        self.output.deliver_commit(events, matches)
+        if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
 
     def _end_suspended(self, suspended: list[tuple[int, QueryTooExpensive]]) -> None:
         """End the subscriptions whose queries exceeded their budget."""
-        sessions = {session.link: session for session in self.reception.sessions}
+        sessions = {session.delivery: session for session in self.acceptor.sessions}
         for number, error in suspended:
             if self.network is not None and self.network.remote_interest.widen_suspended(number):
                 continue
-            found = self.output.subscriber(number)
+            found = self.output.find_feed(number)
             if found is not None and found[0] in sessions:
-                sessions[found[0]].cancel(found[1].number, error)
+                sessions[found[0]].end_subscription(found[1].number, error)
 
     # ------------------------------------------------------------------ for the archive
 

@@ -22,9 +22,9 @@ from broker.cluster.dialler import build_dialler
 from broker.cluster.listener import NetworkListener
 from broker.config import Settings
 from broker.errors import BrokerError, ConfigurationError
-from broker.node.child_processes import ProcessesBeside, processes_beside
-from broker.node.metrics import metrics_site
-from broker.node.node import CARE_EVERY, PROGRESS_EVERY, Node
+from broker.node.child_processes import ChildProcesses, build_child_processes
+from broker.node.metrics import build_metrics_site
+from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.threads import ReactorThreads
 from broker.transport.socket.tcp import TcpChannelFactory
 
@@ -41,7 +41,7 @@ def use_monotonic_time(reactor: Any) -> None:
     reactor.seconds = time.monotonic
 
 
-def collect_rarely() -> None:
+def configure_garbage_collector() -> None:
     """Let the garbage collector look at what is new now and then, and never at what is loaded.
 
     A commit holds some thousand objects for as long as the disk takes. At the usual threshold of
@@ -53,7 +53,7 @@ def collect_rarely() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-class CanNotStart(SystemExit, Exception):
+class StartupError(SystemExit, Exception):
     """Ends the process with status 1 and no traceback.
 
     It is both: as an `Exception` twistd tells the process that started a daemon, which would wait
@@ -75,56 +75,59 @@ class NodeService(Service):
         self._reactor = reactor
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
-        self._failed = False
-        self._listening: NetworkListener | None = None
+        self._has_failed = False
+        self._network_listener: NetworkListener | None = None
         self.node: Node | None = None
-        self.beside: ProcessesBeside | None = None
+        self.child_processes: ChildProcesses | None = None
         """What archives the node's events and searches the archive."""
 
     def startService(self) -> None:
         """Open the log and listen. What can not be done ends the process: one line, status 1."""
         super().startService()
         use_monotonic_time(self._reactor)
-        Deferred.fromCoroutine(self._start()).addErrback(self._could_not_start)
-        if self._failed:
-            raise CanNotStart("the log says why")
+        Deferred.fromCoroutine(self._start()).addErrback(self._fail_start)
+        if self._has_failed:
+            raise StartupError("the log says why")
 
     async def _start(self) -> None:
         dialler = build_dialler(self._settings, self._reactor)
-        self.beside = processes_beside(self._settings, self._reactor)
+        self.child_processes = build_child_processes(self._settings, self._reactor)
         node = self.node = Node(
             self._settings,
             self._reactor,
             ReactorThreads(self._reactor),
             dialler=dialler,
-            archive=None if self.beside is None else self.beside.access,
+            archive=None if self.child_processes is None else self.child_processes.access,
         )
         listening = [
             serverFromString(self._reactor, text).listen(
-                TcpChannelFactory(node.connected, self._settings.limits.max_frame_bytes)
+                TcpChannelFactory(node.accept_connection, self._settings.limits.max_frame_bytes)
             )
             for text in self._settings.listen.endpoints
         ]
         if self._settings.metrics.endpoint:
             endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
-            listening.append(endpoint.listen(metrics_site(node)))
+            listening.append(endpoint.listen(build_metrics_site(node)))
         self._ports = await gatherResults(listening, consumeErrors=True)
         if node.network is not None:
-            self._listening = NetworkListener(
+            self._network_listener = NetworkListener(
                 self._settings.network, node.network, dialler, self._reactor
             )
-            self._ports += await self._listening.start()
+            self._ports += await self._network_listener.start()
         # Not before it can not fail any more: a process does not end while its threads run.
         node.start()
-        if self.beside is not None:
-            self.beside.start(node)
-        collect_rarely()
-        for call, every in ((self._progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
+        if self.child_processes is not None:
+            self.child_processes.start(node)
+        configure_garbage_collector()
+        for call, every in (
+            (self._tick, TICK_INTERVAL),
+            (node.run_maintenance, MAINTENANCE_INTERVAL),
+        ):
             loop = LoopingCall(call)
             loop.clock = self._reactor
-            loop.start(every, now=False).addErrback(self._loop_failed)
+            loop.start(every, now=False).addErrback(self._log_loop_failure)
             self._loops.append(loop)
-        for place, whom in self._places(len(listening)):
+        for place, whom in self._list_endpoints(len(listening)):
             self.log.info("listening on {place} for {whom}", place=place, whom=whom)
         self.log.info(
             "node {name} is ready: log {origin}, epoch {epoch}, places {first} to {last}",
@@ -135,30 +138,30 @@ class NodeService(Service):
             last=node.event_log.bounds.last,
         )
 
-    def _progress(self) -> None:
+    def _tick(self) -> None:
         assert self.node is not None
-        self.node.progress()
-        if self.beside is not None:
-            self.beside.look_at(self.node)
+        self.node.tick()
+        if self.child_processes is not None:
+            self.child_processes.update(self.node)
 
-    def _places(self, own: int) -> Iterator[tuple[str, str]]:
+    def _list_endpoints(self, own: int) -> Iterator[tuple[str, str]]:
         """Where the node listens, and for whom; the first `own` ports are not of the network."""
         clients = len(self._settings.listen.endpoints)
         for number, port in enumerate(self._ports):
             whom = "clients" if number < clients else "who asks for metrics"
-            yield address_text(port.getHost()), whom if number < own else "other nodes"
+            yield format_address(port.getHost()), whom if number < own else "other nodes"
         if self._settings.network.udp:
             yield f"{self._settings.network.udp} by UDP", "other nodes"
         if self._settings.network.group:
             yield f"the group {self._settings.network.group}", "members of the cluster"
 
-    def _could_not_start(self, failure: Any) -> None:
+    def _fail_start(self, failure: Any) -> None:
         error = getattr(failure.value, "subFailure", failure).value
         if isinstance(error, BrokerError | CannotListenError | OSError):
             self.log.critical("the node can not start: {error}", error=error)
         else:
             self.log.failure("the node can not start", failure)
-        self._failed = True
+        self._has_failed = True
         node, self.node = self.node, None
         if node is not None:
             node.abandon()
@@ -166,7 +169,7 @@ class NodeService(Service):
             # An endpoint that took its time to fail: the end by a signal is no success either.
             signal.raise_signal(signal.SIGTERM)
 
-    def _loop_failed(self, failure: Any) -> None:
+    def _log_loop_failure(self, failure: Any) -> None:
         self.log.failure("a regular task of the node failed", failure)
 
     def stopService(self) -> Deferred[None]:
@@ -180,19 +183,19 @@ class NodeService(Service):
                 loop.stop()
         for port in self._ports:
             await maybeDeferred(port.stopListening)
-        if self._listening is not None:
-            await self._listening.stop()
+        if self._network_listener is not None:
+            await self._network_listener.stop()
         if self.node is not None:
             try:
                 await self.node.stop()
                 self.log.info("the node has stopped in good order")
             except BrokerError as error:
                 self.log.error("the node has stopped, but: {error}", error=error)
-        if self.beside is not None:
-            await self.beside.stop()
+        if self.child_processes is not None:
+            await self.child_processes.stop()
 
 
-def address_text(address: Any) -> str:
+def format_address(address: Any) -> str:
     """An address as a person writes it."""
     if isinstance(address, UNIXAddress):
         return os.fsdecode(address.name or b"a socket without a name")

@@ -19,22 +19,22 @@ from broker.log.repair import OUTCOMES
 from broker.matching.contract import IMatcher
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.snapshot import recovery_snapshot
-from broker.sessions.reception import Reception
+from broker.sessions.acceptor import SessionAcceptor
 from broker.sessions.session import Session
-from broker.subscriptions.durable_report import durable_report
-from broker.subscriptions.durables import Durables
-from broker.subscriptions.notices import Notices
-from broker.subscriptions.subscribing import Subscribing
+from broker.subscriptions.durable_report import build_durable_report
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
+from broker.subscriptions.subscription_requests import SubscriptionRequests
+from broker.subscriptions.type_change_notices import TypeChangeNotices
 from broker.transport.view import LinkState
 
 
-class Snapshot(Protocol):
+class HasSnapshot(Protocol):
     """A part that describes itself."""
 
     def snapshot(self) -> dict[str, Any]: ...
 
 
-class Inspected(Protocol):
+class InspectedNode(Protocol):
     """The parts of a node that have something to tell."""
 
     @property
@@ -46,30 +46,30 @@ class Inspected(Protocol):
     @property
     def matcher(self) -> IMatcher: ...
     @property
-    def types(self) -> Snapshot: ...
+    def types(self) -> HasSnapshot: ...
     @property
     def input(self) -> Input: ...
     @property
     def output(self) -> Output: ...
     @property
-    def subscribing(self) -> Subscribing: ...
+    def subscription_requests(self) -> SubscriptionRequests: ...
     @property
-    def durables(self) -> Durables: ...
+    def durables(self) -> DurableSubscriptions: ...
     @property
-    def reception(self) -> Reception: ...
+    def acceptor(self) -> SessionAcceptor: ...
     @property
-    def notices(self) -> Notices: ...
+    def notices(self) -> TypeChangeNotices: ...
     @property
     def network(self) -> Network | None: ...
     @property
     def recovery(self) -> NodeRecovery: ...
 
 
-def status(node: Inspected) -> dict[str, Any]:
+def build_status(node: InspectedNode) -> dict[str, Any]:
     """A plain tree of counts and texts, as JSON and msgpack carry it."""
     log = node.event_log
     bounds = log.bounds
-    resident, private = resident_bytes()
+    resident, private = read_memory()
     return {
         "node": node.settings.node.name,
         "version": broker.__version__,
@@ -92,54 +92,54 @@ def status(node: Inspected) -> dict[str, Any]:
                 "lost": [str(each) for each in log.repairs.given_up[:100]],
             },
         },
-        "published": published(node),
-        "delivered": attrs.asdict(deliveries(node)),
+        "published": build_publish_status(node),
+        "delivered": attrs.asdict(sum_delivery_outcomes(node)),
         "matcher": dict(node.matcher.statistics()),
-        "types": [attrs.asdict(figures) for figures in node.matcher.types()],
+        "types": [attrs.asdict(figures) for figures in node.matcher.type_counters()],
         "dtds": node.types.snapshot(),
         "notices": attrs.asdict(node.notices.counts),
         "durable_subscriptions": len(node.durables),
-        "durable": durable_report(node.durables),
-        "refused_connections": dict(node.reception.refused),
-        "refused_subscriptions": dict(node.subscribing.refused),
-        "broken_connections": dict(node.reception.broken),
-        "ended_sessions": dict(node.reception.ended_by),
-        "network": network(node),
-        "recovery": recovery(node),
-        "sessions": [_session(session) for session in node.reception.sessions],
+        "durable": build_durable_report(node.durables),
+        "refused_connections": dict(node.acceptor.refused_connections),
+        "refused_subscriptions": dict(node.subscription_requests.refused_subscriptions),
+        "broken_connections": dict(node.acceptor.broken_connections),
+        "ended_sessions": dict(node.acceptor.ended_sessions),
+        "network": build_network_status(node),
+        "recovery": build_recovery_status(node),
+        "sessions": [_session_row(session) for session in node.acceptor.sessions],
     }
 
 
-def network(node: Inspected) -> dict[str, Any] | None:
+def build_network_status(node: InspectedNode) -> dict[str, Any] | None:
     """What the node knows of its network; None for a node that is alone."""
     return (
         None if node.network is None else network_snapshot(node.settings.network.name, node.network)
     )
 
 
-def recovery(node: Inspected) -> dict[str, Any]:
+def build_recovery_status(node: InspectedNode) -> dict[str, Any]:
     """What became of recoveries, and how the archive is."""
     return recovery_snapshot(node.recovery, node.event_log)
 
 
-def published(node: Inspected) -> dict[str, Any]:
+def build_publish_status(node: InspectedNode) -> dict[str, Any]:
     """What became of everything that publishers sent: `received` is the sum of the rest."""
     return attrs.asdict(node.input.outcomes)
 
 
-def deliveries(node: Inspected) -> DeliveryOutcomes:
+def sum_delivery_outcomes(node: InspectedNode) -> DeliveryOutcomes:
     """What became of events, over all subscriptions, those that are over too."""
     total = DeliveryOutcomes()
-    total.add(node.output.ended)
-    for link in node.output.links:
-        link.settle()
+    total.add(node.output.ended_outcomes)
+    for link in node.output.session_deliveries:
+        link.update_outcomes()
         for feed in link.feeds:
             total.add(feed.outcomes)
     return total
 
 
-def _session(session: Session) -> dict[str, Any]:
-    queued, queued_bytes = session.link.queued
+def _session_row(session: Session) -> dict[str, Any]:
+    queued, queued_bytes = session.delivery.queued
     return {
         "client": session.identity.client_id,
         "account": session.identity.account,
@@ -151,16 +151,16 @@ def _session(session: Session) -> dict[str, Any]:
         "subscriptions": [
             {
                 "number": feed.number,
-                "pace": feed.pace.value,
-                "durable": feed.durable,
+                "pace": feed.state.value,
+                "durable": feed.is_durable,
                 **attrs.asdict(feed.outcomes),
             }
-            for feed in session.link.feeds
+            for feed in session.delivery.feeds
         ],
     }
 
 
-def resident_bytes() -> tuple[int, int]:
+def read_memory() -> tuple[int, int]:
     """(resident, of it private) bytes of this process: mapped pages of the log are not private."""
     with open("/proc/self/statm") as file:
         fields = file.read().split()

@@ -26,7 +26,7 @@ class Threads(Protocol):
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         """Run on the thread that reads the log: one call at a time, in order."""
 
-    def elsewhere(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+    def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         """Run on any other thread, perhaps beside other calls."""
 
     def start(self) -> None: ...
@@ -84,20 +84,20 @@ class ReactorThreads:
         self._reactor = reactor
         self._writer = WorkerThread(reactor, "log-writer")
         self._reader = WorkerThread(reactor, "log-reader")
-        self._others = ThreadPool(0, 2, name="files")
+        self._pool = ThreadPool(0, 2, name="files")
         self.write = self._writer
         self.read = self._reader
 
-    def elsewhere(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+    def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         """See `Threads`."""
-        return deferToThreadPool(self._reactor, self._others, call, *args)
+        return deferToThreadPool(self._reactor, self._pool, call, *args)
 
     def start(self) -> None:
         """Start them."""
-        for each in (self._writer, self._reader, self._others):
+        for each in (self._writer, self._reader, self._pool):
             each.start()
 
     def stop(self) -> None:
         """Wait for what they do, and end them."""
-        for each in (self._writer, self._reader, self._others):
+        for each in (self._writer, self._reader, self._pool):
             each.stop()

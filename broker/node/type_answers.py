@@ -17,23 +17,23 @@ from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, UnknownType
 from broker.identity import Identity
-from broker.ingest.unstored import NOTHING_UNSTORED, Unstored
+from broker.ingest.unsaved_dtds import NO_UNSAVED_DTDS, UnsavedDtds
 from broker.matching.query.query import Query
 from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
 from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
 from broker.sessions.session import Session
-from broker.subscriptions.durables import Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
 from broker.wire.messages import Ask
 
 #: Distinct queries that one report looks at, and how many between other work.
-MOST_QUERIES: Final = 5000
-QUERIES_A_TURN: Final = 16
+MAX_QUERIES: Final = 5000
+QUERIES_PER_SLICE: Final = 16
 #: Affected subscriptions that a report names; others are counted.
-MOST_NAMED: Final = 200
+MAX_NAMED: Final = 200
 #: Paths in each list of a report.
-MOST_PATHS: Final = 200
+MAX_PATHS: Final = 200
 
 
 @attrs.frozen
@@ -46,23 +46,23 @@ class Subscriber:
     query: Query
 
 
-class OtherNodes(Protocol):
+class RemoteQueries(Protocol):
     """The queries of other nodes and units."""
 
     def queries(self) -> Iterable[tuple[str, Query]]:
         """By address."""
 
 
-def subscribers(
+def find_subscribers(
     sessions: Iterable[Session],
-    durables: Durables,
-    others: OtherNodes | None,
+    durables: DurableSubscriptions,
+    others: RemoteQueries | None,
     parse_query: Callable[[str, Mapping[str, str]], Query],
 ) -> Iterator[Subscriber]:
     """Everybody whose query is known at a node."""
     for session in sessions:
-        for feed in session.link.feeds:
-            if feed.query is not None and not feed.durable:
+        for feed in session.delivery.feeds:
+            if feed.query is not None and not feed.is_durable:
                 yield Subscriber(session.identity.client_id, str(feed.number), feed.query)
     for client_id, name, durable in durables.all():
         with contextlib.suppress(BrokerError):
@@ -76,45 +76,47 @@ class TypeAnswers:
     """Answers of one node."""
 
     dtds: DtdCache
-    known: KnownTypes
-    subscribers: Callable[[], Iterator[Subscriber]]
+    known_types: KnownTypes
+    find_subscribers: Callable[[], Iterator[Subscriber]]
     """Everybody whose query is known here: sessions, durable subscriptions, other nodes."""
     clock: IClock
-    unstored: Unstored = NOTHING_UNSTORED
+    unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS
     """DTDs that are not on disk yet."""
 
-    def list(self, _: Identity, __: Ask) -> Any:
+    def answer_list(self, _: Identity, __: Ask) -> Any:
         """Types and versions."""
         named = {(each.type, each.version): None for each in self.dtds.references()}
         return list(named)
 
-    def show(self, _: Identity, ask: Ask) -> Any:
+    def answer_show(self, _: Identity, ask: Ask) -> Any:
         """The text of a DTD."""
-        dtd = self.dtds.lookup(_reference(ask), FetchHint(""))
+        dtd = self.dtds.lookup(_asked_reference(ask), FetchHint(""))
         return dtd.addCallback(lambda found: found.text.decode())
 
-    def check(self, identity: Identity, ask: Ask) -> Any:
+    def answer_check(self, identity: Identity, ask: Ask) -> Any:
         """What a text would change, compared with a version that is known here."""
-        reference = _reference(ask)
+        reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)
-        return Deferred.fromCoroutine(self._report(identity, new, ask.arguments.get("against", "")))
+        return Deferred.fromCoroutine(
+            self._build_report(identity, new, ask.arguments.get("against", ""))
+        )
 
-    def add(self, identity: Identity, ask: Ask) -> Any:
+    def answer_add(self, identity: Identity, ask: Ask) -> Any:
         """Register a text, before its first event; with the same report."""
-        reference = _reference(ask)
+        reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)
         against = ask.arguments.get("against", "")
         if against:
-            self._version(reference, against)
+            self._find_version(reference, against)
         known = self.dtds.known_hash(reference)
 
         async def register() -> dict[str, Any]:
-            report = await self._report(identity, new, against)
+            report = await self._build_report(identity, new, against)
             self.dtds.add(reference, ask.document, of_account(identity.account))
-            await self.unstored.when_write_settled(reference)
-            if self.unstored.is_unsaved(reference):
+            await self.unsaved_dtds.when_write_settled(reference)
+            if self.unsaved_dtds.is_unsaved(reference):
                 raise LogUnavailable(f"the DTD of {reference} can not be written at the moment")
             return {**report, "registered": known is None}
 
@@ -122,7 +124,7 @@ class TypeAnswers:
 
     # ------------------------------------------------------------------ the report
 
-    async def _report(self, identity: Identity, new: IDtd, against: str) -> dict[str, Any]:
+    async def _build_report(self, identity: Identity, new: IDtd, against: str) -> dict[str, Any]:
         reference = new.reference
         report: dict[str, Any] = {
             "type": reference.type,
@@ -131,36 +133,36 @@ class TypeAnswers:
             "known": self.dtds.known_hash(reference),
             "against": "",
         }
-        before = self._before(reference, against)
+        before = self._find_previous(reference, against)
         if before is None:
             return report
         between = compare_versions(before, new)
         changed = [f"{label}: {between.changed[label]}" for label in sort_labels(between.changed)]
-        affected = await self._affected(between, named=identity.administer)
+        affected = await self._find_affected(between, named=identity.administer)
         return {
             **report,
             "against": before.reference.version,
-            "came": sort_labels(between.added)[:MOST_PATHS],
-            "went": sort_labels(between.removed)[:MOST_PATHS],
-            "changed": changed[:MOST_PATHS],
+            "came": sort_labels(between.added)[:MAX_PATHS],
+            "went": sort_labels(between.removed)[:MAX_PATHS],
+            "changed": changed[:MAX_PATHS],
             **affected,
         }
 
-    async def _affected(self, between: SchemaDifference, *, named: bool) -> dict[str, Any]:
+    async def _find_affected(self, between: SchemaDifference, *, named: bool) -> dict[str, Any]:
         counts: Counter[str] = Counter()
         affected: list[dict[str, Any]] = []
         effects: dict[Query, QueryEffect] = {}
-        for each in list(self.subscribers()):
+        for each in list(self.find_subscribers()):
             effect = effects.get(each.query)
             if effect is None:
-                if len(effects) >= MOST_QUERIES:
+                if len(effects) >= MAX_QUERIES:
                     counts["not-looked-at"] += 1
                     continue
                 effect = effects[each.query] = find_effect(each.query, between)
-                if len(effects) % QUERIES_A_TURN == 0:
-                    await self._turn()
+                if len(effects) % QUERIES_PER_SLICE == 0:
+                    await self._yield_to_reactor()
             counts[effect.effect.value] += 1
-            if named and effect.effect is not Effect.UNAFFECTED and len(affected) < MOST_NAMED:
+            if named and effect.effect is not Effect.UNAFFECTED and len(affected) < MAX_NAMED:
                 affected.append(
                     {
                         "client": each.client,
@@ -173,24 +175,24 @@ class TypeAnswers:
                 )
         return {"subscriptions": dict(counts), "affected": affected}
 
-    def _before(self, reference: DtdReference, against: str) -> IDtd | None:
+    def _find_previous(self, reference: DtdReference, against: str) -> IDtd | None:
         if against:
-            return self._version(reference, against)
-        older = self.known.previous_version(reference)
-        return None if older is None else self.known.get_dtd(older)
+            return self._find_version(reference, against)
+        older = self.known_types.previous_version(reference)
+        return None if older is None else self.known_types.get_dtd(older)
 
-    def _version(self, reference: DtdReference, version: str) -> IDtd:
+    def _find_version(self, reference: DtdReference, version: str) -> IDtd:
         wanted = DtdReference(reference.type, version)
-        found = self.known.get_dtd(wanted)
+        found = self.known_types.get_dtd(wanted)
         if found is None:
             raise UnknownType(f"no DTD is known here for {wanted}")
         return found
 
-    def _turn(self) -> Deferred[None]:
+    def _yield_to_reactor(self) -> Deferred[None]:
         later: Deferred[None] = Deferred()
         self.clock.callLater(0, later.callback, None)
         return later
 
 
-def _reference(ask: Ask) -> DtdReference:
+def _asked_reference(ask: Ask) -> DtdReference:
     return DtdReference(ask.arguments.get("type", ""), ask.arguments.get("version", ""))

@@ -38,7 +38,7 @@ class ArchivedDurable:
     origin: str
     """Origin of the last node that had it."""
     stored: bytes
-    """An encoded `broker.subscriptions.durables.Durable`."""
+    """An encoded `broker.subscriptions.durable_subscriptions.DurableSubscription`."""
 
 
 class Replay(Protocol):

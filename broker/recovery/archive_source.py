@@ -9,7 +9,7 @@ from itertools import islice
 from twisted.logger import Logger
 
 from broker.archive.interval import difference
-from broker.delivery.recovery import MarkRange, Missed
+from broker.delivery.recovery_contract import MarkRange, RecoveryRequest
 from broker.errors import (
     ArchiveUnavailable,
     Closed,
@@ -45,7 +45,7 @@ class ArchiveSource:
 
     def __init__(
         self,
-        missed: Missed,
+        missed: RecoveryRequest,
         context: RecoveryContext,
         archive: ArchiveAccess,
         remaining: RemainingRanges,
@@ -58,7 +58,7 @@ class ArchiveSource:
         self._already_received: dict[str, MarkRange] = {
             o: (mark, mark) for o, mark in missed.position.items()
         }
-        if missed.others:
+        if missed.all_origins:
             # The request asks for all origins, so it must exclude ranges that are complete.
             self._already_received |= {
                 o: (upto, upto) for o, (_, upto) in missed.ranges.items() if upto is not None
@@ -103,7 +103,7 @@ class ArchiveSource:
         fails."""
         self._deadline = self._context.clock.seconds() + self._context.patience
         await self._await_newest_events()
-        if not (self._remaining.ranges or self._missed.others):
+        if not (self._remaining.ranges or self._missed.all_origins):
             return
         ends, until, pause = 0, math.inf, POLL_INTERVAL
         while not self._is_cancelled:
@@ -133,7 +133,9 @@ class ArchiveSource:
     def _start_replay(self) -> Replay:
         missed, remaining = self._missed, self._remaining.ranges
         requested = self._requested_ranges()
-        ends = {origin: upto or missed.known.get(origin) for origin, (_, upto) in remaining.items()}
+        ends = {
+            origin: upto or missed.known_ends.get(origin) for origin, (_, upto) in remaining.items()
+        }
         self._replay = self._archive.replays.start_replay(
             ReplayRequest(
                 pattern=missed.pattern.text,
@@ -141,7 +143,7 @@ class ArchiveSource:
                 namespaces=dict(missed.query.namespaces),
                 clearance=missed.clearance,
                 ranges=requested,
-                others=missed.others,
+                others=missed.all_origins,
                 from_ms=missed.from_ms,
                 until_ms=missed.until_ms,
                 last=min(missed.last, MAX_LAST),
@@ -226,7 +228,7 @@ class ArchiveSource:
         range has no end.
         """
         requested = self._remaining.ranges
-        if self._missed.open_ended:
+        if self._missed.is_open_ended:
             requested = {
                 origin: (
                     max(after, self.beyond.get(origin, after)),
@@ -243,7 +245,7 @@ class ArchiveSource:
 
     def _record_beyond(self, reached: Mapping[str, Mark]) -> None:
         """Record how far the archive went where an end may be passed."""
-        if not self._missed.open_ended:
+        if not self._missed.is_open_ended:
             return
         for origin, mark in reached.items():
             known = self._missed.ranges.get(origin)

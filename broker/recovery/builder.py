@@ -30,7 +30,7 @@ from broker.recovery.page_exchange import PageExchange
 from broker.recovery.page_matcher import PageMatcher
 from broker.recovery.remote_logs import RemoteLogs
 from broker.recovery.silent_origin import SilentOriginRecovery
-from broker.subscriptions.durables import Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
 
 
@@ -38,7 +38,7 @@ def build_recovery(
     *,
     event_log: EventLog,
     matcher: IMatcher,
-    durables: Durables,
+    durables: DurableSubscriptions,
     page_matcher: PageMatcher,
     parse_query: Callable[[str, Mapping[str, str]], Query],
     network: Network | None,

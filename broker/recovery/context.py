@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from broker.cluster.address import Address
-from broker.delivery.recovery import Missed
+from broker.delivery.recovery_contract import RecoveryRequest
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.log_page_reader import LogPageReader
 from broker.recovery.page_exchange import PageExchange
@@ -35,7 +35,7 @@ class RecoveryContext:
     remote_logs: RemoteLogs | None = None
     """Other nodes' events of origins with an unreachable log."""
 
-    def available_sources(self, missed: Missed, busy: int) -> AvailableSources:
+    def available_sources(self, missed: RecoveryRequest, busy: int) -> AvailableSources:
         """Return the sources available now; `busy` counts the other active recoveries."""
         has_network = self.page_exchange is not None
         log_origins = [
@@ -44,7 +44,7 @@ class RecoveryContext:
             if self.page_reader.has_log_or_replica(origin)
             or (has_network and self.origin_nodes(origin))
         ]
-        previous_node = missed.former
+        previous_node = missed.previous_address
         can_reach = bool(previous_node) and has_network and self.is_reachable(previous_node)
         # Own events are first looked for in this log, so the replayer is not started for them.
         is_cold = self.archive is not None and not self.archive.is_warm()

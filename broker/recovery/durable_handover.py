@@ -18,13 +18,13 @@ from twisted.logger import Logger
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.delivery.recovery import Former, Roamer
+from broker.delivery.recovery_contract import HandoverRequest, HandoverResult
 from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.durable_search import DurableSearch
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
-from broker.subscriptions.durables import Durable, Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 from broker.wire.messages import NO_ERROR
@@ -53,7 +53,7 @@ class DurableHandover:
     def __init__(
         self,
         messenger: NodeMessenger,
-        durables: Durables,
+        durables: DurableSubscriptions,
         supersede: SupersedeSession,
         clock: IClock,
         find_archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
@@ -78,7 +78,7 @@ class DurableHandover:
 
     # ------------------------------------------------------------------ taking over
 
-    async def take_over_durable(self, roamer: Roamer) -> Former | None:
+    async def take_over_durable(self, roamer: HandoverRequest) -> HandoverResult | None:
         """Get a subscription from the client's previous node.
 
         Returns None if no node has it, or if the client has left this node. No node is asked while
@@ -89,7 +89,7 @@ class DurableHandover:
         Raises `IncarnationRefused` if a later process of the client is at another node, and
         `NotConnected` if the node that the client names is unreachable.
         """
-        address = address_or_none(roamer.former)
+        address = address_or_none(roamer.previous_address)
         tried = self._clock.seconds()
         holders: dict[Address, Position] = {}
         while roamer.is_open():
@@ -112,11 +112,11 @@ class DurableHandover:
                     )
             except NotConnected as error:
                 uncertainty = str(error)
-            if not uncertainty or (holders and roamer.knows_position):
+            if not uncertainty or (holders and roamer.has_position):
                 if holders:
                     return self._furthest_position(roamer, holders)
                 return await self._find_in_archive(roamer) or self._as_new(roamer, silent_count)
-            if roamer.knows_position:
+            if roamer.has_position:
                 self.log.info(
                     "{uncertainty}: the client's own position is used", uncertainty=uncertainty
                 )
@@ -133,12 +133,14 @@ class DurableHandover:
             await sleep(self._clock, RETRY_AFTER)
         return None
 
-    def _as_new(self, roamer: Roamer, silent_count: int, reason: str = "") -> Former | None:
+    def _as_new(
+        self, roamer: HandoverRequest, silent_count: int, reason: str = ""
+    ) -> HandoverResult | None:
         """Start a new subscription if no reachable node has it, and warn about nodes that may have
         it."""
-        if roamer.stored_here:
+        if roamer.is_stored_here:
             return None
-        if not reason and silent_count and not roamer.knows_position:
+        if not reason and silent_count and not roamer.has_position:
             members = ", ".join(map(str, self._messenger.list_absent_members()))
             nodes = members or f"the nodes of {silent_count} other origins"
             reason = f"{nodes} can not be reached, and may have its position"
@@ -147,11 +149,13 @@ class DurableHandover:
         self.log.warn(
             "{reason}: {name} starts as a new subscription", reason=reason, name=roamer.name
         )
-        return Former(None, warning=f"{roamer.name!r} starts as a new subscription: {reason}")
+        return HandoverResult(
+            None, warning=f"{roamer.name!r} starts as a new subscription: {reason}"
+        )
 
     async def _find_old_position(
-        self, roamer: Roamer, holders: Mapping[Address, Position], uncertainty: str
-    ) -> Former | None:
+        self, roamer: HandoverRequest, holders: Mapping[Address, Position], uncertainty: str
+    ) -> HandoverResult | None:
         """Return the furthest known position, with a warning that unreachable nodes may have a
         newer one."""
         archived = await self._find_in_archive(roamer)
@@ -166,19 +170,19 @@ class DurableHandover:
             where = f"at the position of {known.address}"
         elif archived is not None:
             known, where = archived, "at the archive's position"
-        elif roamer.stored_here:
-            known, where = Former(None), "at this node's old position"
+        elif roamer.is_stored_here:
+            known, where = HandoverResult(None), "at this node's old position"
         else:
             return None
         text = f"{roamer.name!r} continues {where}: {uncertainty}. {MAY_REPEAT}"
         self.log.warn("{text}", text=text)
         return attrs.evolve(known, warning=text)
 
-    async def _find_in_archive(self, roamer: Roamer) -> Former | None:
+    async def _find_in_archive(self, roamer: HandoverRequest) -> HandoverResult | None:
         found = await self._find_archived(roamer.client_id, roamer.name)
         if found is None:
             return None
-        durable = Durable.decode(found.stored)
+        durable = DurableSubscription.decode(found.stored)
         moved = address_or_none(durable.moved_to)
         for address in [moved] if moved else self._messenger.find_sources(found.origin):
             if address == self._messenger.own_address:
@@ -189,10 +193,12 @@ class DurableHandover:
                 continue
             if former is not None:
                 return former
-        return Former(durable.position)
+        return HandoverResult(durable.position)
 
-    async def _follow_moves(self, roamer: Roamer, address: Address) -> Former | None:
-        furthest: Former | None = None
+    async def _follow_moves(
+        self, roamer: HandoverRequest, address: Address
+    ) -> HandoverResult | None:
+        furthest: HandoverResult | None = None
         known: Position | None = None
         asked: set[Address] = set()
         while address not in asked and len(asked) < MAX_MOVES:
@@ -204,14 +210,16 @@ class DurableHandover:
                 return furthest
             position = Position.from_wire(answer.position)
             known = position if known is None else known.merged(position)
-            furthest = Former(known, str(address))
+            furthest = HandoverResult(known, str(address))
             if not answer.moved_to or answer.moved_to == str(self._messenger.own_address):
                 break
             address = Address.parse(answer.moved_to)
         self.taken_over += furthest is not None
         return furthest
 
-    async def _search_network(self, roamer: Roamer) -> tuple[dict[Address, Position], list[str]]:
+    async def _search_network(
+        self, roamer: HandoverRequest
+    ) -> tuple[dict[Address, Position], list[str]]:
         """Return the positions at nodes of all clusters, and the nodes that did not answer.
 
         A node has an old position if it was away when the client moved on, or was started from an
@@ -250,10 +258,10 @@ class DurableHandover:
 
     def _furthest_position(
         self,
-        roamer: Roamer,
+        roamer: HandoverRequest,
         holders: Mapping[Address, Position],
         archived: Position = Position(),
-    ) -> Former:
+    ) -> HandoverResult:
         """Return the furthest position of several nodes, and release the others, which are old."""
         furthest = reduce(Position.merged, holders.values(), archived)
         reached = {
@@ -263,9 +271,11 @@ class DurableHandover:
         former = max(reached, key=lambda address: reached[address])
         for address in holders.keys() - {former}:
             self.release_durable(str(address), roamer.client_id, roamer.name)
-        return Former(furthest, str(former))
+        return HandoverResult(furthest, str(former))
 
-    def _request_handover(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
+    def _request_handover(
+        self, roamer: HandoverRequest, address: Address
+    ) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()
         own = self._messenger.own_address
         if own is None or not self._messenger.is_reachable(address):
@@ -305,7 +315,7 @@ class DurableHandover:
         if durable.moved_to and durable.moved_to != str(message.source):
             self._send_answer(message, durable.position, durable.moved_to)
             return
-        if durable.paused:
+        if durable.is_paused:
             held = f"{name!r} is paused at {self._messenger.own_address}: resume it there first"
             self._send_answer(message, error=SubscriptionHeld(held))
             return
@@ -323,7 +333,7 @@ class DurableHandover:
             self.handed_over += 1
             self._send_answer(message, position)
 
-        self._durables.move(client_id, name, str(message.source), stored)
+        self._durables.mark_moved(client_id, name, str(message.source), stored)
 
     def _send_answer(
         self,
@@ -353,7 +363,7 @@ class DurableHandover:
     def _receive_release(self, message: Release) -> None:
         durable = self._durables.get(message.client_id, message.name)
         if durable is not None and durable.moved_to == str(message.source):
-            self._durables.forget(message.client_id, message.name)
+            self._durables.delete(message.client_id, message.name)
         own = self._messenger.own_address
         if own is not None:
             self._messenger.send(
@@ -361,4 +371,4 @@ class DurableHandover:
             )
 
     def _receive_released(self, message: Released) -> None:
-        self._durables.let_go(message.client_id, message.name, str(message.source))
+        self._durables.clear_previous_address(message.client_id, message.name, str(message.source))

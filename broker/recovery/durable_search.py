@@ -19,7 +19,7 @@ from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, FindDurables
-from broker.subscriptions.durables import Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
 
 #: Seconds that the first of several searches waits for others.
@@ -48,7 +48,9 @@ class DurableSearch:
 
     log = Logger()
 
-    def __init__(self, messenger: NodeMessenger, durables: Durables, clock: IClock) -> None:
+    def __init__(
+        self, messenger: NodeMessenger, durables: DurableSubscriptions, clock: IClock
+    ) -> None:
         self._messenger = messenger
         self._durables = durables
         self._clock = clock

@@ -9,9 +9,14 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.delivery.feed import Feed, Pace
-from broker.delivery.recovery import MarkRange, Missed
-from broker.delivery.seam import at_cut, at_retention, up_to, whole_past
+from broker.delivery.feed import Feed, FeedState
+from broker.delivery.recovery_contract import MarkRange, RecoveryRequest
+from broker.delivery.splice import (
+    limit_ranges,
+    splice_at_cut,
+    splice_at_retention,
+    splice_whole_past,
+)
 from broker.errors import BadPosition, BadQuery, UnknownSubscription
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
@@ -22,8 +27,8 @@ from broker.recovery.archive_access import Coverage
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.plan_explanation import PlanContext, explain_plan
 from broker.recovery.planner import OWN_LOG, plan_steps
-from broker.subscriptions.beginning import check_position, set_back
-from broker.subscriptions.durables import Durable, Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
+from broker.subscriptions.start_position import check_position, rewind_lost_branches
 from broker.wire.messages import Ask
 
 _BEFORE_FIRST: Mark = (0, 0)
@@ -36,7 +41,7 @@ class RecoveryInspection:
         self,
         recovery: NodeRecovery,
         log: EventLog,
-        durables: Durables,
+        durables: DurableSubscriptions,
         parse_query: Callable[[str, Mapping[str, str]], Query],
         feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
     ) -> None:
@@ -54,8 +59,8 @@ class RecoveryInspection:
         catching_up = [
             {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
             for feed in self._feeds(client_id)
-            if feed.pace is Pace.UNCONFIRMED
-            or (feed.pace is Pace.CATCHING_UP and not feed.waiting_for_commit)
+            if feed.state is FeedState.UNCONFIRMED
+            or (feed.state is FeedState.CATCHING_UP and not feed.awaits_commit)
         ]
         return [*self._recovery.active_snapshots(client_id), *catching_up]
 
@@ -89,12 +94,12 @@ class RecoveryInspection:
         else:
             bounds = attrs.evolve(bounds, since=durable.position)
             requested, recovered = self._durable_ranges(durable)
-        missed = Missed(
+        missed = RecoveryRequest(
             *(pattern, query, identity.clearance.rank, recovered),
-            others=durable is None and bounds.until is None,
+            all_origins=durable is None and bounds.until is None,
             client_id=identity.client_id,
-            name=name,
-            former="" if durable is None else durable.former,
+            durable_name=name,
+            previous_address="" if durable is None else durable.previous_address,
         )
         return {
             "query": query.text,
@@ -107,12 +112,12 @@ class RecoveryInspection:
         }
 
     async def _explain_ranges(
-        self, requested: Mapping[str, MarkRange], missed: Missed
+        self, requested: Mapping[str, MarkRange], missed: RecoveryRequest
     ) -> dict[str, Any]:
         context = self._recovery.context
         sources = context.available_sources(missed, len(self._recovery.active))
         covered = Coverage()
-        if context.archive is not None and (missed.ranges or missed.others):
+        if context.archive is not None and (missed.ranges or missed.all_origins):
             covered = await context.archive.get_coverage(
                 {o: r[0] for o, r in missed.ranges.items()}
             )
@@ -124,15 +129,15 @@ class RecoveryInspection:
             archived=covered.intervals,
             is_archive_known=bool(covered.intervals) or not missed.ranges,
         )
-        all_origins = missed.others and not (covered.is_known and not covered.other_origins)
+        all_origins = missed.all_origins and not (covered.is_known and not covered.other_origins)
         steps = plan_steps(missed.ranges, sources, all_origins=all_origins)
-        if not (missed.ranges or missed.others):
+        if not (missed.ranges or missed.all_origins):
             steps = []
         return explain_plan(
-            requested, missed.ranges, steps, plan_context, all_origins=missed.others
+            requested, missed.ranges, steps, plan_context, all_origins=missed.all_origins
         )
 
-    def _get_durable(self, client_id: str, name: str) -> Durable:
+    def _get_durable(self, client_id: str, name: str) -> DurableSubscription:
         found = self._durables.get(client_id, name)
         if found is None:
             raise UnknownSubscription(
@@ -146,30 +151,30 @@ class RecoveryInspection:
         cut = self._log.end_position()
         begun: Mapping[str, Mark] = {}
         if bounds.since is None:
-            ranges = whole_past(cut).ranges
+            ranges = splice_whole_past(cut).ranges
         else:
             check_position(self._log, bounds.since)
-            begun = set_back(self._log, bounds.since.marks)
-            ranges = at_cut(begun, cut, "", {}).ranges
+            begun = rewind_lost_branches(self._log, bounds.since.marks)
+            ranges = splice_at_cut(begun, cut, "", {}).ranges
         if bounds.until is not None:
             check_position(self._log, bounds.until)
-            ranges = up_to(ranges, bounds.until.marks, begun)
+            ranges = limit_ranges(ranges, bounds.until.marks, begun)
         return ranges, ranges
 
     def _durable_ranges(
-        self, durable: Durable
+        self, durable: DurableSubscription
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
         """Return the ranges that the client missed, and the part that its log lacks, if it came
         back now."""
         log = self._log
-        position = set_back(log, durable.position.marks)
+        position = rewind_lost_branches(log, durable.position.marks)
         cut = log.end_position()
-        flows_from = durable.flows_from
+        flows_from = durable.active_from
         if durable.moved_to or flows_from is None:
-            recovered = at_cut(position, cut, log.origin, log.begins_after).ranges
+            recovered = splice_at_cut(position, cut, log.origin, log.begins_after).ranges
         else:
             complete = {o: mark for o, mark in flows_from.marks.items() if o != log.origin}
-            recovered = at_retention(position, complete, log.begins_after).ranges
+            recovered = splice_at_retention(position, complete, log.begins_after).ranges
         requested: dict[str, MarkRange] = dict(recovered)
         for origin, mark in cut.items():
             begun = position.get(origin, _BEFORE_FIRST)

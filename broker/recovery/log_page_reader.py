@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from broker.delivery.recovery import MarkRange
+from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.chunk_table import EVENTS
@@ -33,8 +33,8 @@ from broker.recovery.page_range import (
     read_start_marks,
     split_before_missing,
 )
-from broker.subscriptions.beginning import serial_behind, set_back
-from broker.subscriptions.durables import Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
+from broker.subscriptions.start_position import first_serial_after, rewind_lost_branches
 
 #: Limits of a page: its bytes, events of one read, and reads. A rare query must not need a question
 #: to another node for every few events.
@@ -87,7 +87,11 @@ class LogPageReader:
     """Reads one page at a time."""
 
     def __init__(
-        self, log: EventLog, matcher: IMatcher, page_matcher: PageMatcher, durables: Durables
+        self,
+        log: EventLog,
+        matcher: IMatcher,
+        page_matcher: PageMatcher,
+        durables: DurableSubscriptions,
     ) -> None:
         self._log = log
         self._matcher = matcher
@@ -141,18 +145,18 @@ class LogPageReader:
         """
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
-        back = set_back(self._log, ends)
+        back = rewind_lost_branches(self._log, ends)
         return {origin for origin, upto in ends.items() if back[origin] != upto}
 
     def _complete_from(self, request: LogPageRequest) -> dict[str, Mark]:
         complete: dict[str, Mark] = {self._log.origin: _BEFORE_FIRST}
         durable = self._durables.get(request.client_id, request.name)
-        if durable is not None and durable.flows_from is not None:
+        if durable is not None and durable.active_from is not None:
             same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
             if same and request.query.namespaces == _used_namespaces(
                 request.query, durable.namespaces
             ):
-                complete = {**durable.flows_from.marks, **complete}
+                complete = {**durable.active_from.marks, **complete}
         since = _max_marks(self._log.begins_after, self._marks_after_loss(request, {}))
         return {
             origin: max(
@@ -262,7 +266,7 @@ class LogPageReader:
         covered = log.coverage.marks
         last = log.bounds.last
         lost = self._origins_on_lost_branches(ranges)
-        serial = request.serial or serial_behind(log, read_start_marks(ranges, covered))
+        serial = request.serial or first_serial_after(log, read_start_marks(ranges, covered))
         found: list[LoggedEvent] = []
         passed: dict[str, Mark] = {}
         ended: dict[str, Mark] = {}

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.delivery.recovery import MarkRange, Missed
+from broker.delivery.recovery_contract import MarkRange, RecoveryRequest
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
@@ -32,7 +32,7 @@ class LogSource:
     log = Logger()
 
     def __init__(
-        self, missed: Missed, context: RecoveryContext, remaining: RemainingRanges
+        self, missed: RecoveryRequest, context: RecoveryContext, remaining: RemainingRanges
     ) -> None:
         self._missed = missed
         self._context = context
@@ -49,9 +49,11 @@ class LogSource:
         self._is_cancelled = True
 
     async def read_previous_node(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        address = Address.parse(self._missed.former)
+        address = Address.parse(self._missed.previous_address)
         request = self._page_request(self._remaining.ranges)
-        request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
+        request = attrs.evolve(
+            request, client_id=self._missed.client_id, name=self._missed.durable_name
+        )
         async for page in self._read_pages(address, request):
             yield page.events
 

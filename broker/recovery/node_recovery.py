@@ -8,7 +8,12 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 
 from broker.cluster.network_question import NetworkQuestions
-from broker.delivery.recovery import Former, Missed, Recovering, Roamer
+from broker.delivery.recovery_contract import (
+    ActiveRecovery,
+    HandoverRequest,
+    HandoverResult,
+    RecoveryRequest,
+)
 from broker.recovery.archive_catch_up import ArchiveCatchUp
 from broker.recovery.branch_restore import BranchRestore
 from broker.recovery.context import RecoveryContext
@@ -19,7 +24,7 @@ from broker.recovery.subscription_recovery import SubscriptionRecovery
 
 
 class NodeRecovery:
-    """Implements `broker.delivery.recovery.Recovery`."""
+    """Implements `broker.delivery.recovery_contract.RecoveryService`."""
 
     def __init__(
         self,
@@ -48,10 +53,10 @@ class NodeRecovery:
         self.active: dict[SubscriptionRecovery, None] = {}
 
     @property
-    def has_past(self) -> bool:
+    def has_archive(self) -> bool:
         return self.context.archive is not None
 
-    def begin(self, missed: Missed) -> Recovering:
+    def start_recovery(self, missed: RecoveryRequest) -> ActiveRecovery:
         self.started += 1
         recovery = SubscriptionRecovery(missed, self.context, len(self.active), self._record_end)
         self.active[recovery] = None
@@ -90,16 +95,18 @@ class NodeRecovery:
             return False
         return places > MAX_LOG_PLACES // (1 + len(self.active))
 
-    def is_gone(self, origin: str) -> bool:
+    def is_archive_only(self, origin: str) -> bool:
         """Return whether only the archive knows an origin's last place."""
         context = self.context
-        return self.has_past and origin != context.own_origin and not context.origin_nodes(origin)
+        return (
+            self.has_archive and origin != context.own_origin and not context.origin_nodes(origin)
+        )
 
-    def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
+    def take_over_durable(self, roamer: HandoverRequest) -> Deferred[HandoverResult | None]:
         if self.handover is None:
             return succeed(None)
         return Deferred.fromCoroutine(self.handover.take_over_durable(roamer))
 
-    def settled(self, client_id: str, name: str, former: str) -> None:
+    def release_previous_node(self, client_id: str, name: str, former: str) -> None:
         if self.handover is not None:
             self.handover.release_durable(former, client_id, name)

@@ -17,7 +17,7 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.stream import StreamPattern
-from broker.ingest.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream
+from broker.ingest.late_validation import UNKNOWN_TYPE, EventRun, LateValidator, matches_stream
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
 from broker.matching.query.query import Query
@@ -43,7 +43,7 @@ class PageQuery:
 
 
 class PageMatcher:
-    def __init__(self, select: Select, late_judgement: LateJudgement, clock: IClock) -> None:
+    def __init__(self, select: Select, late_judgement: LateValidator, clock: IClock) -> None:
         self._select = select
         self._late_judgement = late_judgement
         self._clock = clock
@@ -56,24 +56,26 @@ class PageMatcher:
         Raises `Overloaded` if a DTD is missing and the query does not wait for it.
         """
         matched: list[LoggedEvent] = []
-        for run in self._late_judgement.runs(events):
+        for run in self._late_judgement.split_runs(events):
             await self._match_run(reader, run, matched)
         return matched
 
-    async def _match_run(self, reader: PageQuery, run: Run, matched: list[LoggedEvent]) -> None:
+    async def _match_run(
+        self, reader: PageQuery, run: EventRun, matched: list[LoggedEvent]
+    ) -> None:
         rest = run.events
         while rest:
             current = attrs.evolve(run, events=rest)
             try:
                 if (
-                    current.judged_first
-                    and (code := self._late_judgement.code(current)) is not None
+                    current.needs_validation
+                    and (code := self._late_judgement.rejection_code(current)) is not None
                 ):
                     _add_placeholder(reader, rest[0], code, matched)
                     return
                 selected = await self._select_run(reader, current)
             except DtdNeeded as needed:
-                index = self._late_judgement.first_of_type(current, needed.missing)
+                index = self._late_judgement.find_first_of_type(current, needed.missing)
                 before = attrs.evolve(current, events=rest[:index])
                 await self._match_run(reader, before, matched)
                 rest = rest[index:]
@@ -89,19 +91,19 @@ class PageMatcher:
                 ]
                 rest = rest[len(selected) :]
 
-    async def _select_run(self, reader: PageQuery, run: Run) -> list[bool]:
+    async def _select_run(self, reader: PageQuery, run: EventRun) -> list[bool]:
         documents = [event.document for event in run.events]
         return await self._select(
             reader.matcher_number, documents, Liveness.RECOVERY, run.variants or NO_VARIANTS
         )
 
     def _may_match(
-        self, reader: PageQuery, run: Run, rest: list[LoggedEvent], needed: TypeMissing
+        self, reader: PageQuery, run: EventRun, rest: list[LoggedEvent], needed: TypeMissing
     ) -> bool:
         first = attrs.evolve(run, events=rest)
         return self._late_judgement.may_match(reader, first, needed, Liveness.RECOVERY)
 
-    async def _await_dtd(self, reader: PageQuery, run: Run, needed: TypeMissing) -> bool:
+    async def _await_dtd(self, reader: PageQuery, run: EventRun, needed: TypeMissing) -> bool:
         """Wait for the DTD of the first event if the event may match. Returns whether it is
         here."""
         if not self._may_match(reader, run, run.events, needed):
@@ -112,7 +114,7 @@ class PageMatcher:
             if not settled.called:
                 settled.callback(found)
 
-        self._late_judgement.when_settled(needed, settle)
+        self._late_judgement.call_when_settled(needed, settle)
         if not reader.waits_for_dtds and not settled.called:
             self._clock.callLater(REMOTE_DTD_WAIT, settle, None)
         found = await settled
@@ -124,7 +126,7 @@ class PageMatcher:
 def _add_placeholder(
     reader: PageQuery, event: LoggedEvent, code: str, matched: list[LoggedEvent]
 ) -> None:
-    if wants_stream(reader, event):
+    if matches_stream(reader, event):
         matched.append(attrs.evolve(event, document=make_placeholder(code)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from broker.delivery.recovery import MarkRange
+from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 from broker.log.damage import Damage
 from broker.log.logged_event import LoggedEvent

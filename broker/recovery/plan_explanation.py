@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from broker.archive.interval import Interval, difference, intersection, union
-from broker.delivery.recovery import MarkRange
+from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
 from broker.recovery.planner import OWN_LOG, AvailableSources, PlanStep, count_places

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from broker.archive.interval import Interval, difference
-from broker.delivery.recovery import MarkRange
+from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 
 #: Most places that all active recoveries together read from logs. A node needs about as long for

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.archive.interval import Interval, Intervals, difference, has_branches
-from broker.delivery.recovery import Lost, Missed
+from broker.delivery.recovery_contract import LostRange, RecoveryRequest
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
@@ -32,13 +32,13 @@ UNREACHABLE = "cut off"
 
 
 class SubscriptionRecovery:
-    """Implements `broker.delivery.recovery.Recovering`."""
+    """Implements `broker.delivery.recovery_contract.ActiveRecovery`."""
 
     log = Logger()
 
     def __init__(
         self,
-        missed: Missed,
+        missed: RecoveryRequest,
         context: RecoveryContext,
         busy: int = 0,
         on_end: Callable[[SubscriptionRecovery], object] = lambda _: None,
@@ -47,7 +47,7 @@ class SubscriptionRecovery:
         self._on_end = on_end
         self._missed = missed
         self._context = context
-        remaining = self._remaining = RemainingRanges(missed.ranges, missed.known)
+        remaining = self._remaining = RemainingRanges(missed.ranges, missed.known_ends)
         self._log_source = LogSource(missed, context, remaining)
         self._archive_source = (
             None
@@ -57,16 +57,16 @@ class SubscriptionRecovery:
         self._events = self._all_events()
         self._held_back: Sequence[LoggedEvent] = ()
         """Events behind a loss, which `more` returns next."""
-        self._losses_before: list[Lost] = []
+        self._losses_before: list[LostRange] = []
         self._reported: dict[str, list[Interval]] = {}
         """Losses that `lost_before` has returned."""
         self._error: BrokerError | None = None
         """Error of the archive."""
         self._is_cancelled = False
         self._sources = context.available_sources(missed, busy)
-        self._has_unnamed_origins = missed.others
+        self._has_unnamed_origins = missed.all_origins
         """True if origins that are not named may have events."""
-        self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.others)
+        self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.all_origins)
         self.stage = ""
         """Source that is being read."""
         self.has_failed = False
@@ -74,7 +74,7 @@ class SubscriptionRecovery:
         self.events_sent = 0
         self.events_by_source: Counter[str] = Counter()
 
-    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+    def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         """Return the next events; none at the end. Fails if the archive was needed but not
         readable."""
         return Deferred.fromCoroutine(self._more())
@@ -91,7 +91,7 @@ class SubscriptionRecovery:
             events, self._held_back = self._split_at_loss(self._held_back)
             self.events_sent += len(events)
             return events
-        if self._error is not None and (self._remaining.ranges or self._missed.others):
+        if self._error is not None and (self._remaining.ranges or self._missed.all_origins):
             # The rest is not lost: the archive may have it.
             self.has_failed = True
             self._on_end(self)
@@ -119,16 +119,16 @@ class SubscriptionRecovery:
                 unreported = self._unreported(self._missing_ranges())
         return events, ()
 
-    def lost_before(self) -> Sequence[Lost]:
+    def preceding_losses(self) -> Sequence[LostRange]:
         """Return the losses before the events that `more` returned last."""
         return self._losses_before
 
-    def reached(self) -> Mapping[str, Mark]:
+    def open_range_ends(self) -> Mapping[str, Mark]:
         """At the end: return how far the ranges without an end were read."""
         beyond = {} if self._archive_source is None else self._archive_source.beyond
         return {**self._remaining.open_ends, **beyond}
 
-    def lost(self) -> Sequence[Lost]:
+    def remaining_losses(self) -> Sequence[LostRange]:
         """At the end: return the losses that `lost_before` has not returned."""
         lost = self._unreported([*self._missing_ranges(), *self._unfound_ranges()])
         return [each for origin, found in lost.items() for each in self._as_losses(origin, found)]
@@ -137,7 +137,7 @@ class SubscriptionRecovery:
     def lost_places(self) -> int:
         """At the end: the number of places that no source had."""
         lost = [each for found in self._reported.values() for each in found]
-        lost += [(each.after, each.upto) for each in self.lost()]
+        lost += [(each.after, each.upto) for each in self.remaining_losses()]
         return sum(upto[1] - after[1] for after, upto in lost)
 
     def _unfound_ranges(self) -> list[MissingRange]:
@@ -173,8 +173,8 @@ class SubscriptionRecovery:
         branch, _ = self._missed.ranges.get(origin, (had, None))
         return upto[0], branch[1]
 
-    def _as_losses(self, origin: str, intervals: Iterable[Interval]) -> list[Lost]:
-        return [Lost(origin, *each, self._missed.lack) for each in intervals]
+    def _as_losses(self, origin: str, intervals: Iterable[Interval]) -> list[LostRange]:
+        return [LostRange(origin, *each, self._missed.gap_reason) for each in intervals]
 
     @property
     def client_id(self) -> str:
@@ -190,7 +190,7 @@ class SubscriptionRecovery:
         )
         return {
             "subscription": self._missed.number,
-            "durable": self._missed.name,
+            "durable": self._missed.durable_name,
             "sources": [step.source for step in self.steps],
             "stage": self.stage,
             "events": self.events_sent,
@@ -293,7 +293,7 @@ class SubscriptionRecovery:
         nodes answer that the log is lost.
         """
         remote_logs, archive = self._context.remote_logs, self._archive_source
-        if remote_logs is None or archive is None or not self._missed.others:
+        if remote_logs is None or archive is None or not self._missed.all_origins:
             return
         answers = await remote_logs.survey_origins(None)
         for origin in answers.marks.keys() - self._missed.ranges.keys() - answers.available_logs:

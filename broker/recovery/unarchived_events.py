@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgpack
 
 from broker.archive.interval import Interval, difference, union
-from broker.delivery.recovery import Missed
+from broker.delivery.recovery_contract import RecoveryRequest
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.context import POLL_INTERVAL, RecoveryContext
@@ -36,7 +36,7 @@ MAX_RECORDED: Final = 4_096
 class UnarchivedEvents:
     """Events that the archive lacks, merged in order into those that it has."""
 
-    def __init__(self, missed: Missed, context: RecoveryContext) -> None:
+    def __init__(self, missed: RecoveryRequest, context: RecoveryContext) -> None:
         self._missed = missed
         self._context = context
         self._queues: dict[str, deque[tuple[EventKey, LoggedEvent]]] = {}

@@ -12,22 +12,22 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.delivery.link import Link
+from broker.delivery.session_delivery import SessionDelivery
 from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError
 from broker.event.place import Position
 from broker.identity import Identity
 from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
-from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
+from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.subscriptions.profile import Profile
-from broker.subscriptions.subscribing import Subscribing
-from broker.subscriptions.taking import Confirming
+from broker.subscriptions.subscription_lifecycle import SubscriptionCallbacks
+from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.view import LinkState, View
 from broker.wire import messages
-from broker.wire.event_batch import decode_batch
 from broker.wire.codec import Message
+from broker.wire.event_batch import decode_batch
 from broker.wire.messages import (
     INITIAL_CREDIT,
     NO_ERROR,
@@ -45,8 +45,8 @@ from broker.wire.messages import (
     Unsubscribe,
 )
 
-_BATCH = bytes([PUBLISH])
-_ACKNOWLEDGE = bytes([Acknowledge.kind])
+_PUBLISH_KIND = bytes([PUBLISH])
+_ACKNOWLEDGE_KIND = bytes([Acknowledge.kind])
 
 #: Answers a question of a client with plain content, or a Deferred of it.
 Answerer: TypeAlias = Callable[[Identity, Ask], Any]
@@ -57,9 +57,9 @@ class SessionServices:
     """What all sessions of a node share."""
 
     input: Input
-    subscribing: Subscribing
+    subscriptions: SubscriptionRequests
     answers: Mapping[str, Answerer]
-    ended: Callable[[Session], None]
+    on_ended: Callable[[Session], None]
     """Told once when a session is over."""
     clock: IClock
 
@@ -77,7 +77,7 @@ class Session:
         token: bytes,
         driver: StackDriver,
         services: SessionServices,
-        make_link: Callable[[Session], Link],
+        make_delivery: Callable[[Session], SessionDelivery],
     ) -> None:
         self.identity = identity
         self.incarnation = incarnation
@@ -87,24 +87,24 @@ class Session:
         """Protocol version of the present or last connection."""
         self.peer = ""
         """Where the present or last connection comes from."""
-        self.over = False
-        self.ended_by: BrokerError | None = None
+        self.has_ended = False
+        self.end_reason: BrokerError | None = None
         """Why the node ended the session."""
-        self.broken_by: BrokerError | None = None
+        self.connection_error: BrokerError | None = None
         """Why the last connection broke; None where one is up, or was closed in good order."""
         self.state = LinkState.DISCONNECTED
-        self.connection_changed: Callable[[Session], None] = lambda _: None
+        self.on_connection_changed: Callable[[Session], None] = lambda _: None
         """Told when the state changed: who keeps the lease listens."""
         self._received: deque[bytes] = deque()
-        self._turns = Turns(services.clock, self._step, self._turn_failed)
-        self._met = False
-        self._delivered = 0
+        self._slices = TimeSlices(services.clock, self._step, self._fail_step)
+        self._was_connected = False
+        self._delivered_bytes = 0
         self._credit = INITIAL_CREDIT
         self._services = services
-        self.link = make_link(self)
-        self._profile = Profile(identity, self.link, incarnation, token)
+        self.delivery = make_delivery(self)
+        self._profile = Profile(identity, self.delivery, incarnation, token)
         self._publisher = Publisher(
-            identity, incarnation, self._answer_publisher, self._turns.work_later
+            identity, incarnation, self._send_publish_answer, self._slices.run_later
         )
         driver.receiver = self
 
@@ -113,7 +113,9 @@ class Session:
     @property
     def writable(self) -> bool:
         """Whether the session takes more deliveries now: one may go beyond the limit."""
-        return not self.over and self.driver.is_writable and self._delivered < self._credit
+        return (
+            not self.has_ended and self.driver.is_writable and self._delivered_bytes < self._credit
+        )
 
     def send_message(self, message: Message) -> None:
         """Send one control message."""
@@ -121,7 +123,7 @@ class Session:
 
     def send_delivery(self, data: bytes) -> None:
         """Send one encoded DELIVER message."""
-        self._delivered += len(data)
+        self._delivered_bytes += len(data)
         self._send(data)
 
     def _send(self, data: bytes, consumed: int = 0) -> None:
@@ -129,7 +131,7 @@ class Session:
 
         A client that reads nothing at all loses its session.
         """
-        if self.over:
+        if self.has_ended:
             return
         try:
             self.driver.send([data], consumed)
@@ -144,25 +146,25 @@ class Session:
     def messages_received(self, batch: Sequence[bytes]) -> None:
         """Messages of the client, in order. Where they take long the rest has further turns."""
         self._received += batch
-        self._turns.work()
+        self._slices.run()
 
     def _step(self) -> bool:
         """Process the next message, or match the next documents. True if more is left to do."""
         received, publisher = self._received, self._publisher
         try:
-            is_batch = bool(received) and received[0][:1] == _BATCH
+            is_batch = bool(received) and received[0][:1] == _PUBLISH_KIND
             if is_batch:
                 self._queue_batches()
-            if publisher.waiting and not publisher.held:
-                seconds = min(self._turns.left, SECONDS_A_TURN)
-                self._services.input.take(publisher, MOST_DOCUMENTS, seconds)
+            if publisher.waiting and not publisher.awaits_dtd:
+                seconds = min(self._slices.seconds_left, SLICE_SECONDS)
+                self._services.input.ingest_waiting(publisher, MAX_DOCUMENTS, seconds)
             elif received and not is_batch:
-                self._control(messages.decode(received.popleft()))
-                if not self.over:
+                self._handle_message(messages.decode(received.popleft()))
+                if not self.has_ended:
                     self.driver.consumed(1)
         except ProtocolError as error:
             self.end(error)
-        return bool(received) or publisher.ready
+        return bool(received) or publisher.is_ready
 
     def _queue_batches(self) -> None:
         """Queue the next batches, up to as many documents as are matched at once.
@@ -170,16 +172,16 @@ class Session:
         Batches queue behind one that waits for a DTD; other messages of the client do not.
         """
         received, publisher = self._received, self._publisher
-        room = MOST_DOCUMENTS
-        if publisher.ready:
+        room = MAX_DOCUMENTS
+        if publisher.is_ready:
             # More than one waits only after a wait for a DTD: they go first.
-            room = room - publisher.waiting[0].left if len(publisher.waiting) == 1 else 0
-        while room > 0 and received and received[0][:1] == _BATCH:
+            room = room - publisher.waiting[0].remaining if len(publisher.waiting) == 1 else 0
+        while room > 0 and received and received[0][:1] == _PUBLISH_KIND:
             batch = decode_batch(received.popleft())
-            publisher.add(batch)
+            publisher.add_batch(batch)
             room -= max(len(batch.documents), 1)
 
-    def _turn_failed(self, error: Exception) -> None:
+    def _fail_step(self, error: Exception) -> None:
         # The driver would note it in a turn of its own; in this one there is nobody else.
         self.log.failure(
             "a message of {client} failed", Failure(error), client=self.identity.client_id
@@ -189,7 +191,7 @@ class Session:
     def view_changed(self, view: View) -> None:
         """The connection came or went."""
         self.state = view.state
-        self.broken_by = view.error
+        self.connection_error = view.error
         if isinstance(view.error, PeerError):
             self.log.info(
                 "connection of {client} from {peer} broken: {error}",
@@ -201,80 +203,80 @@ class Session:
             self.end(None)
             return
         if view.state is LinkState.CONNECTED:
-            if self._met and not view.resumed:
+            if self._was_connected and not view.resumed:
                 # The client's end began anew under the same token: it lost what we had sent.
                 self.end(ProtocolError("the session's other end lost its memory"))
                 return
-            self._met = True
-            self.link.pump()
-        self.connection_changed(self)
+            self._was_connected = True
+            self.delivery.send_waiting()
+        self.on_connection_changed(self)
 
     def writable_changed(self, writable: bool) -> None:
         """The stack can take more, or no more."""
-        if writable and not self.over:
-            self.link.pump()
+        if writable and not self.has_ended:
+            self.delivery.send_waiting()
 
-    def durable_number(self, name: str) -> int | None:
+    def find_durable_number(self, name: str) -> int | None:
         """The client's number for a durable subscription; None if the session does not have it."""
-        numbers = (n for n, durable in self._profile.durable.items() if durable == name)
+        numbers = (n for n, durable in self._profile.durable_names.items() if durable == name)
         return next(numbers, None)
 
     # ------------------------------------------------------------------ messages
 
-    def _control(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         if isinstance(message, Subscribe):
-            self._subscribe(message)
+            self._handle_subscribe(message)
         elif isinstance(message, Unsubscribe):
-            self._unsubscribe(message)
+            self._handle_unsubscribe(message)
         elif isinstance(message, Acknowledge):
-            self._acknowledge(message)
+            self._handle_acknowledge(message)
         elif isinstance(message, Credit):
             self._credit = message.limit
-            self.link.pump()
+            self.delivery.send_waiting()
         elif isinstance(message, Ask):
-            self._ask(message)
+            self._handle_ask(message)
         elif isinstance(message, Goodbye):
             self.end(None)
         else:
             raise ProtocolError(f"{type(message).__name__} is not for a node")
 
-    def _subscribe(self, message: Subscribe) -> None:
+    def _handle_subscribe(self, message: Subscribe) -> None:
         def start() -> None:
-            if not self.over:
-                self.link.start(message.number)
+            if not self.has_ended:
+                self.delivery.start_feed(message.number)
 
         def end(error: BrokerError | None) -> None:
-            self._end_subscription(message.number, error)
+            self._close_subscription(message.number, error)
 
-        confirming = Confirming(
+        callbacks = SubscriptionCallbacks(
             *(self.send_message, start, end),
             is_connected=lambda: self.state is LinkState.CONNECTED,
         )
         try:
-            self._services.subscribing.subscribe(self._profile, message, confirming)
+            self._services.subscriptions.subscribe(self._profile, message, callbacks)
         except PeerError as error:
             self.send_message(Ended(message.number, error.to_wire()))
 
-    def _unsubscribe(self, message: Unsubscribe) -> None:
+    def _handle_unsubscribe(self, message: Unsubscribe) -> None:
         error = NO_ERROR
         try:
-            self._services.subscribing.unsubscribe(
+            self._services.subscriptions.unsubscribe(
                 self._profile, message.number, forget=message.forget
             )
         except PeerError as problem:
             error = problem.to_wire()
         self.send_message(Ended(message.number, error))
 
-    def _acknowledge(self, message: Acknowledge) -> None:
+    def _handle_acknowledge(self, message: Acknowledge) -> None:
         for number, position in message.positions:
             try:
-                self._services.subscribing.acknowledge(
+                self._services.subscriptions.acknowledge(
                     self._profile, number, Position.from_wire(position)
                 )
             except PeerError as error:
-                self.cancel(number, error)
+                self.end_subscription(number, error)
 
-    def _ask(self, message: Ask) -> None:
+    def _handle_ask(self, message: Ask) -> None:
         answerer = self._services.answers.get(message.what)
         if answerer is None:
             error = ProtocolError(f"this node can not answer {message.what[:40]!r}")
@@ -283,49 +285,49 @@ class Session:
         answer = maybeDeferred(answerer, self.identity, message)
         answer.addCallbacks(
             lambda content: self.send_message(Answer(message.request, NO_ERROR, content)),
-            lambda failure: self._not_answered(message, failure),
+            lambda failure: self._send_answer_error(message, failure),
         )
 
-    def _not_answered(self, message: Ask, failure: Failure) -> None:
+    def _send_answer_error(self, message: Ask, failure: Failure) -> None:
         error = failure.value
         if not isinstance(error, BrokerError):
             self.log.failure("a question could not be answered", failure)
             error = ProtocolError("the node could not answer")
         self.send_message(Answer(message.request, error.to_wire(), None))
 
-    def _answer_publisher(self, answer: Published | NotPublished) -> None:
+    def _send_publish_answer(self, answer: Published | NotPublished) -> None:
         self._send(messages.encode(answer, self.version), consumed=1)
 
     # ------------------------------------------------------------------ the end
 
-    def _take_positions(self) -> None:
+    def _store_last_positions(self) -> None:
         """Take the positions among the messages that wait for a turn: the client has sent them, and
         its next process would get those events again."""
         for data in self._received:
-            if data[:1] == _ACKNOWLEDGE:
+            if data[:1] == _ACKNOWLEDGE_KIND:
                 try:
                     message = messages.decode(data)
                     assert isinstance(message, Acknowledge)
                     for number, position in message.positions:
-                        self._services.subscribing.acknowledge(
+                        self._services.subscriptions.acknowledge(
                             self._profile, number, Position.from_wire(position)
                         )
                 except PeerError as error:
                     self.log.debug("a last position was not taken: {error}", error=error)
 
-    def cancel(self, number: int, error: BrokerError) -> None:
+    def end_subscription(self, number: int, error: BrokerError) -> None:
         """End one subscription on the node's side, and say why."""
-        self._end_subscription(number, error)
+        self._close_subscription(number, error)
 
-    def _end_subscription(self, number: int, error: BrokerError | None) -> None:
-        self._services.subscribing.unsubscribe(self._profile, number, forget=False)
+    def _close_subscription(self, number: int, error: BrokerError | None) -> None:
+        self._services.subscriptions.unsubscribe(self._profile, number, forget=False)
         self.send_message(Ended(number, NO_ERROR if error is None else error.to_wire()))
 
     def end(self, error: BrokerError | None) -> None:
         """End the session; the client is told why, if it still listens."""
-        if self.over:
+        if self.has_ended:
             return
-        self.ended_by = error
+        self.end_reason = error
         if error is not None:
             self.log.info(
                 "session of {client} from {peer} ended: {error}",
@@ -337,10 +339,10 @@ class Session:
                 self.driver.send([messages.encode(Refuse(error.to_wire()))])
             except (Overloaded, Closed):
                 self.log.debug("the reason could not be told")
-        self._take_positions()
-        self.over = True
+        self._store_last_positions()
+        self.has_ended = True
         self._received.clear()
         self.driver.close()
-        self._services.input.leave(self._publisher)
-        self._services.subscribing.end(self._profile)
-        self._services.ended(self)
+        self._services.input.discard_waiting(self._publisher)
+        self._services.subscriptions.end_session(self._profile)
+        self._services.on_ended(self)

@@ -9,32 +9,39 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import attrs
-import msgpack
 from twisted.internet.defer import Deferred
 
-from broker.delivery.lag import UNKNOWN, Lags
-from broker.errors import BadName, BadPosition, NotAllowed, SubscriptionHeld, UnknownSubscription
+from broker.delivery.lag import UNKNOWN_LAG, LagSnapshot
+from broker.errors import (
+    BadName,
+    BadPosition,
+    NotAllowed,
+    ProtocolError,
+    SubscriptionHeld,
+    UnknownSubscription,
+)
 from broker.event.place import Mark, Position
 from broker.identity import Identity
-from broker.ingest.outcomes import hide_denied
+from broker.ingest.outcomes import count_denied_as_filtered
 from broker.log.event_log import EventLog
 from broker.sessions.session import Session
-from broker.subscriptions.beginning import check_position
-from broker.subscriptions.durables import Durable, Durables
-from broker.tracing.event_fate import Others
-from broker.wire import fields
+from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
+from broker.subscriptions.start_position import check_position
+from broker.tracing.event_fate import OtherNodes
+from broker.wire.codec import Schema, pack
 from broker.wire.messages import Ask
 
 #: Rows of one answer; those left out are counted.
-MOST_ROWS: Final = 1000
+MAX_ROWS: Final = 1000
 
 #: The kind of question by which other nodes delete a subscription.
-DELETE: Final = "durable-delete"
-_NOWHERE: Mark = (0, 0)
-_HAD: Final = b"had"
+DELETE_QUESTION: Final = "durable-delete"
+_DELETION: Final = Schema[tuple[str, str]](tuple[str, str], "deletion of a subscription")
+_BEFORE_ALL: Mark = (0, 0)
+_DELETED: Final = b"had"
 
 
-class OtherNodes(Others, Protocol):
+class AnsweringNodes(OtherNodes, Protocol):
     """All other nodes of the network: see `broker.cluster.network_question.NetworkQuestions`."""
 
     def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
@@ -47,10 +54,10 @@ class DurableAnswers:
     def __init__(
         self,
         *,
-        durables: Durables,
+        durables: DurableSubscriptions,
         log: EventLog,
         sessions: Callable[[], Iterable[Session]],
-        others: OtherNodes | None,
+        others: AnsweringNodes | None,
     ) -> None:
         """`others` are those of the network."""
         self._durables = durables
@@ -59,41 +66,41 @@ class DurableAnswers:
         self._others = others
         if others is not None:
             others.register_answerer(
-                DELETE, lambda asked: Deferred.fromCoroutine(self._deleted(asked))
+                DELETE_QUESTION, lambda asked: Deferred.fromCoroutine(self._delete_for_node(asked))
             )
 
-    def by_name(self) -> Mapping[str, Any]:
+    def answerers(self) -> Mapping[str, Any]:
         """Who answers which question."""
         return {
-            "durable-positions": self.positions,
-            "durable-list": self.list_all,
-            "durable-show": self.show,
-            "durable-pause": lambda identity, ask: self._pause(identity, ask, True),
-            "durable-resume": lambda identity, ask: self._pause(identity, ask, False),
-            "durable-reset": self.reset,
-            "durable-delete": lambda *asked: Deferred.fromCoroutine(self._delete(*asked)),
+            "durable-positions": self.answer_positions,
+            "durable-list": self.answer_list,
+            "durable-show": self.answer_show,
+            "durable-pause": lambda identity, ask: self._answer_pause(identity, ask, True),
+            "durable-resume": lambda identity, ask: self._answer_pause(identity, ask, False),
+            "durable-reset": self.answer_reset,
+            "durable-delete": lambda *asked: Deferred.fromCoroutine(self._answer_delete(*asked)),
         }
 
-    def positions(self, identity: Identity, _: Ask) -> Deferred[dict[str, Any]]:
+    def answer_positions(self, identity: Identity, _: Ask) -> Deferred[dict[str, Any]]:
         """The position of each durable subscription of the client, when all are committed.
 
         While the log can not be written there is no answer.
         """
         stored = {
             name: durable.position.to_wire()
-            for name, durable in self._durables.of(identity.client_id).items()
+            for name, durable in self._durables.of_client(identity.client_id).items()
             if not durable.moved_to
         }
         return self._log.when_state_committed().addCallback(lambda _: stored)
 
     # ------------------------------------------------------------------ looking
 
-    def list_all(self, identity: Identity, ask: Ask) -> dict[str, Any]:
+    def answer_list(self, identity: Identity, ask: Ask) -> dict[str, Any]:
         """All that the client may see, or those of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
-            _check_may(identity, client)
-        lags = self._durables.lags()
+            _check_access(identity, client)
+        lags = self._durables.lag_snapshot()
         found = [
             each
             for each in self._durables.all()
@@ -105,104 +112,106 @@ class DurableAnswers:
         ]
         found.sort(key=lambda each: each[:2])
         return {
-            "subscriptions": [self._row(*each, lags) for each in found[:MOST_ROWS]],
-            "left_out": max(0, len(found) - MOST_ROWS),
+            "subscriptions": [self._build_row(*each, lags) for each in found[:MAX_ROWS]],
+            "left_out": max(0, len(found) - MAX_ROWS),
         }
 
-    def show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
+    def answer_show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
         """One subscription, with what became of its events where a session has it."""
-        client, name, durable = self._asked(identity, ask)
-        row = self._row(client, name, durable, self._durables.lags())
-        found = self._in_session(client, name)
+        client, name, durable = self._find_durable(identity, ask)
+        row = self._build_row(client, name, durable, self._durables.lag_snapshot())
+        found = self._find_session(client, name)
         if found is None:
             return {**row, "session": None}
         session, number = found
-        session.link.settle()
-        feed = session.link.get(number)
+        session.delivery.update_outcomes()
+        feed = session.delivery.find_feed(number)
         assert feed is not None
-        told: dict[str, Any] = {
-            "pace": feed.pace.value,
+        result: dict[str, Any] = {
+            "pace": feed.state.value,
             "peer": session.peer,
             "state": session.state.value,
         }
-        told |= attrs.asdict(feed.outcomes)
+        result |= attrs.asdict(feed.outcomes)
         if not identity.administer:
-            hide_denied(told)
-        return {**row, "session": told}
+            count_denied_as_filtered(result)
+        return {**row, "session": result}
 
-    def _row(self, client: str, name: str, durable: Durable, lags: Lags) -> dict[str, Any]:
+    def _build_row(
+        self, client: str, name: str, durable: DurableSubscription, lags: LagSnapshot
+    ) -> dict[str, Any]:
         return {
             "client": client,
             "name": name,
             "state": self._durables.state(client, name),
-            "paused": durable.paused,
+            "paused": durable.is_paused,
             "pattern": durable.pattern,
             "query": durable.query,
             "namespaces": dict(durable.namespaces),
             "position": str(durable.position),
-            "used_ms": durable.used,
+            "used_ms": durable.used_ms,
             "moved_to": durable.moved_to,
-            "former": durable.former,
-            **_lag(durable, lags),
+            "former": durable.previous_address,
+            **_lag_row(durable, lags),
         }
 
     # ------------------------------------------------------------------ changing
 
-    def _pause(self, identity: Identity, ask: Ask, paused: bool) -> Deferred[dict[str, Any]]:
-        client, name, _ = self._asked(identity, ask, here=True)
-        self._durables.pause(client, name, paused)
-        found = self._in_session(client, name)
+    def _answer_pause(self, identity: Identity, ask: Ask, paused: bool) -> Deferred[dict[str, Any]]:
+        client, name, _ = self._find_durable(identity, ask, here=True)
+        self._durables.set_paused(client, name, paused)
+        found = self._find_session(client, name)
         if found is not None:
             session, number = found
-            session.link.pause(number, paused)
-        return self._changed(client, name)
+            session.delivery.set_paused(number, paused)
+        return self._answer_changed(client, name)
 
-    def reset(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
+    def answer_reset(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Move the position `to` the log's `start`, its `end`, a time in ms, or a position.
 
         The answer tells how many places are skipped, and how many come again.
         """
-        client, name, durable = self._asked(identity, ask, here=True)
-        if self._durables.in_use(client, name):
+        client, name, durable = self._find_durable(identity, ask, here=True)
+        if self._durables.is_in_use(client, name):
             raise SubscriptionHeld(f"{name!r} is in use: close its client first")
-        before, position = durable.position.marks, self._target(ask.arguments.get("to", ""))
-        lags = self._durables.lags()
-        again, skipped = _moved(position, before), _moved(before, position)
-        self._durables.reset(client, name, Position(position))
-        told = {
+        before, position = durable.position.marks, self._parse_target(ask.arguments.get("to", ""))
+        lags = self._durables.lag_snapshot()
+        again, skipped = _count_places(position, before), _count_places(before, position)
+        self._durables.reset_position(client, name, Position(position))
+        result = {
             "from": str(durable.position),
             "to": str(Position(position)),
             "skipped": skipped,
             "again": again,
-            "lag_before": _lag(durable, lags),
+            "lag_before": _lag_row(durable, lags),
         }
-        return self._changed(client, name).addCallback(lambda row: {**row, "reset": told})
+        return self._answer_changed(client, name).addCallback(lambda row: {**row, "reset": result})
 
-    def _target(self, to: str) -> Mapping[str, Mark]:
+    def _parse_target(self, to: str) -> Mapping[str, Mark]:
         log = self._log
         if to == "start":
             # What retention has taken is passed over, and not recovered.
-            return {origin: log.begins_after.get(origin, _NOWHERE) for origin in log.coverage}
+            return {origin: log.begins_after.get(origin, _BEFORE_ALL) for origin in log.coverage}
         if to == "end":
             return log.coverage.marks
         if to.isdigit() and len(to) <= 15:
             before = log.position_before(log.first_at(int(to)))
-            return {o: before.get(o, log.begins_after.get(o, _NOWHERE)) for o in log.coverage}
+            return {o: before.get(o, log.begins_after.get(o, _BEFORE_ALL)) for o in log.coverage}
         try:
             position = Position.parse(to)
         except (ValueError, TypeError):
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
-        if position.marks.get(log.origin, _NOWHERE)[1] > log.own_end[1]:
+        if position.marks.get(log.origin, _BEFORE_ALL)[1] > log.own_end[1]:
             # Of an earlier epoch: no event has that place, or it was lost with its branch.
             raise BadPosition(f"{log.origin} has got to offset {log.own_end[1]}, not to {position}")
         return position.marks
 
-    async def _delete(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        client, name = self._named(identity, ask)
+    async def _answer_delete(self, identity: Identity, ask: Ask) -> dict[str, Any]:
+        client, name = self._parse_name(identity, ask)
         durable = self._durables.get(client, name)
         if durable is not None:
-            self.forget(client, name)
+            self.delete_here(client, name)
             await self._log.when_state_committed()
         elsewhere, silent = await self._delete_elsewhere(client, name)
         if durable is None and not elsewhere and not silent:
@@ -220,51 +229,51 @@ class DurableAnswers:
         """The addresses of other nodes that had it, and of those that did not answer."""
         if self._others is None:
             return [], []
-        found = await self._others.ask_all_nodes(DELETE, msgpack.packb([client, name]))
-        had = [node for node, answer in found.answers.items() if answer == _HAD]
+        found = await self._others.ask_all_nodes(DELETE_QUESTION, pack((client, name)))
+        had = [node for node, answer in found.answers.items() if answer == _DELETED]
         return sorted(had), sorted(found.silent)
 
-    async def _deleted(self, asked: bytes) -> tuple[bytes, int] | None:
+    async def _delete_for_node(self, asked: bytes) -> tuple[bytes, int] | None:
         """Delete it here, as another node asks."""
         try:
-            client, name = map(fields.text, msgpack.unpackb(asked))
-        except (ValueError, TypeError, msgpack.UnpackException):
+            client, name = _DELETION.decode(asked)
+        except ProtocolError:
             return None
-        had = self.forget(client, name)
+        had = self.delete_here(client, name)
         await self._log.when_state_committed()
-        return (_HAD if had else b"", 0)
+        return (_DELETED if had else b"", 0)
 
-    def forget(self, client: str, name: str) -> bool:
+    def delete_here(self, client: str, name: str) -> bool:
         """End a subscription at this node; a session that has it is told. Whether there was one."""
         if self._durables.get(client, name) is None:
             return False
-        found = self._in_session(client, name)
+        found = self._find_session(client, name)
         if found is not None:
             session, number = found
-            session.cancel(number, UnknownSubscription(f"{name!r} was deleted"))
-        self._durables.forget(client, name)
+            session.end_subscription(number, UnknownSubscription(f"{name!r} was deleted"))
+        self._durables.delete(client, name)
         return True
 
-    def _changed(self, client: str, name: str) -> Deferred[dict[str, Any]]:
+    def _answer_changed(self, client: str, name: str) -> Deferred[dict[str, Any]]:
         durable = self._durables.get(client, name)
         assert durable is not None
-        row = self._row(client, name, durable, self._durables.lags())
+        row = self._build_row(client, name, durable, self._durables.lag_snapshot())
         return self._log.when_state_committed().addCallback(lambda _: row)
 
     # ------------------------------------------------------------------ inside
 
-    def _named(self, identity: Identity, ask: Ask) -> tuple[str, str]:
+    def _parse_name(self, identity: Identity, ask: Ask) -> tuple[str, str]:
         client = ask.arguments.get("client", "") or identity.client_id
         name = ask.arguments.get("name", "")
         if not name:
             raise BadName("the name of a durable subscription is missing")
-        _check_may(identity, client)
+        _check_access(identity, client)
         return client, name
 
-    def _asked(
+    def _find_durable(
         self, identity: Identity, ask: Ask, *, here: bool = False
-    ) -> tuple[str, str, Durable]:
-        client, name = self._named(identity, ask)
+    ) -> tuple[str, str, DurableSubscription]:
+        client, name = self._parse_name(identity, ask)
         durable = self._durables.get(client, name)
         if durable is None:
             raise UnknownSubscription(
@@ -274,28 +283,28 @@ class DurableAnswers:
             raise SubscriptionHeld(f"{name!r} has moved to {durable.moved_to}: ask that node")
         return client, name, durable
 
-    def _in_session(self, client: str, name: str) -> tuple[Session, int] | None:
+    def _find_session(self, client: str, name: str) -> tuple[Session, int] | None:
         for session in self._sessions():
             if session.identity.client_id == client:
-                number = session.durable_number(name)
-                if number is not None and session.link.get(number) is not None:
+                number = session.find_durable_number(name)
+                if number is not None and session.delivery.find_feed(number) is not None:
                     return session, number
         return None
 
 
-def _lag(durable: Durable, lags: Lags) -> Mapping[str, Any]:
+def _lag_row(durable: DurableSubscription, lags: LagSnapshot) -> Mapping[str, Any]:
     if durable.moved_to:
-        return UNKNOWN
-    return attrs.asdict(lags.of(durable.position.marks, durable.complete))
+        return UNKNOWN_LAG
+    return attrs.asdict(lags.compute_lag(durable.position.marks, durable.complete_after))
 
 
-def _check_may(identity: Identity, client: str) -> None:
+def _check_access(identity: Identity, client: str) -> None:
     if not (identity.administer or identity.owns_client_id(client)):
         raise NotAllowed(
             f"account {identity.account!r} may not see or change what client {client!r} has"
         )
 
 
-def _moved(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:
+def _count_places(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:
     """Places from `one` forward to `other`, over all origins."""
-    return sum(max(0, mark[1] - one.get(o, _NOWHERE)[1]) for o, mark in other.items())
+    return sum(max(0, mark[1] - one.get(o, _BEFORE_ALL)[1]) for o, mark in other.items())

@@ -7,21 +7,21 @@ from typing import Any, Final
 
 import attrs
 
-from broker.subscriptions.durables import Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 
 #: Subscriptions that are named: it bounds the labels of metrics, and the look-ups in the log.
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 STATES: Final = ("in-use", "away", "paused", "moved")
 
 
-def durable_report(durables: Durables) -> dict[str, Any]:
+def build_durable_report(durables: DurableSubscriptions) -> dict[str, Any]:
     """Plain content: counts by state, and the lags of those furthest behind, largest first."""
     states = Counter(dict.fromkeys(STATES, 0))
     here = []
     for client, name, durable in durables.all():
         states[durables.state(client, name)] += 1
         if not durable.moved_to:
-            here.append((client, name, durable.position.marks, durable.complete))
+            here.append((client, name, durable.position.marks, durable.complete_after))
     named = [
         {
             "client": client,
@@ -29,10 +29,10 @@ def durable_report(durables: Durables) -> dict[str, Any]:
             "state": durables.state(client, name),
             **attrs.asdict(lag),
         }
-        for client, name, lag in durables.lags().furthest_behind(here, MOST_NAMED)
+        for client, name, lag in durables.lag_snapshot().find_furthest_behind(here, MAX_NAMED)
     ]
     return {
         "states": dict(states),
         "furthest_behind": named,
-        "not_named": max(0, len(here) - MOST_NAMED),
+        "not_named": max(0, len(here) - MAX_NAMED),
     }

@@ -11,62 +11,62 @@ from broker.matching.query.query import Query
 
 #: Told once when nothing that is wanted is missed any more: behind these places, of the origins
 #: that had to be told; of all others behind where the log stands.
-Flows: TypeAlias = Callable[[Mapping[str, Mark]], object]
+OnActive: TypeAlias = Callable[[Mapping[str, Mark]], object]
 
 
 class Interest(Protocol):
     """Tells the network what is wanted here."""
 
-    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+    def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Whether exactly this has been wanted under that key until now."""
 
-    def want(
+    def announce(
         self,
         key: Hashable,
         pattern: StreamPattern,
         query: Query,
-        flows: Flows,
-        goes_on: Mapping[str, Mark] | None = None,
+        on_active: OnActive,
+        position: Mapping[str, Mark] | None = None,
     ) -> None:
         """Somebody wants something, under a key that is not in use, or under one that wants exactly
         this. `flows` may be told at once. If it is said where it `goes_on`, somebody wanted it
         before, here or elsewhere: also what lies behind these places of origins that are not known
         here, and all of origins that are new to both."""
 
-    def away(self, key: Hashable) -> None:
+    def mark_absent(self, key: Hashable) -> None:
         """What the key wants is wanted still, until `unwant`, and nobody is here for it before
         `want`: no subscription of this node has it."""
 
-    def unwant(self, key: Hashable) -> None:
+    def withdraw(self, key: Hashable) -> None:
         """Nobody has this key any more; nothing where it was not in use."""
 
-    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+    def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """It is known by now where what the key wants goes on."""
 
 
-class Alone:
+class StandaloneInterest:
     """The interest of a node without a network: what it has itself is all there is."""
 
-    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+    def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Nothing that this node has was left out."""
         return True
 
-    def want(
+    def announce(
         self,
         key: Hashable,
         pattern: StreamPattern,
         query: Query,
-        flows: Flows,
-        goes_on: Mapping[str, Mark] | None = None,
+        on_active: OnActive,
+        position: Mapping[str, Mark] | None = None,
     ) -> None:
         """It flows already."""
-        flows({})
+        on_active({})
 
-    def away(self, key: Hashable) -> None:
+    def mark_absent(self, key: Hashable) -> None:
         """What the node has it has in any case."""
 
-    def unwant(self, key: Hashable) -> None:
+    def withdraw(self, key: Hashable) -> None:
         """There is nobody to be told."""
 
-    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+    def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """What the node has it has in any case."""

@@ -19,7 +19,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 
 #: Versions that are remembered; the one noted longest ago goes first.
-MOST_VERSIONS: Final = 1000
+MAX_VERSIONS: Final = 1000
 
 
 class NewVersions:
@@ -35,33 +35,33 @@ class NewVersions:
         self._write = write
         self._wall_clock = wall_clock
         self._sync = sync
-        self._came: OrderedDict[DtdReference, int] = OrderedDict()
+        self._arrivals: OrderedDict[DtdReference, int] = OrderedDict()
         self._load()
 
-    def note(self, reference: DtdReference) -> None:
+    def record_version(self, reference: DtdReference) -> None:
         """A version newer than all that are known of its type is here."""
-        if reference in self._came:
+        if reference in self._arrivals:
             return
-        self._came[reference] = self._wall_clock()
-        if len(self._came) > MOST_VERSIONS:
-            self._came.popitem(last=False)
-        said = {f"{each.type} {each.version}": ms for each, ms in self._came.items()}
-        self._write(self._save, json.dumps(said).encode())
+        self._arrivals[reference] = self._wall_clock()
+        if len(self._arrivals) > MAX_VERSIONS:
+            self._arrivals.popitem(last=False)
+        content = {f"{each.type} {each.version}": ms for each, ms in self._arrivals.items()}
+        self._write(self._save, json.dumps(content).encode())
 
-    def since(self, ms: int) -> list[DtdReference]:
+    def versions_since(self, ms: int) -> list[DtdReference]:
         """Those that came at this time (ms since 1970) or later, oldest first."""
-        return [reference for reference, came in self._came.items() if came >= ms]
+        return [reference for reference, arrived_ms in self._arrivals.items() if arrived_ms >= ms]
 
-    def within(self, ms: int) -> list[DtdReference]:
+    def versions_within(self, ms: int) -> list[DtdReference]:
         """Those that came in so many ms before now."""
-        return self.since(self._wall_clock() - ms)
+        return self.versions_since(self._wall_clock() - ms)
 
     def _load(self) -> None:
         try:
             data = read_checksummed(self._path)
-            for name, came in json.loads(data or b"{}").items():
-                kind, _, version = name.partition(" ")
-                self._came[DtdReference(kind, version)] = int(came)
+            for name, arrived_ms in json.loads(data or b"{}").items():
+                type_name, _, version = name.partition(" ")
+                self._arrivals[DtdReference(type_name, version)] = int(arrived_ms)
         except (ValueError, TypeError, AttributeError, BadName) as error:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 

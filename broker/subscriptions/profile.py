@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from broker.delivery.link import Link
+from broker.delivery.session_delivery import SessionDelivery
 from broker.identity import Identity
 
 
@@ -13,7 +13,7 @@ class Profile:
     """The subscriptions of one session: the client's numbers, and the names of durable ones."""
 
     identity: Identity
-    link: Link
+    delivery: SessionDelivery
     incarnation: int = 0
     token: bytes = attrs.field(default=b"", repr=False)
-    durable: dict[int, str] = attrs.field(factory=dict)
+    durable_names: dict[int, str] = attrs.field(factory=dict)

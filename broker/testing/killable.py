@@ -101,7 +101,7 @@ class DelayedThreads:
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         return self._run("reader", call, args)
 
-    def elsewhere(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+    def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         return self._run("others", call, args)
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ from broker.config import Settings
 from broker.errors import LogUnavailable
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
-from broker.node.node import CARE_EVERY, PROGRESS_EVERY, Node
+from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.recovery.archive_access import ArchiveAccess
 from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
 from broker.testing.memory_network import MemoryNetwork, MemoryPort
@@ -110,7 +110,10 @@ class NodeProcess:
             archive=None if self._archive is None else self._archive(self),
         )
         node.start()
-        for call, every in ((node.progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
+        for call, every in (
+            (node.tick, TICK_INTERVAL),
+            (node.run_maintenance, MAINTENANCE_INTERVAL),
+        ):
             loop = LoopingCall(call)
             loop.clock = cast(IReactorTime, clock)
             loop.start(every, now=False)
@@ -153,12 +156,12 @@ class NodeProcess:
         taken = node.input.outcomes
         sum_taken = taken.accepted + taken.duplicate + taken.not_taken + taken.refused.total()
         assert taken.received == sum_taken, f"{taken} ({where})"
-        _check_sum(node.output.ended, 0, f"ended subscriptions, {where}")
-        for link in node.output.links:
-            link.settle()
+        _check_sum(node.output.ended_outcomes, 0, f"ended subscriptions, {where}")
+        for link in node.output.session_deliveries:
+            link.update_outcomes()
             for feed in link.feeds:
                 about = f"subscription {feed.number}, {where}"
-                _check_sum(feed.outcomes, link.waiting_for(feed), about)
+                _check_sum(feed.outcomes, link.count_queued_for(feed), about)
 
     def _stop_service(self) -> None:
         ports, self._ports = self._ports, []

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from broker.delivery.feed import Feed, Pace
+from broker.delivery.feed import Feed, FeedState
 from broker.errors import BrokerError
 from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark, Place
@@ -18,19 +18,19 @@ from broker.log.deduplication import Deduplication, Freshness
 from broker.matching.explain.explanation import EventExplanation, Explanation
 from broker.matching.query.query import Query, parse_query
 from broker.sessions.session import Session
-from broker.subscriptions.durables import Durable, Durables
+from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 
 #: Subscriptions that are looked at; and seconds after which no further one is. Those left out are
 #: counted.
 MAX_SUBSCRIPTIONS: Final = 100
 MAX_SECONDS: Final = 0.2
 
-_ANY: Final = parse_query("true()")
-_NOWHERE: Final[Mark] = (0, 0)
+_ANY_QUERY: Final = parse_query("true()")
+_BEFORE_ALL: Final[Mark] = (0, 0)
 
 
 @attrs.frozen
-class Fate:
+class DeliveryFate:
     """What becomes of the event, in a word, and in words for a person."""
 
     verdict: str
@@ -41,17 +41,19 @@ class Fate:
     reason: str = ""
 
 
-_PAUSED: Final = Fate("paused", "the subscription is paused: it comes when that is resumed")
+_PAUSED_FATE: Final = DeliveryFate(
+    "paused", "the subscription is paused: it comes when that is resumed"
+)
 
 
-class Deliverability:
+class DeliveryFates:
     """Looks at the live sessions and stored subscriptions of a node."""
 
     def __init__(
         self,
         *,
         sessions: Callable[[], Iterable[Session]],
-        durables: Durables,
+        durables: DurableSubscriptions,
         deduplication: Deduplication,
         parse_query: Callable[[str, Mapping[str, str]], Query],
         stopwatch: Callable[[], float],
@@ -62,7 +64,7 @@ class Deliverability:
         self._parse_query = parse_query
         self._stopwatch = stopwatch
 
-    def of(
+    def find_fates(
         self,
         client_id: str,
         explain: Callable[[Query], Explanation],
@@ -70,25 +72,25 @@ class Deliverability:
     ) -> dict[str, Any]:
         """Plain content; `explain` explains a query on the event, if there is one. `place` is where
         the event lies, if that is known."""
-        event = explain(_ANY).event
+        event = explain(_ANY_QUERY).event
         sessions = [each for each in self._sessions() if each.identity.client_id == client_id]
-        told: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         left_out = 0
         deadline = self._stopwatch() + MAX_SECONDS
-        for look in self._looks(client_id, sessions, event, explain, place):
-            if len(told) >= MAX_SUBSCRIPTIONS or (told and self._stopwatch() > deadline):
+        for check in self._subscription_checks(client_id, sessions, event, explain, place):
+            if len(found) >= MAX_SUBSCRIPTIONS or (found and self._stopwatch() > deadline):
                 left_out += 1
             else:
-                told.append(look())
+                found.append(check())
         return {
             "client": client_id,
             "connected": [each.state.value for each in sessions],
-            "accepted": self._accepted(event),
-            "subscriptions": told,
+            "accepted": self._has_accepted(event),
+            "subscriptions": found,
             "left_out": left_out,
         }
 
-    def _accepted(self, event: EventExplanation | None) -> bool | None:
+    def _has_accepted(self, event: EventExplanation | None) -> bool | None:
         """Whether the node has logged such an event; None if it can not tell."""
         if event is None or event.refused is not None:
             return None
@@ -96,7 +98,7 @@ class Deliverability:
         freshness = self._deduplication.check(publisher, event.sequence_number)
         return None if freshness is Freshness.OUTSIDE else freshness is Freshness.DUPLICATE
 
-    def _looks(
+    def _subscription_checks(
         self,
         client_id: str,
         sessions: Iterable[Session],
@@ -105,14 +107,14 @@ class Deliverability:
         place: Place | None,
     ) -> Iterator[Callable[[], dict[str, Any]]]:
         for session in sessions:
-            session.link.settle()
-            for feed in session.link.feeds:
-                yield lambda s=session, f=feed: self._live(s, f, event, explain, place)  # type: ignore[misc]
-        for name in self._durables.of(client_id):
-            if not self._durables.in_use(client_id, name):
-                yield lambda n=name: self._stored(client_id, n, event, explain, place)  # type: ignore[misc]
+            session.delivery.update_outcomes()
+            for feed in session.delivery.feeds:
+                yield lambda s=session, f=feed: self._check_live(s, f, event, explain, place)  # type: ignore[misc]
+        for name in self._durables.of_client(client_id):
+            if not self._durables.is_in_use(client_id, name):
+                yield lambda n=name: self._check_stored(client_id, n, event, explain, place)  # type: ignore[misc]
 
-    def _live(
+    def _check_live(
         self,
         session: Session,
         feed: Feed,
@@ -123,20 +125,20 @@ class Deliverability:
         query, pattern = feed.query, feed.pattern
         assert query is not None and pattern is not None
         explanation = explain(query)
-        fate = _unfit(pattern, explanation.event)
+        fate = _find_mismatch(pattern, explanation.event)
         if fate is None and event is not None:
-            fate = _not_cleared(session.identity, event)
-            fate = fate or _before(feed.begins, place) or _paced(feed, place)
+            fate = _check_clearance(session.identity, event)
+            fate = fate or _check_start(feed.start_marks, place) or _fate_when_active(feed, place)
         return {
             "number": feed.number,
-            "durable": feed.durable,
-            "pace": feed.pace.value,
-            "queued": session.link.waiting_for(feed),
+            "durable": feed.is_durable,
+            "pace": feed.state.value,
+            "queued": session.delivery.count_queued_for(feed),
             **attrs.asdict(feed.outcomes),
-            **_told(pattern, query, fate, explanation),
+            **_build_row(pattern, query, fate, explanation),
         }
 
-    def _stored(
+    def _check_stored(
         self,
         client_id: str,
         name: str,
@@ -144,90 +146,99 @@ class Deliverability:
         explain: Callable[[Query], Explanation],
         place: Place | None,
     ) -> dict[str, Any]:
-        durable = self._durables.of(client_id)[name]
-        told: dict[str, Any] = {"durable": name, "pace": "away"}
+        durable = self._durables.of_client(client_id)[name]
+        found: dict[str, Any] = {"durable": name, "pace": "away"}
         try:
             query = self._parse_query(durable.query, durable.namespaces)
             pattern = StreamPattern.parse(durable.pattern)
         except BrokerError as error:
-            return {**told, "verdict": "refused", "reason": f"it would not be accepted: {error}"}
+            return {**found, "verdict": "refused", "reason": f"it would not be accepted: {error}"}
         explanation = explain(query)
-        fate = _unfit(pattern, explanation.event)
+        fate = _find_mismatch(pattern, explanation.event)
         if durable.moved_to:
-            fate = Fate("moved", f"the subscription is at {durable.moved_to} now")
+            fate = DeliveryFate("moved", f"the subscription is at {durable.moved_to} now")
         elif fate is None and event is not None:
-            fate = _before(durable.position.marks, place) or _stored_fate(durable)
-        return {**told, **_told(pattern, query, fate, explanation)}
+            fate = _check_start(durable.position.marks, place) or _fate_when_absent(durable)
+        return {**found, **_build_row(pattern, query, fate, explanation)}
 
 
-def _unfit(pattern: StreamPattern, event: EventExplanation | None) -> Fate | None:
+def _find_mismatch(pattern: StreamPattern, event: EventExplanation | None) -> DeliveryFate | None:
     """Why the event is not for a subscription with this pattern; None if it is."""
     if event is None:
         return None
     if event.refused is not None:
-        return Fate("refused", f"no such event is accepted: {event.refused[1]}")
+        return DeliveryFate("refused", f"no such event is accepted: {event.refused[1]}")
     if not pattern.matches(event.stream):
-        return Fate("stream", f"{pattern.text} does not take the stream {event.stream}")
+        return DeliveryFate("stream", f"{pattern.text} does not take the stream {event.stream}")
     if event.matches is None:
-        return Fate("unevaluated", event.note)
+        return DeliveryFate("unevaluated", event.note)
     if not event.matches:
         note = "" if event.finding is None else event.finding.note
-        return Fate("query", note or "the query does not match")
+        return DeliveryFate("query", note or "the query does not match")
     return None
 
 
-def _not_cleared(identity: Identity, event: EventExplanation) -> Fate | None:
+def _check_clearance(identity: Identity, event: EventExplanation) -> DeliveryFate | None:
     level, cleared = SecurityLevel(event.security_level), identity.clearance
     if identity.is_cleared(level):
         return None
-    return Fate("clearance", f"the event is {level.value}, it is cleared up to {cleared.value}")
+    return DeliveryFate(
+        "clearance", f"the event is {level.value}, it is cleared up to {cleared.value}"
+    )
 
 
-def _before(begins: Mapping[str, Mark], place: Place | None) -> Fate | None:
+def _check_start(begins: Mapping[str, Mark], place: Place | None) -> DeliveryFate | None:
     """Why an event that was published is not for a subscription that begins there."""
-    if place is None or place.mark > begins.get(place.origin, _NOWHERE):
+    if place is None or place.mark > begins.get(place.origin, _BEFORE_ALL):
         return None
-    return Fate(
+    return DeliveryFate(
         "before", "its client has had it, or it was published before the subscription began"
     )
 
 
-def _stored_fate(durable: Durable) -> Fate:
-    if durable.paused:
-        return _PAUSED
+def _fate_when_absent(durable: DurableSubscription) -> DeliveryFate:
+    if durable.is_paused:
+        return _PAUSED_FATE
     reason = "nobody has it in use: it comes when the client is back, if that is cleared for it"
-    return Fate("away", reason)
+    return DeliveryFate("away", reason)
 
 
-def _paced(feed: Feed, place: Place | None) -> Fate:
+def _fate_when_active(feed: Feed, place: Place | None) -> DeliveryFate:
     """What becomes of an event that is for a subscription."""
     outcomes = feed.outcomes
     if (
         place is not None
-        and max(feed.told.get(place.origin, _NOWHERE), feed.passed.get(place.origin, _NOWHERE))
+        and max(
+            feed.reported_marks.get(place.origin, _BEFORE_ALL),
+            feed.unreported_marks.get(place.origin, _BEFORE_ALL),
+        )
         >= place.mark
     ):
         # It has got further already.
-        return _sent(outcomes)
-    if feed.paused:
-        return _PAUSED
-    if feed.pace is Pace.UNCONFIRMED:
-        return Fate("unconfirmed", "the subscription is not yet stored: nothing goes out before")
-    if feed.pace is Pace.CATCHING_UP:
-        return Fate("catching-up", f"it reads the log, and has got to offset {feed.cursor}")
-    return _sent(outcomes)
+        return _fate_by_outcomes(outcomes)
+    if feed.is_paused:
+        return _PAUSED_FATE
+    if feed.state is FeedState.UNCONFIRMED:
+        return DeliveryFate(
+            "unconfirmed", "the subscription is not yet stored: nothing goes out before"
+        )
+    if feed.state is FeedState.CATCHING_UP:
+        return DeliveryFate("catching-up", f"it reads the log, and has got to offset {feed.cursor}")
+    return _fate_by_outcomes(outcomes)
 
 
-def _sent(outcomes: DeliveryOutcomes) -> Fate:
+def _fate_by_outcomes(outcomes: DeliveryOutcomes) -> DeliveryFate:
     if outcomes.dropped:
-        return Fate("dropped", f"its queue was full: {outcomes.dropped} events were dropped")
+        return DeliveryFate(
+            "dropped", f"its queue was full: {outcomes.dropped} events were dropped"
+        )
     if outcomes.gone:
-        return Fate("gone", f"the log no longer had {outcomes.gone} places that it wanted")
-    return Fate("delivered")
+        return DeliveryFate("gone", f"the log no longer had {outcomes.gone} places that it wanted")
+    return DeliveryFate("delivered")
 
 
-def _told(
-    pattern: StreamPattern, query: Query, fate: Fate | None, explanation: Explanation
+def _build_row(
+    pattern: StreamPattern, query: Query, fate: DeliveryFate | None, explanation: Explanation
 ) -> dict[str, Any]:
     event = explanation.event
     finding = None if event is None or event.finding is None else attrs.asdict(event.finding)
@@ -235,6 +246,6 @@ def _told(
         "pattern": pattern.text,
         "query": query.text,
         "matches": None if event is None else event.matches,
-        **attrs.asdict(fate or Fate("")),
+        **attrs.asdict(fate or DeliveryFate("")),
         "finding": finding,
     }

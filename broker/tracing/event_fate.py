@@ -7,24 +7,24 @@ alone tells nobody whether such an event exists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NotRequired, Protocol, TypedDict
 
 import attrs
-import msgpack
 
+from broker.errors import ProtocolError
 from broker.event.envelope import SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.matching.explain.explanation import EventExplanation
-from broker.tracing.tracing import TRACE, NodeTrace, TraceQuestion, event_place
-from broker.wire import fields
+from broker.tracing.node_trace import TRACE_QUESTION, EventPlace, NodeTrace, TraceQuestion
+from broker.wire.codec import Count, Schema, WireMark
 
 #: Verdicts of a node that has the event in its log.
-HAS_IT: Final = frozenset({"origin", "logged"})
+LOGGED_VERDICTS: Final = frozenset({"origin", "logged"})
 #: Verdicts of a subscription that the event is for.
-_IS_FOR_IT: Final = frozenset(
+_DELIVERABLE_VERDICTS: Final = frozenset(
     {"delivered", "unconfirmed", "catching-up", "paused", "away", "dropped", "gone"}
 )
 _REASONS: Final = {
@@ -39,7 +39,27 @@ _REASONS: Final = {
 }
 
 
-class Gathered(Protocol):
+class _Subscriptions(TypedDict):
+    subscriptions: list[dict[str, Any]]
+    left_out: NotRequired[Count]
+
+
+class _Answer(TypedDict, total=False):
+    """The answer of another node: see `NodeTrace.trace_event`."""
+
+    place: EventPlace | None
+    is_origin: bool
+    covered: WireMark | None
+    wanted_here: bool
+    onward: list[tuple[str, bool]]
+    partly: bool
+    client: _Subscriptions | None
+
+
+_ANSWER: Final = Schema[_Answer](_Answer, "answer about an event")
+
+
+class GatheredAnswers(Protocol):
     """Answers of other nodes by address, and who did not answer."""
 
     @property
@@ -48,43 +68,43 @@ class Gathered(Protocol):
     def silent(self) -> Sequence[str]: ...
 
 
-class Others(Protocol):
+class OtherNodes(Protocol):
     """All other nodes of the network: see `broker.cluster.network_question.NetworkQuestions`."""
 
     @property
     def own_address(self) -> str:
         """The address of this node; empty in no cluster."""
 
-    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> Gathered:
+    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
         """Ask them all. `rank` is what links must be cleared for."""
 
 
 @attrs.frozen
-class _Nothing:
+class _NoAnswers:
     answers: Mapping[str, bytes] = attrs.field(factory=dict)
     silent: Sequence[str] = ()
 
 
-class Nobody:
+class NoOtherNodes:
     """The other nodes where there is no network."""
 
     own_address = ""
 
-    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> Gathered:
+    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
         """There is nobody."""
-        return _Nothing()
+        return _NoAnswers()
 
 
-class EventFate:
+class NetworkTrace:
     """Asks all nodes, and puts together what they answer."""
 
-    def __init__(self, trace: NodeTrace, others: Others, name: str) -> None:
+    def __init__(self, trace: NodeTrace, others: OtherNodes, name: str) -> None:
         """`name` is what this node is called where it is in no cluster."""
         self._trace = trace
         self._others = others
         self._name = name
 
-    async def of(
+    async def trace_event(
         self,
         identity: Identity,
         event: EventExplanation,
@@ -102,80 +122,63 @@ class EventFate:
             return None
         level = SecurityLevel(event.security_level)
         own = self._others.own_address or self._name
-        told: dict[str, Any] = {"known": None, "place": None, "here": own, "nodes": []}
-        told |= {"silent": [], "partly": []}
-        if not _may_read(identity, event.stream, level):
-            return told
-        others: Others = Nobody() if here else self._others
+        answer: dict[str, Any] = {"known": None, "place": None, "here": own, "nodes": []}
+        answer |= {"silent": [], "partly": []}
+        if not _can_read(identity, event.stream, level):
+            return answer
+        others: OtherNodes = NoOtherNodes() if here else self._others
         numbers = event.timestamp, event.sequence_number, event.incarnation
         first = TraceQuestion.of(EventId(event.client_id, *numbers), document, client)
-        found = {own: await self._trace.look(first)}
-        gathered = await others.ask_all_nodes(TRACE, first.encode())
-        found |= _decoded(gathered.answers)
+        found = {own: await self._trace.trace_event(first)}
+        gathered = await others.ask_all_nodes(TRACE_QUESTION, first.encode())
+        found |= _decode_answers(gathered.answers)
         place = next((each["place"] for each in found.values() if each.get("place")), None)
-        told |= {"known": place is not None, "silent": sorted(gathered.silent)}
+        answer |= {"known": place is not None, "silent": sorted(gathered.silent)}
         if place is None:
-            told["partly"] = sorted(node for node, each in found.items() if each.get("partly"))
-            return told
+            answer["partly"] = sorted(node for node, each in found.items() if each.get("partly"))
+            return answer
         second = first.with_document(document, place)
-        wants = {own: await self._trace.look(second)}
-        gathered = await others.ask_all_nodes(TRACE, second.encode(), level.rank)
-        wants |= _decoded(gathered.answers)
-        both = {node: _both(each, wants.get(node, {})) for node, each in sorted(found.items())}
+        second_answers = {own: await self._trace.trace_event(second)}
+        gathered = await others.ask_all_nodes(TRACE_QUESTION, second.encode(), level.rank)
+        second_answers |= _decode_answers(gathered.answers)
+        both = {
+            node: _merge_answers(each, second_answers.get(node, {}))
+            for node, each in sorted(found.items())
+        }
         origin, epoch, offset = place
-        told["place"] = f"{origin}:{epoch}:{offset}"
-        onward = _Onward.of(both)
-        told["nodes"] = [
-            _at_node(node, each, (epoch, offset), onward) for node, each in both.items()
+        answer["place"] = f"{origin}:{epoch}:{offset}"
+        onward = _Destinations.of(both)
+        answer["nodes"] = [
+            _build_node_row(node, each, (epoch, offset), onward) for node, each in both.items()
         ]
-        return told
+        return answer
 
 
-def _may_read(identity: Identity, stream: str, level: SecurityLevel) -> bool:
+def _can_read(identity: Identity, stream: str, level: SecurityLevel) -> bool:
     if identity.administer:
         return True
     return identity.rights.may_subscribe(StreamPattern.parse(stream)) and identity.is_cleared(level)
 
 
-def _decoded(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+def _decode_answers(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     """What other nodes said, checked; a malformed answer counts as none."""
     found = {}
     for node, data in answers.items():
         try:
-            found[node] = _checked(msgpack.unpackb(data, use_list=False, strict_map_key=True))
-        except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException):
+            found[node] = dict(_ANSWER.decode(data))
+        except ProtocolError:
             continue
     return found
 
 
-def _checked(content: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"place": None}
-    if content.get("place") is not None:
-        told["place"] = event_place(content["place"])
-        told["is_origin"] = bool(content.get("is_origin"))
-    if content.get("covered") is not None:
-        told["covered"] = fields.mark(content["covered"])
-    if "wanted_here" in content:
-        told["wanted_here"] = bool(content["wanted_here"])
-    if "onward" in content:
-        told["onward"] = [(fields.text(to), bool(yes)) for to, yes in content["onward"]]
-    if "partly" in content:
-        told["partly"] = bool(content["partly"])
-    if content.get("client") is not None:
-        rows = [dict(row) for row in content["client"]["subscriptions"]]
-        left_out = fields.count(content["client"].get("left_out", 0))
-        told["client"] = {"subscriptions": rows, "left_out": left_out}
-    return told
-
-
-def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_answers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """The answers of a node to both parts. It may have found the event by its place alone, and may
     have been sent the first part alone."""
     return {**first, **second, "place": first.get("place") or second.get("place")}
 
 
 @attrs.frozen
-class _Onward:
+class _Destinations:
     """Where the event was to go, as those say that have it."""
 
     wanted: tuple[str, ...]
@@ -183,7 +186,7 @@ class _Onward:
     """Nodes, or units with a slash behind them, to which no way is cleared."""
 
     @classmethod
-    def of(cls, found: Mapping[str, Mapping[str, Any]]) -> _Onward:
+    def of(cls, found: Mapping[str, Mapping[str, Any]]) -> _Destinations:
         ways = [
             way for each in found.values() if each.get("place") for way in each.get("onward", ())
         ]
@@ -191,32 +194,34 @@ class _Onward:
         return cls(tuple(str(to) for to, _ in ways), denied)
 
 
-def _is_towards(node: str, to: str) -> bool:
+def _is_destination(node: str, to: str) -> bool:
     unit = node.rpartition("/")[0]
     return to == node or (to.endswith("/") and f"{unit}.".startswith(f"{to[:-1]}."))
 
 
-def _verdict(node: str, told: Mapping[str, Any], mark: Mark, onward: _Onward) -> str:
-    if told.get("place"):
-        return "origin" if told.get("is_origin") else "logged"
-    wanted = told.get("wanted_here")
+def _find_verdict(node: str, answer: Mapping[str, Any], mark: Mark, onward: _Destinations) -> str:
+    if answer.get("place"):
+        return "origin" if answer.get("is_origin") else "logged"
+    wanted = answer.get("wanted_here")
     if wanted is False:
         return "filtered"
-    if any(_is_towards(node, to) for to in onward.denied):
+    if any(_is_destination(node, to) for to in onward.denied):
         return "denied"
     if wanted is None:
         # It was not shown the event.
-        asked_for = any(_is_towards(node, to) for to in onward.wanted)
+        asked_for = any(_is_destination(node, to) for to in onward.wanted)
         return "unknown" if asked_for else "filtered"
-    reached = tuple(told.get("covered") or (0, 0))
+    reached = tuple(answer.get("covered") or (0, 0))
     return "missing" if reached < mark else "passed-over"
 
 
-def _at_node(node: str, told: Mapping[str, Any], mark: Mark, onward: _Onward) -> dict[str, Any]:
-    verdict, client = _verdict(node, told, mark, onward), told.get("client") or {}
+def _build_node_row(
+    node: str, answer: Mapping[str, Any], mark: Mark, onward: _Destinations
+) -> dict[str, Any]:
+    verdict, client = _find_verdict(node, answer, mark, onward), answer.get("client") or {}
     reason, subscriptions = _REASONS[verdict], []
     for row in client.get("subscriptions", ()):
-        if verdict not in HAS_IT and row.get("verdict") in _IS_FOR_IT:
+        if verdict not in LOGGED_VERDICTS and row.get("verdict") in _DELIVERABLE_VERDICTS:
             row = {**row, "verdict": verdict, "reason": reason}
         subscriptions.append(row)
     return {

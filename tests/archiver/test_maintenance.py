@@ -17,7 +17,7 @@ from broker.archiver.maintenance import EXPIRY_INTERVAL, Maintenance, Maintenanc
 from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable
 from broker.event.place import Position
-from broker.subscriptions.durables import Durable
+from broker.subscriptions.durable_subscriptions import DurableSubscription
 from broker.testing.fragile_disk import FragileDisk, SimulatedCrash
 from tests.archive.events import HOUR, Wall, covering, event, everything_in, once, same
 from tests.seeds import seeds
@@ -131,7 +131,7 @@ def test_the_oldest_files_expire_beyond_the_event_limit() -> None:
 
 
 def durable(pattern: str, position: Position) -> bytes:
-    return Durable(pattern, "true()", {}, position, 1).encode()
+    return DurableSubscription(pattern, "true()", {}, position, 1).encode()
 
 
 def test_events_needed_by_a_durable_subscription_stay() -> None:

@@ -13,7 +13,7 @@ from broker.archive.archive import Archive
 from broker.archive.writer import ArchiveWriter
 from broker.cli import main
 from broker.event.place import Position
-from broker.subscriptions.durables import Durable
+from broker.subscriptions.durable_subscriptions import DurableSubscription
 from tests.archive.events import MORNING, covering, event
 
 MADE = [event(n) for n in range(1, 9)]
@@ -118,7 +118,9 @@ def test_old_hours_go_or_are_only_named(folder: Path) -> None:
 def test_events_that_a_durable_subscription_needs_stay(
     folder: Path, offset: int, hard: str, gone: int
 ) -> None:
-    durable(folder, Durable("s", "true()", {}, Position({"aa": (1, offset)}), 0).encode())
+    durable(
+        folder, DurableSubscription("s", "true()", {}, Position({"aa": (1, offset)}), 0).encode()
+    )
     [done] = lines(run("expire", "--age", "1h", "--hard-age", hard, folder))
     assert len(done["removed"]) == gone
     assert done["held"] == ("" if gone else "2026-11-20T07")

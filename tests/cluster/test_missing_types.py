@@ -15,7 +15,7 @@ from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import ForbiddenPointer, Overloaded, UnknownType
-from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.pending_dtds import PendingDtds
 from tests.cluster.traffic.frames import frame
 
 ONE = DtdReference("one", "1")
@@ -41,7 +41,7 @@ class Dtds:
 class Setting:
     def __init__(self, *, accept_undescribed: bool = False) -> None:
         self.dtds, self.clock, self.line = Dtds(), Clock(), OriginQueue()
-        self.awaited = AwaitedTypes(cast(Any, self.dtds), self.clock, 600.0)
+        self.awaited = PendingDtds(cast(Any, self.dtds), self.clock, 600.0)
         self.missing = MissingTypes(
             *(cast(Any, self.dtds), self.awaited, self.clock),
             announcements=AwaitedAnnouncements(self.clock, lambda *_: False),

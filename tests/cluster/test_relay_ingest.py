@@ -22,7 +22,7 @@ from broker.errors import BrokerError, LogUnavailable, Overloaded
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
-from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.pending_dtds import PendingDtds
 from broker.log.deduplication import Deduplication
 from broker.matching.contract import Accepted, TypeMissing
 
@@ -104,7 +104,7 @@ class Setting:
             variants=lambda *_: {},
             missing_types=MissingTypes(
                 unused,
-                AwaitedTypes(unused, self.clock, 600.0),
+                PendingDtds(unused, self.clock, 600.0),
                 self.clock,
                 announcements=AwaitedAnnouncements(self.clock, lambda *_: False),
                 accept_undescribed=False,
@@ -151,12 +151,12 @@ def enters(setting: Setting, frame: Frame) -> list[str]:
 
 def test_entering_ranges_are_matched_before_later_frames() -> None:
     setting = Setting()
-    setting.ingest._slices._working = True
+    setting.ingest._slices._is_running = True
     said = enters(setting, frame_of(1))
     setting.ingest.wait_for_earlier(frame_of(2), lambda: said.append("followed"))
     assert said == []
-    setting.ingest._slices._working = False
-    setting.ingest._slices.work()
+    setting.ingest._slices._is_running = False
+    setting.ingest._slices.run()
     assert said == ["matched", "followed"]
     setting.ingest.wait_for_earlier(frame_of(3), lambda: said.append("at once"))
     assert said[-1] == "at once"
@@ -231,11 +231,11 @@ def test_queued_jobs_fail_with_the_one_before_them(waits: bool) -> None:
     setting.take(1, 3)
     if waits:
         # It is matched in a later slice, after the failed commit.
-        setting.ingest._slices._working = True
+        setting.ingest._slices._is_running = True
     setting.take(4, 6)
     setting.log.commit(fails=True)
-    setting.ingest._slices._working = False
-    setting.ingest._slices.work()
+    setting.ingest._slices._is_running = False
+    setting.ingest._slices.run()
     setting.log.commit()
     assert setting.log.logged == []
     assert [last for last, error in setting.settled if error] == [3, 6]
@@ -270,7 +270,7 @@ def test_matched_events_are_appended_in_the_same_time_slice() -> None:
     setting.take(1, 10)
     # All earlier matches are appended before the next slice is matched.
     assert given == [0, 4, 8]
-    ranges = [(relayed.after, relayed.covers) for relayed, _ in setting.log.pending]
+    ranges = [(relayed.after, relayed.covered_upto) for relayed, _ in setting.log.pending]
     assert ranges == [((1, 0), (1, 4)), ((1, 4), (1, 8)), ((1, 8), (1, 10))]
     setting.log.commit()
     assert setting.log.logged == [(1, n) for n in range(1, 11)]
@@ -307,11 +307,11 @@ def test_a_failed_append_is_retried() -> None:
         raise RuntimeError("the environment is closed")
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
-    setting.ingest._slices._failed = lambda error: None
-    setting.ingest._slices._working = True
+    setting.ingest._slices._on_failed = lambda error: None
+    setting.ingest._slices._is_running = True
     setting.take(1, 3)
-    setting.ingest._slices._working = False
-    setting.ingest._slices.work_later()
+    setting.ingest._slices._is_running = False
+    setting.ingest._slices.run_later()
     setting.clock.advance(1.0)
     assert len(setting.settled) == 1 and setting.settled[0][1] is not None
 
@@ -325,10 +325,10 @@ def test_a_failed_append_does_not_block_other_origins() -> None:
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
     setting.clock.callLater(0, lambda: None)
-    setting.ingest._slices._working = True
+    setting.ingest._slices._is_running = True
     setting.take(1, 3)
-    setting.ingest._slices._working = False
-    setting.ingest._slices.work_later()
+    setting.ingest._slices._is_running = False
+    setting.ingest._slices.run_later()
     setting.clock.advance(1.0)
     setting.log.deduplication.record = real  # type: ignore[method-assign]
     setting.take(4, 6)

@@ -106,7 +106,7 @@ class FakeDtds:
 class FakeQuarantine:
     kept: list[tuple[bytes, str]] = attrs.field(factory=list)
 
-    def keep(self, document: bytes, error: BrokerError, sender: str) -> None:
+    def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
         self.kept.append((document, error.code))
 
 
@@ -125,7 +125,7 @@ class Setting:
         }
         self.input = Input(
             **fakes,
-            committed=lambda events, matches: self.committed.append(
+            on_committed=lambda events, matches: self.committed.append(
                 ([event.document for event in events], list(matches))
             ),
             wall_clock=lambda: 0,
@@ -143,7 +143,7 @@ class Setting:
         return publisher, answers
 
     def add(self, number: int, *documents: str) -> None:
-        self.publisher.add(Batch(number, [document.encode() for document in documents]))
+        self.publisher.add_batch(Batch(number, [document.encode() for document in documents]))
 
     def publish(self, number: int, *documents: str) -> None:
         self.add(number, *documents)
@@ -154,8 +154,8 @@ class Setting:
         if self.taking:
             return
         self.taking = True
-        while publisher.ready:
-            self.input.take(publisher, self.most)
+        while publisher.is_ready:
+            self.input.ingest_waiting(publisher, self.most)
         self.taking = False
 
     @property

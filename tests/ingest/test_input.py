@@ -84,7 +84,7 @@ def test_a_failure_stops_only_the_publishers_that_it_concerned(setting: Setting)
     setting.log.fail()
     setting.log.resting = False
     setting.publish(2, "2")
-    other.add(Batch(7, [b"9"]))
+    other.add_batch(Batch(7, [b"9"]))
     setting.take_all(other)
     setting.log.commit()
     assert setting.told == [("NotPublished", 1), ("NotPublished", 2)]
@@ -165,7 +165,7 @@ def test_a_disk_that_fills_up_while_a_batch_waits_for_its_type_sends_it_back(
 def test_what_waits_for_a_session_that_is_over_is_not_taken(setting: Setting) -> None:
     setting.publish(1, "odd 1")
     setting.publish(2, "2")
-    setting.input.leave(setting.publisher)
+    setting.input.discard_waiting(setting.publisher)
     setting.matcher.known.add(ODD)
     setting.dtds.asked[0].callback(None)
     assert setting.log.waiting == [] and setting.answers == []

@@ -13,7 +13,7 @@ from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.ingest.latest_versions import LatestVersions
-from broker.matching.contract import Accepted, LatestNamed, accepted_kind
+from broker.matching.contract import Accepted, AcceptedWithLatestVersion, accepted_class
 
 EVENT_ID = EventId("c", 1, 1, 1)
 HEADER = Header(EVENT_ID, "s", "flight", "1.0", SecurityLevel.MED, Liveness.LIVE)
@@ -46,7 +46,7 @@ class _Dtds:
 def test_only_the_element_counts(said: bytes, found: bool) -> None:
     document = write_event(EVENT_ID, "s", EventType("flight", "1.0"), b"<flight/>")
     document = document.replace(VERSION, VERSION + said)
-    assert issubclass(accepted_kind(document), LatestNamed if found else Accepted)
+    assert issubclass(accepted_class(document), AcceptedWithLatestVersion if found else Accepted)
     dtds = _Dtds()
-    LatestVersions(dtds).note(document, HEADER)  # type: ignore[arg-type]
+    LatestVersions(dtds).look_up_named(document, HEADER)  # type: ignore[arg-type]
     assert dtds.looked_up == ([DtdReference("flight", "2.0")] if found else [])

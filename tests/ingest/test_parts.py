@@ -31,7 +31,7 @@ def logged(setting: Setting) -> list[list[bytes]]:
 def test_many_small_batches_are_matched_and_logged_at_one_go(setting: Setting) -> None:
     for number in range(1, 101):
         setting.add(number, str(number))
-    setting.input.take(setting.publisher, 1_000)
+    setting.input.ingest_waiting(setting.publisher, 1_000)
     assert setting.matcher.calls == [100]
     assert [len(documents) for documents in logged(setting)] == [100]
     setting.log.commit()
@@ -62,8 +62,8 @@ def test_what_could_not_be_matched_in_time_waits_in_its_order(
     for number in range(8):
         setting.add(number, *numbers(3 * number + 1, 3 * number + 3 * (number % 2 == 0)))
     taken = 0
-    while setting.publisher.ready:
-        setting.input.take(setting.publisher, 1_000, 0.5)
+    while setting.publisher.is_ready:
+        setting.input.ingest_waiting(setting.publisher, 1_000, 0.5)
         taken = min(taken + fitting, 12)
         assert sum(map(len, logged(setting))) == taken
     setting.log.commit()
@@ -102,10 +102,10 @@ def test_there_is_one_answer_to_a_batch_that_is_taken_in_parts(most: int) -> Non
 
 def test_an_answer_waits_for_the_commit_of_the_last_part(setting: Setting) -> None:
     setting.add(1, *numbers(1, 4))
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.commit()
     assert setting.answers == [] and len(setting.committed) == 1
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     assert setting.answers == []
     setting.log.commit()
     assert setting.answers == [Published(1, (("n", 1, 1),), 4, (), ())]
@@ -125,10 +125,10 @@ def test_batches_without_documents_are_answered_too(most: int) -> None:
 
 def test_places_are_told_anew_behind_events_of_others(setting: Setting) -> None:
     setting.add(1, "1", "2", "refuse", "1", "3", "4")
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.append([(b"", 0, b"of another")], lambda _: None)
-    setting.input.take(setting.publisher, 3)
-    setting.input.take(setting.publisher, 1)
+    setting.input.ingest_waiting(setting.publisher, 3)
+    setting.input.ingest_waiting(setting.publisher, 1)
     setting.log.commit()
     (answer,) = setting.answers
     assert isinstance(answer, Published)
@@ -145,10 +145,10 @@ def test_of_a_batch_whose_middle_part_was_not_stored_nothing_more_is_taken(
     documents = numbers(1, 8)
     setting.add(1, *documents)
     setting.add(2, "9")
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.commit()
-    setting.input.take(setting.publisher, 2)
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.fail()
     # One answer, though two parts failed.
     assert setting.told == [("NotPublished", 1)]
@@ -174,7 +174,7 @@ def test_of_a_batch_whose_middle_part_was_not_stored_nothing_more_is_taken(
 
 def test_a_log_that_rests_between_two_parts_sends_the_batch_back(setting: Setting) -> None:
     setting.add(1, *numbers(1, 4))
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.commit()
     setting.log.resting = True
     setting.take_all(setting.publisher)
@@ -192,8 +192,8 @@ def test_a_batch_that_is_sent_back_is_answered_once_whatever_becomes_of_its_firs
     setting: Setting, stored: bool
 ) -> None:
     setting.add(1, *numbers(1, 2), "odd 3")
-    setting.input.take(setting.publisher, 2)
-    setting.input.take(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
+    setting.input.ingest_waiting(setting.publisher, 2)
     setting.dtds.asked[0].errback(Overloaded("too many wait"))
     assert setting.told == [("NotPublished", 1)]
     if stored:
@@ -208,9 +208,9 @@ def test_a_batch_that_is_sent_back_is_answered_once_whatever_becomes_of_its_firs
 def test_nothing_is_taken_of_the_rest_when_the_session_is_over(setting: Setting) -> None:
     setting.add(1, *numbers(1, 6))
     setting.add(2, "7")
-    setting.input.take(setting.publisher, 2)
-    setting.input.leave(setting.publisher)
-    assert not setting.publisher.ready
+    setting.input.ingest_waiting(setting.publisher, 2)
+    setting.input.discard_waiting(setting.publisher)
+    assert not setting.publisher.is_ready
     setting.log.commit()
     # What had its place already is an event like any other.
     assert [documents for documents, _ in setting.committed] == [[b"1", b"2"]]
@@ -225,7 +225,7 @@ def test_what_went_before_a_part_that_waits_for_its_type_is_not_taken_again(
     setting.add(1, *numbers(1, 4), "5", "odd 6", "7")
     setting.add(2, "8")
     setting.take_all(setting.publisher)
-    assert setting.matcher.calls == [2, 2, 2] and setting.publisher.held
+    assert setting.matcher.calls == [2, 2, 2] and setting.publisher.awaits_dtd
     setting.log.commit()
     assert setting.answers == []
     setting.matcher.known.add(ODD)

@@ -26,7 +26,7 @@ def kept(folder: Path) -> list[bytes]:
 
 
 def test_it_keeps_the_bytes_and_who_sent_them_and_why(tmp_path: Path) -> None:
-    quarantine(tmp_path).keep(b"<flight>\xff", ERROR, "alice")
+    quarantine(tmp_path).add_document(b"<flight>\xff", ERROR, "alice")
     assert kept(tmp_path) == [b"<flight>\xff"]
     note = json.loads((tmp_path / "1.json").read_text())
     assert note == {
@@ -42,7 +42,7 @@ def test_it_keeps_the_bytes_and_who_sent_them_and_why(tmp_path: Path) -> None:
 def test_the_oldest_goes_when_there_are_too_many(tmp_path: Path) -> None:
     room = quarantine(tmp_path)
     for number in range(5):
-        room.keep(b"%d" % number, ERROR, "alice")
+        room.add_document(b"%d" % number, ERROR, "alice")
     assert kept(tmp_path) == [b"2", b"3", b"4"]
     assert len(list(tmp_path.iterdir())) == 6
 
@@ -50,40 +50,40 @@ def test_the_oldest_goes_when_there_are_too_many(tmp_path: Path) -> None:
 def test_the_oldest_goes_when_they_are_too_large(tmp_path: Path) -> None:
     room = quarantine(tmp_path, files=100, size=10)
     for letter in b"abc":
-        room.keep(bytes([letter]) * 4, ERROR, "alice")
+        room.add_document(bytes([letter]) * 4, ERROR, "alice")
     assert kept(tmp_path) == [b"bbbb", b"cccc"]
 
 
 def test_one_document_larger_than_all_the_room_is_not_kept(tmp_path: Path) -> None:
     room = quarantine(tmp_path, size=10)
-    room.keep(b"small", ERROR, "alice")
-    room.keep(b"x" * 11, ERROR, "alice")
+    room.add_document(b"small", ERROR, "alice")
+    room.add_document(b"x" * 11, ERROR, "alice")
     assert kept(tmp_path) == [b"small"]
 
 
 def test_a_restart_goes_on_counting_and_keeps_the_bound(tmp_path: Path) -> None:
-    quarantine(tmp_path).keep(b"before", ERROR, "alice")
+    quarantine(tmp_path).add_document(b"before", ERROR, "alice")
     room = quarantine(tmp_path)
     for number in range(3):
-        room.keep(b"%d" % number, ERROR, "alice")
+        room.add_document(b"%d" % number, ERROR, "alice")
     assert kept(tmp_path) == [b"0", b"1", b"2"]
 
 
 def test_a_disk_that_takes_nothing_disturbs_nobody(tmp_path: Path) -> None:
     room = quarantine(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    room.keep(b"<a/>", ERROR, "alice")
+    room.add_document(b"<a/>", ERROR, "alice")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_gone_troubles_nobody(tmp_path: Path) -> None:
     folder = tmp_path / "quarantine"
     full = quarantine(folder, files=1)
-    full.keep(b"<a/>", ERROR, "alice")
+    full.add_document(b"<a/>", ERROR, "alice")
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
     folder.write_bytes(b"in its place")
     # Neither the new pair can be written nor the old one removed.
-    full.keep(b"<b/>", ERROR, "alice")
+    full.add_document(b"<b/>", ERROR, "alice")
     assert folder.read_bytes() == b"in its place"

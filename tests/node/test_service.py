@@ -8,7 +8,7 @@ import weakref
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from broker.node.service import GC_THRESHOLDS, address_text, collect_rarely
+from broker.node.service import GC_THRESHOLDS, configure_garbage_collector, format_address
 
 
 class Knot:
@@ -21,7 +21,7 @@ class Knot:
 def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() -> None:
     thresholds = gc.get_threshold()
     try:
-        collect_rarely()
+        configure_garbage_collector()
         assert gc.get_threshold() == GC_THRESHOLDS
         assert gc.get_freeze_count() > 10_000
         knot = weakref.ref(Knot())
@@ -41,4 +41,4 @@ def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() 
     ],
 )
 def test_an_address_is_told_as_a_person_writes_it(address: object, text: str) -> None:
-    assert address_text(address) == text
+    assert format_address(address) == text

@@ -15,16 +15,16 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark, NamedHistory, Position
 from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
-from broker.ingest.late_judgement import LateJudgement
+from broker.ingest.late_validation import LateValidator
 from broker.log.coverage import Coverage
-from broker.log.history import HistoryChain, BranchLoss
-from broker.log.replica_table import ReplicaSpan
+from broker.log.history import BranchLoss, HistoryChain
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.query.query import Query, parse_query
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.page_matcher import PageMatcher
-from broker.subscriptions.durables import Durable
+from broker.subscriptions.durable_subscriptions import DurableSubscription
 from tests.recovery.test_log_merge import logged
 
 EVENTS = [attrs.evolve(logged("own", n, n, "p", n), serial=n) for n in range(1, 7)]
@@ -129,14 +129,16 @@ class Matcher:
 
 @attrs.define
 class Durables:
-    stored: Durable | None = None
+    stored: DurableSubscription | None = None
 
-    def get(self, client_id: str, name: str) -> Durable | None:
+    def get(self, client_id: str, name: str) -> DurableSubscription | None:
         return self.stored
 
 
-def pages_of(log: Log, matcher: Matcher, stored: Durable | None = None) -> LogPageReader:
-    late = LateJudgement(cast(Any, matcher), cast(Any, ()), cast(Any, None), lambda _: NO_VARIANTS)
+def pages_of(
+    log: Log, matcher: Matcher, stored: DurableSubscription | None = None
+) -> LogPageReader:
+    late = LateValidator(cast(Any, matcher), cast(Any, ()), cast(Any, None), lambda _: NO_VARIANTS)
     matching = PageMatcher(matcher.select, late, Clock())
     return LogPageReader(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables(stored)))
 
@@ -351,7 +353,7 @@ def test_a_log_with_a_missing_part_returns_only_own_events(
     monkeypatch.setattr(f"{__name__}.EVENTS", events)
     marks: dict[str, Mark] = {"own": (1, 6), "far": (1, 4), "gone": (1, 5)}
     flows = Position({"far": (1, 0), "gone": (1, 0)})
-    stored = Durable(">", "true()", {}, Position(), 0, flows_from=flows)
+    stored = DurableSubscription(">", "true()", {}, Position(), 0, active_from=flows)
     request = attrs.evolve(WHOLE, ranges={name: ((1, 0), marks[name]) for name in names})
 
     def page(log: Log, request: LogPageRequest) -> tuple[list[int], set[str]]:

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from broker.cluster.address import Address
-from broker.delivery.recovery import Missed
+from broker.delivery.recovery_contract import RecoveryRequest
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
@@ -62,7 +62,9 @@ def test_the_rest_comes_from_the_nearest_place_where_a_log_continues() -> None:
         cast(Any, None),
         0.0,
     )
-    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, {ORIGIN: ((1, 0), LAST)})
+    missed = RecoveryRequest(
+        StreamPattern.parse(">"), parse_query("true()"), 2, {ORIGIN: ((1, 0), LAST)}
+    )
     logs = LogSource(missed, context, RemainingRanges(missed.ranges))
     found: list[int] = []
 
@@ -91,7 +93,7 @@ def test_a_log_continues_only_behind_the_read_part(
 ) -> None:
     """Marks of other branches may have higher offsets, and those of later epochs lower ones."""
     ranges = {ORIGIN: ((2, 4), upto)}
-    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, ranges)
+    missed = RecoveryRequest(StreamPattern.parse(">"), parse_query("true()"), 2, ranges)
     logs = LogSource(missed, cast(Any, None), RemainingRanges(ranges))
     logs._available_from = {ORIGIN: begins}
     assert logs._skip_to_available() is (missing is not None)

@@ -9,15 +9,15 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
-from broker.delivery.recovery import Lost
+from broker.delivery.recovery_contract import LostRange
 from broker.event.place import Mark, Position
 from broker.log.coverage import Coverage
-from broker.log.replica_table import ReplicaSpan
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
 from broker.recovery.log_page_reader import LogPageRequest, Page
 from broker.recovery.lost_branch_reader import MAX_EVENTS, LostBranchReader
 from broker.recovery.subscription_recovery import SubscriptionRecovery
-from broker.subscriptions.durables import Durable
+from broker.subscriptions.durable_subscriptions import DurableSubscription
 from tests.recovery.test_log_merge import logged
 from tests.recovery.test_log_page_reader import WHOLE as WHOLE_LOG
 from tests.recovery.test_log_page_reader import Log as OneLog
@@ -142,7 +142,9 @@ def test_a_page_of_a_lost_branch_ends_at_its_last_event(
         log.replica_spans = {"far": ReplicaSpan((0, 0), (2, 5))}
     else:
         log.coverage = Coverage({"own": (1, 0), "far": (2, 5)})
-        stored = Durable(">", "true()", {}, Position(), 0, flows_from=Position({"far": (1, 0)}))
+        stored = DurableSubscription(
+            ">", "true()", {}, Position(), 0, active_from=Position({"far": (1, 0)})
+        )
     request = attrs.evolve(WHOLE_LOG, ranges={"far": ((1, 0), upto)})
     (page,) = ask(pages_of(log, Matcher(), stored), request)
     assert [event.mark for event in page.events] == found
@@ -198,7 +200,7 @@ def losses_of(
     recovery: SubscriptionRecovery, position: Mapping[str, Mark]
 ) -> list[tuple[Mark, Mark]]:
     missed = attrs.evolve(recovery._missed, position=position)
-    lost: list[Lost] = []
+    lost: list[LostRange] = []
     all_of(SubscriptionRecovery(missed, recovery._context, 0), lost)
     return [(each.after, each.upto) for each in lost]
 

@@ -19,7 +19,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
-from broker.ingest.late_judgement import LateJudgement
+from broker.ingest.late_validation import LateValidator
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.matching.contract import (
     NO_VARIANTS,
@@ -57,10 +57,10 @@ class Node:
     seen: list[bytes] = attrs.field(factory=list)
     waiting: list[Callable[[bool], object]] = attrs.field(factory=list)
 
-    def has(self, origin: str, mark: Mark) -> bool:
+    def may_contain(self, origin: str, mark: Mark) -> bool:
         return mark[1] in self.undecided
 
-    def when_settled(
+    def call_when_settled(
         self, reference: DtdReference, hint: FetchHint, settled: Callable[[bool], object]
     ) -> None:
         assert reference == LATE_TYPE
@@ -89,7 +89,7 @@ class Node:
     ) -> Deferred[list[LoggedEvent]]:
         made: Any = self
         undecided = made if self.undecided else cast(Any, ())
-        late = LateJudgement(made, undecided, made, lambda _: NO_VARIANTS)
+        late = LateValidator(made, undecided, made, lambda _: NO_VARIANTS)
         matching = PageMatcher(self.select_page, late, self.clock)
         query = parse_query("//x/@y = 'z'")
         reader = PageQuery(StreamPattern.parse(pattern), query, 1, waits_for_dtds=patient)

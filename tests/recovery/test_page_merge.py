@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
 from broker.recovery.page_merge import EventPages, PageMerge
-from tests.delivery.test_recovering import far
+from tests.delivery.test_recovered_feeds import far
 
 
 async def pages_of(*pages: Sequence[Mark]) -> EventPages:

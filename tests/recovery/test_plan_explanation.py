@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.delivery.recovery import MarkRange
+from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 from broker.recovery.plan_explanation import PlanContext, explain_plan
 from broker.recovery.planner import AvailableSources, plan_steps

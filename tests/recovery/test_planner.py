@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.delivery.recovery import MarkRange
+from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 from broker.recovery.planner import (
     MAX_LOG_PLACES,

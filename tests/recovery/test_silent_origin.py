@@ -26,7 +26,7 @@ from broker.recovery.silent_origin import (
     MAX_RETRY,
     SilentOriginRecovery,
 )
-from tests.delivery.test_recovering import far
+from tests.delivery.test_recovered_feeds import far
 
 PATIENCE = 60.0
 

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from broker.archive.interval import difference
 from broker.cluster.address import Address
-from broker.delivery.recovery import Lost, MarkRange, Missed
+from broker.delivery.recovery_contract import LostRange, MarkRange, RecoveryRequest
 from broker.errors import (
     ArchiveUnavailable,
     BrokerError,
@@ -191,11 +191,11 @@ def recovered(
         lambda origin: [KEEPER] if origin == GONE and keeper.is_there else [],
         *(lambda _: False, access, clock or Clock(), PATIENCE, elsewhere),
     )
-    missed = Missed(
+    missed = RecoveryRequest(
         *(StreamPattern.parse(">"), parse_query("true()"), clearance, ranges, known or {}),
-        open_ended=open_ended,
-        others=others,
-        former=former,
+        is_open_ended=open_ended,
+        all_origins=others,
+        previous_address=former,
         last=last,
     )
     return SubscriptionRecovery(missed, context, busy)
@@ -212,14 +212,16 @@ def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
     return [event.offset for event in now(page)]
 
 
-def all_of(recovery: SubscriptionRecovery, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
+def all_of(
+    recovery: SubscriptionRecovery, lost: list[LostRange] | None = None
+) -> list[tuple[str, int]]:
     """Return all events by origin and offset, and append the losses to `lost`."""
     got: list[LoggedEvent] = []
     losses = [] if lost is None else lost
-    while page := now(recovery.more()):
-        losses += recovery.lost_before()
+    while page := now(recovery.next_events()):
+        losses += recovery.preceding_losses()
         got += page
-    losses += recovery.lost()
+    losses += recovery.remaining_losses()
     return [(e.origin, e.offset) for e in got]
 
 
@@ -234,7 +236,7 @@ def test_logs_do_not_come_before_events_that_only_the_archive_has(end: Mark | No
     archive = Archived()
     recovery = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), end)})
     assert all_of(recovery) == IN_ORDER
-    assert recovery.lost() == []
+    assert recovery.remaining_losses() == []
     assert len(archive.asked) == 1
 
 
@@ -254,7 +256,7 @@ def test_the_whole_past_comes_from_complete_logs(warm: bool) -> None:
     recovery = recovered(archive, Log([GONE]), WHOLE, others=True, warm=warm)
     assert all_of(recovery) == IN_ORDER
     assert archive.asked == []
-    assert recovery.lost() == []
+    assert recovery.remaining_losses() == []
 
 
 def test_the_whole_past_comes_from_an_archive_with_other_origins() -> None:
@@ -315,9 +317,9 @@ def test_a_broken_replay_is_continued() -> None:
 def test_the_end_of_a_log_comes_without_its_beginning() -> None:
     log = Log([GONE], begins=(1, 2))
     recovery = recovered(None, log, WHOLE)
-    lost: list[Lost] = []
+    lost: list[LostRange] = []
     assert all_of(recovery, lost) == [(OWN, 1), (OWN, 2), (OWN, 3), (GONE, 3)]
-    assert lost == [Lost(GONE, (0, 0), (1, 2), "lost")]
+    assert lost == [LostRange(GONE, (0, 0), (1, 2), "lost")]
 
 
 #: Errors of an archive that may be available later.
@@ -328,17 +330,17 @@ AGAIN = (Overloaded("full"), ArchiveUnavailable("away"), EngineUnavailable("brok
 def test_an_unavailable_archive_is_retried(why: BrokerError) -> None:
     clock, archive = Clock(), Archived(refuses=why)
     recovery = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
-    first = recovery.more()
+    first = recovery.next_events()
     clock.pump([1.0] * int(PATIENCE - 10))
     assert not first.called
     archive.refuses = None
     clock.advance(8.0)
     assert offsets(first) == [1, 2]
-    assert offsets(recovery.more()) == [3, 1]
+    assert offsets(recovery.next_events()) == [3, 1]
     # Its patience starts again after each event.
-    assert offsets(recovery.more()) == [2, 3]
-    assert offsets(recovery.more()) == []
-    assert recovery.lost() == []
+    assert offsets(recovery.next_events()) == [2, 3]
+    assert offsets(recovery.next_events()) == []
+    assert recovery.remaining_losses() == []
 
 
 @pytest.mark.parametrize("why", AGAIN, ids=str)
@@ -346,7 +348,7 @@ def test_a_range_of_an_unreadable_archive_is_not_lost(why: BrokerError) -> None:
     clock, archive = Clock(), Archived(refuses=why)
     recovery = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
     failed: list[Failure] = []
-    recovery.more().addErrback(failed.append)
+    recovery.next_events().addErrback(failed.append)
     clock.pump([1.0] * int(PATIENCE - 1))
     assert not failed
     clock.pump([1.0] * 10)
@@ -357,7 +359,7 @@ def test_too_large_a_request_fails_at_once() -> None:
     archive = Archived(refuses=ReplayTooLarge("too much"))
     recovery = recovered(archive, Log([]), {GONE: ((0, 0), (1, 3))})
     failed: list[Failure] = []
-    recovery.more().addErrback(failed.append)
+    recovery.next_events().addErrback(failed.append)
     assert isinstance(failed[0].value, ReplayTooLarge)
     assert recovery.has_failed
     assert len(archive.asked) == 1
@@ -369,14 +371,14 @@ def test_events_of_several_logs_come_in_publisher_order(
 ) -> None:
     recovery = recovered(archive, Log([GONE]), WHOLE, busy=1_000_000)
     assert all_of(recovery) == IN_ORDER
-    assert recovery.lost() == []
+    assert recovery.remaining_losses() == []
     assert archive is None or len(archive.asked) == 1
 
 
 def test_a_range_without_a_source_is_lost() -> None:
     recovery = recovered(None, Log([]), WHOLE)
     assert all_of(recovery) == [(OWN, 1), (OWN, 2), (OWN, 3)]
-    assert recovery.lost() == [Lost(GONE, (0, 0), (1, 3), "lost")]
+    assert recovery.remaining_losses() == [LostRange(GONE, (0, 0), (1, 3), "lost")]
 
 
 @pytest.mark.parametrize("fails", [0, 1])
@@ -387,11 +389,11 @@ def test_archived_events_behind_a_known_end_are_recovered(
     archive = Archived(fails=fails)
     recovery = recovered(archive, Log([]), dict.fromkeys(EVENTS, FIRST_TWO), open_ended=True)
     assert all_of(recovery) == [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2)]
-    assert recovery.reached() == {GONE: (1, 3)}
-    assert recovery.lost() == []
+    assert recovery.open_range_ends() == {GONE: (1, 3)}
+    assert recovery.remaining_losses() == []
 
 
 def test_a_range_with_an_end_ends_there() -> None:
     recovery = recovered(Archived(), Log([]), dict.fromkeys(EVENTS, FIRST_TWO))
     assert all_of(recovery) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
-    assert recovery.reached() == {}
+    assert recovery.open_range_ends() == {}

@@ -14,15 +14,15 @@ from broker.errors import BadQuery, BrokerError, ProtocolError
 from broker.identity.identity import anonymous_identity
 from broker.ingest.publisher import Publisher
 from broker.sessions.session import Session, SessionServices
-from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN
+from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS
 from broker.wire import messages
-from broker.wire.event_batch import encode_batch
 from broker.wire.codec import Message
+from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 
 #: What each thing takes in these tests.
-SUBSCRIBE = SECONDS_A_TURN / 10
-DOCUMENT = SECONDS_A_TURN / 100
+SUBSCRIBE = SLICE_SECONDS / 10
+DOCUMENT = SLICE_SECONDS / 100
 
 
 class FakeDriver:
@@ -77,22 +77,22 @@ class Node:
     def acknowledge(self, profile: Any, number: int, position: Any) -> None:
         self._does("acknowledged", 0.0)
 
-    def take(self, publisher: Publisher, most: int, seconds: float) -> None:
+    def ingest_waiting(self, publisher: Publisher, most: int, seconds: float) -> None:
         if DOCUMENT:
             most = min(most, max(1, ceil(seconds / DOCUMENT)))
         parts = publisher.next_parts(most)
         documents = [document for part in parts for document in part.documents]
         self._does(documents, DOCUMENT * len(documents))
         for part in parts:
-            part.of.taken = part.stop
-            if not part.of.left:
-                publisher.drop(part.of)
+            part.submission.appended = part.stop
+            if not part.submission.remaining:
+                publisher.remove_submission(part.submission)
 
-    def leave(self, publisher: Publisher) -> None:
+    def discard_waiting(self, publisher: Publisher) -> None:
         publisher.waiting.clear()
         self._does("left", 0.0)
 
-    def end(self, profile: Any) -> None:
+    def end_session(self, profile: Any) -> None:
         self.ended += 1
 
     @property
@@ -181,8 +181,8 @@ def test_documents_that_take_no_time_are_taken_in_one_turn(
     setting = Setting()
     setting.receive(*(encode_batch(number, [b"x"] * 32) for number in range(1, 101)))
     assert [len(documents) for documents in setting.node.done] == [
-        MOST_DOCUMENTS,
-        3200 - MOST_DOCUMENTS,
+        MAX_DOCUMENTS,
+        3200 - MAX_DOCUMENTS,
     ]
     assert not setting.clock.calls
 
@@ -206,7 +206,7 @@ def test_a_turn_ends_in_time_behind_any_number_of_cheap_documents(
     monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", 0.0)
     setting.receive(encode_batch(1, [b"x"] * 1_000))
     assert len(setting.node.turns) == 1
-    monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", SECONDS_A_TURN / 10)
+    monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", SLICE_SECONDS / 10)
     setting.receive(encode_batch(2, [b"x"] * 1_000))
     setting.finish()
     assert {sum(map(len, turn)) for turn in setting.node.turns[1:-1]} <= {10, 11, 12, 13}
@@ -244,7 +244,7 @@ def test_a_message_that_is_none_ends_the_session_in_any_turn(bad: bytes) -> None
         setting.receive(*map(subscribe, range(1, before + 1)), bad, subscribe(99))
         setting.finish()
         assert setting.node.done == [*range(1, before + 1), "left"]
-        assert isinstance(setting.session.ended_by, ProtocolError)
+        assert isinstance(setting.session.end_reason, ProtocolError)
         assert isinstance(setting.driver.sent[-1], Refuse)
 
 
@@ -259,7 +259,7 @@ def test_a_mistake_of_ours_in_a_later_turn_ends_the_session_and_is_logged() -> N
     finally:
         globalLogPublisher.removeObserver(logged.append)
     assert setting.node.done == [*range(1, 12), "left"]
-    assert isinstance(setting.session.ended_by, ProtocolError)
+    assert isinstance(setting.session.end_reason, ProtocolError)
     assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]
 
 

@@ -14,7 +14,7 @@ from broker.config import Settings
 from broker.errors import TooManySubscriptions
 from broker.testing.simulation import World
 from broker.transport.p2p.wire import MESSAGE_COST
-from tests.simulation.simulated_client import Publisher, Reader, truths
+from tests.simulation.simulated_client import Publisher, Reader, read_log
 
 #: Bytes of one read of a socket.
 WINDOW = 64 * 1024
@@ -131,7 +131,7 @@ class OtherClients:
         assert max(read_sizes.sizes) <= WINDOW // (MESSAGE_COST + LEAST_MESSAGE)
         assert max(passed) <= 5 * max(read_sizes.sizes)
         assert len(passed) > count // 1_000
-        self.reader.check(truths(self._world))
+        self.reader.check(read_log(self._world))
 
     def check_resources_are_freed(self) -> None:
         """Check that the sizes are as before and that the others still work."""
@@ -140,7 +140,7 @@ class OtherClients:
         seen = len(self.reader.events)
         self.publisher.publish()
         wait_for_events(self._world, self.reader, seen + 1)
-        self.reader.check(truths(self._world))
+        self.reader.check(read_log(self._world))
         self._world.check_outcomes()
 
 

@@ -27,7 +27,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity.secret import hash_secret
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Interest, Publisher, Reader, truths
+from tests.simulation.simulated_client import Interest, Publisher, Reader, read_log
 
 
 def asdi(pattern: str = "asdi.>") -> Interest:
@@ -96,7 +96,7 @@ def test_sequence_numbers_start_again_with_each_incarnation(world: World) -> Non
         assert len(publisher.receipts) == 5
     reader.read()
     assert [e.event_id.incarnation for e in reader.events] == [1] * 5 + [2] * 5 + [3] * 5
-    reader.check(truths(world))
+    reader.check(read_log(world))
     world.check_outcomes()
 
 

@@ -33,8 +33,8 @@ from broker.wire.messages import (
     Unsubscribe,
     Welcome,
 )
-from tests.simulation.raw_client import Stranger, Talker, hello
-from tests.simulation.simulated_client import FLIGHT, Publisher, Reader, flight, truths
+from tests.simulation.raw_client import RawConnection, RawSession, hello
+from tests.simulation.simulated_client import FLIGHT, Publisher, Reader, flight, read_log
 
 HANDSHAKE = 5.0
 
@@ -60,7 +60,7 @@ def world() -> Iterator[World]:
         reader.read()
         assert len(publisher.receipts) == 2
         assert [e.header.event_id.client_id for e in reader.events].count("publisher") == 2
-        reader.check(truths(world))
+        reader.check(read_log(world))
         world.check_outcomes()
         assert reader.subscription is not None and not reader.gaps
 
@@ -78,11 +78,11 @@ def document(number: int, client_id: str = "talker", incarnation: int = 1) -> by
 
 
 def test_silent_connection_is_closed_after_the_timeout(world: World) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     world.run(HANDSHAKE - 0.5)
-    assert stranger.packets == [] and not stranger.lost
+    assert stranger.packets == [] and not stranger.is_lost
     world.run(1.0)
-    assert isinstance(stranger.refusal, PeerSilent) and stranger.lost
+    assert isinstance(stranger.refusal, PeerSilent) and stranger.is_lost
     assert world.node.acceptor.refused == {"peer-silent": 1}
 
 
@@ -108,22 +108,22 @@ GARBAGE = [
 
 @pytest.mark.parametrize("packet", GARBAGE, ids=range(len(GARBAGE)))
 def test_garbage_before_the_handshake_is_refused(world: World, packet: bytes) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     stranger.channel.send([packet])
     world.run(1.0)
-    assert isinstance(stranger.refusal, ProtocolError) and stranger.lost
+    assert isinstance(stranger.refusal, ProtocolError) and stranger.is_lost
     assert world.node.acceptor.refused_connections == {"protocol": 1}
 
 
 def test_handshake_of_a_megabyte_is_not_read(world: World) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     stranger.channel.send([b"\x01" * (1 << 20)])
     world.run(1.0)
-    assert stranger.lost
+    assert stranger.is_lost
 
 
 def test_welcome_carries_the_address_of_the_node(world: World) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     world.node.acceptor.address = lambda: "alps.c1/simulated"
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
@@ -133,7 +133,7 @@ def test_welcome_carries_the_address_of_the_node(world: World) -> None:
 
 @pytest.mark.parametrize("versions", [(), (3, 4), tuple(range(100, 200))])
 def test_other_protocol_versions_are_refused(world: World, versions: tuple[int, ...]) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     stranger.channel.send([messages.encode(msgspec.structs.replace(hello("a"), versions=versions))])
     world.run(1.0)
     assert isinstance(stranger.refusal, VersionMismatch)
@@ -141,28 +141,28 @@ def test_other_protocol_versions_are_refused(world: World, versions: tuple[int, 
 
 @pytest.mark.parametrize("client_id", ["", "../../etc", "a/b", "a b", "a" * 65, "ä", "a\0b"])
 def test_invalid_client_id_is_refused(world: World, client_id: str) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     stranger.channel.send([messages.encode(hello(client_id))])
     world.run(1.0)
     assert stranger.refusal is not None and stranger.refusal.code == "bad-name"
 
 
 def test_second_hello_in_one_read_is_refused(world: World) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     packet = messages.encode(hello("a"))
     stranger.channel.send([packet, packet])
     world.run(1.0)
-    assert isinstance(stranger.refusal, ProtocolError) and stranger.lost
+    assert isinstance(stranger.refusal, ProtocolError) and stranger.is_lost
     assert len(list(world.node.acceptor.sessions)) == 2
 
 
 def test_second_hello_after_the_welcome_breaks_only_the_connection(world: World) -> None:
-    stranger = Stranger(world)
+    stranger = RawConnection(world)
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
-    assert stranger.lost
+    assert stranger.is_lost
     # The session stays for a client with its token until its lease ends.
     assert len(list(world.node.acceptor.sessions)) == 3
     world.run(70.0)
@@ -171,7 +171,7 @@ def test_second_hello_after_the_welcome_breaks_only_the_connection(world: World)
 
 def test_disconnect_during_the_handshake_leaves_no_session(world: World) -> None:
     for _ in range(20):
-        stranger = Stranger(world)
+        stranger = RawConnection(world)
         stranger.channel.send([messages.encode(hello("a"))])
         world.run(0.0021)
         world.cut_client("stranger")
@@ -180,18 +180,18 @@ def test_disconnect_during_the_handshake_leaves_no_session(world: World) -> None
 
 
 def test_sessions_are_limited(world: World) -> None:
-    talkers = [Talker(world, f"talker-{n}") for n in range(3)]
-    stranger = Stranger(world)
+    talkers = [RawSession(world, f"talker-{n}") for n in range(3)]
+    stranger = RawConnection(world)
     stranger.channel.send([messages.encode(hello("one-too-many"))])
     world.run(1.0)
     assert isinstance(stranger.refusal, TooManySessions)
-    talkers[0].say(Goodbye())
+    talkers[0].send(Goodbye())
     world.run(1.0)
-    Talker(world, "one-too-many")
+    RawSession(world, "one-too-many")
 
 
 def test_simultaneous_handshakes_are_limited(world: World) -> None:
-    strangers = [Stranger(world) for _ in range(8)]
+    strangers = [RawConnection(world) for _ in range(8)]
     world.run(1.0)
     refused = [s for s in strangers if isinstance(s.refusal, TooManySessions)]
     assert len(refused) == 3
@@ -229,30 +229,30 @@ WRONG = [
 
 @pytest.mark.parametrize("message", WRONG, ids=range(len(WRONG)))
 def test_invalid_or_unexpected_message_ends_the_session(world: World, message: bytes) -> None:
-    talker = Talker(world)
-    talker.say(subscribe(1), encode_batch(1, [document(1)]))
+    talker = RawSession(world)
+    talker.send(subscribe(1), encode_batch(1, [document(1)]))
     world.run(1.0)
-    talker.say(message)
+    talker.send(message)
     world.run(1.0)
     assert isinstance(talker.refusal, ProtocolError)
-    assert not talker.up
+    assert not talker.is_connected
     assert len(list(world.node.acceptor.sessions)) == 2
     # Events published before it are accepted and acknowledged.
-    assert [m.accepted for m in talker.told if isinstance(m, Published)] == [1]
+    assert [m.accepted for m in talker.control_messages if isinstance(m, Published)] == [1]
     # The client may start a new session.
-    Talker(world, incarnation=2)
+    RawSession(world, incarnation=2)
 
 
 def test_random_messages_end_only_their_session(world: World) -> None:
     random = Random(7)
     kinds = [0x04, 0x10, 0x20, 0x23, 0x25, 0x28, 0x30]
     for incarnation in range(1, 300):
-        talker = Talker(world, incarnation=incarnation)
+        talker = RawSession(world, incarnation=incarnation)
         kind = random.choice([*kinds, random.randrange(256)])
         message = bytes([kind]) + random.randbytes(random.randrange(40))
-        talker.say(message)
+        talker.send(message)
         world.run(0.1)
-        assert not talker.up or talker.told or kind in (0x23, 0x25), message
+        assert not talker.is_connected or talker.control_messages or kind in (0x23, 0x25), message
         assert set(world.node.acceptor.refused_connections) <= {"protocol"}
 
 
@@ -266,23 +266,23 @@ def test_message_with_a_flipped_bit_ends_the_session_or_is_answered(world: World
         messages.encode(Ask(1, "status", {})),
     ]
     for incarnation in range(1, 300):
-        talker = Talker(world, incarnation=incarnation)
+        talker = RawSession(world, incarnation=incarnation)
         message = bytearray(random.choice(valid))
         message[random.randrange(len(message))] ^= 1 << random.randrange(8)
-        talker.say(bytes(message))
+        talker.send(bytes(message))
         world.run(0.1)
         assert world.node.event_log.failures == 0
 
 
 def test_stack_without_state_can_not_resume_a_session(world: World) -> None:
-    first = Talker(world)
-    first.say(subscribe(1))
+    first = RawSession(world)
+    first.send(subscribe(1))
     world.run(1.0)
     # Another stack with the same token has no unacknowledged messages to send again.
-    other = Stranger(world, "talker")
+    other = RawConnection(world, "talker")
     other.channel.send([messages.encode(hello("talker"))])
     world.run_until(lambda: bool(other.packets))
-    second = Talker.on(world, other, incarnation=99)
+    second = RawSession.attach_to(world, other, incarnation=99)
     world.run(2.0)
     assert isinstance(second.refusal, ProtocolError)
     assert len(list(world.node.acceptor.sessions)) == 2
@@ -292,7 +292,7 @@ def test_stack_without_state_can_not_resume_a_session(world: World) -> None:
 
 
 def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> None:
-    talker = Talker(world)
+    talker = RawSession(world)
     wrong = {
         1: subscribe(1, "///"),
         2: subscribe(2, pattern="../etc"),
@@ -302,10 +302,10 @@ def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> N
         6: msgspec.structs.replace(subscribe(6), start="position", position=(("x" * 16, 1, 1),)),
         7: subscribe(7, "count(" * 200 + "//*" + ")" * 200),
     }
-    talker.say(*wrong.values(), Unsubscribe(77, False), Acknowledge(((88, ()),)))
-    talker.say(Ask(5, "the time", {}), subscribe(9), subscribe(9))
+    talker.send(*wrong.values(), Unsubscribe(77, False), Acknowledge(((88, ()),)))
+    talker.send(Ask(5, "the time", {}), subscribe(9), subscribe(9))
     world.run(1.0)
-    ended = {m.number: m.error[0] for m in talker.told if isinstance(m, Ended)}
+    ended = {m.number: m.error[0] for m in talker.control_messages if isinstance(m, Ended)}
     assert ended == {
         1: "bad-query",
         2: "bad-name",
@@ -316,20 +316,20 @@ def test_invalid_requests_are_refused_and_the_session_goes_on(world: World) -> N
         9: "bad-name",
         77: "unknown-subscription",
     }
-    assert [m.number for m in talker.told if isinstance(m, Flowing)] == [6, 9]
-    assert [m.error[0] for m in talker.told if isinstance(m, Answer)] == ["protocol"]
-    assert talker.up
+    assert [m.number for m in talker.control_messages if isinstance(m, Flowing)] == [6, 9]
+    assert [m.error[0] for m in talker.control_messages if isinstance(m, Answer)] == ["protocol"]
+    assert talker.is_connected
 
 
 def test_position_from_the_future_ends_its_subscription(world: World) -> None:
-    talker = Talker(world)
-    talker.say(msgspec.structs.replace(subscribe(1), durable="d"), subscribe(2))
+    talker = RawSession(world)
+    talker.send(msgspec.structs.replace(subscribe(1), durable="d"), subscribe(2))
     world.run(1.0)
     origin = world.node.event_log.origin
     future = (world.node.event_log.bounds.epoch + 1, 999)
-    talker.say(Acknowledge(((1, ((origin, *future),)), (2, ((origin, *future),)))))
+    talker.send(Acknowledge(((1, ((origin, *future),)), (2, ((origin, *future),)))))
     world.run(1.0)
-    assert [(m.number, m.error[0]) for m in talker.told if isinstance(m, Ended)] == [
+    assert [(m.number, m.error[0]) for m in talker.control_messages if isinstance(m, Ended)] == [
         (1, "bad-position")
     ]
     stored = world.node.durables.get("talker", "d")
@@ -337,8 +337,8 @@ def test_position_from_the_future_ends_its_subscription(world: World) -> None:
 
 
 def test_forged_ids_are_refused_one_by_one(world: World) -> None:
-    talker = Talker(world)
-    talker.say(
+    talker = RawSession(world)
+    talker.send(
         encode_batch(
             1,
             [
@@ -351,7 +351,7 @@ def test_forged_ids_are_refused_one_by_one(world: World) -> None:
         )
     )
     world.run(1.0)
-    (answer,) = [m for m in talker.told if isinstance(m, Published)]
+    (answer,) = [m for m in talker.control_messages if isinstance(m, Published)]
     assert (answer.accepted, answer.duplicates) == (2, (4,))
     assert [(i, e[0]) for i, e in answer.refused] == [
         (1, "forged-identity"),
@@ -361,18 +361,18 @@ def test_forged_ids_are_refused_one_by_one(world: World) -> None:
 
 
 def test_empty_batch_is_answered(world: World) -> None:
-    talker = Talker(world)
-    talker.say(encode_batch(1, []))
+    talker = RawSession(world)
+    talker.send(encode_batch(1, []))
     world.run(1.0)
-    (answer,) = [m for m in talker.told if isinstance(m, Published)]
+    (answer,) = [m for m in talker.control_messages if isinstance(m, Published)]
     assert (answer.accepted, answer.first) == (0, ())
 
 
 def test_client_that_never_reads_answers_loses_its_session(world: World) -> None:
-    talker = Talker(world)
+    talker = RawSession(world)
     talker.channel.pause()
     for request in range(10_000):
-        talker.say(Ask(request, "status", {}))
+        talker.send(Ask(request, "status", {}))
         if request % 500 == 0:
             world.run(0.05)
         if len(list(world.node.acceptor.sessions)) == 2:

@@ -18,7 +18,13 @@ from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Interest, Publisher, Reader, check_publishers, truths
+from tests.simulation.simulated_client import (
+    Interest,
+    Publisher,
+    Reader,
+    check_publishers,
+    read_log,
+)
 
 REPORT = DtdReference("report", "1.0")
 
@@ -85,7 +91,7 @@ def test_batch_waits_for_its_type_and_later_batches_stay_in_order(world: World) 
     source.answer()
     world.run(1.0)
     reader.read()
-    log = truths(world)
+    log = read_log(world)
     assert [t.altitude for t in log if t.header.event_id.client_id == "blocked"] == [1, 2, 3, 4, 5]
     check_publishers(log, [blocked, free], [], 1)
     reader.check(log)
@@ -114,7 +120,7 @@ def test_events_without_a_dtd_are_refused_and_others_accepted(
         False,
     ]
     assert isinstance(results[1], UnknownType) and "the late source" in str(results[1])
-    assert [truth.altitude for truth in truths(world)] == [1, 3, 5]
+    assert [truth.altitude for truth in read_log(world)] == [1, 3, 5]
     world.check_outcomes()
     # The event's own pointer is forbidden, which is the more precise error.
     assert world.node.input.outcomes.refused == {"forbidden-pointer": 2}
@@ -140,7 +146,7 @@ def test_publishers_waiting_for_one_type_share_the_request(world: World) -> None
     assert len(source.asked) == 1
     source.answer()
     world.run(1.0)
-    check_publishers(truths(world), publishers, [], 1)
+    check_publishers(read_log(world), publishers, [], 1)
     assert all(len(publisher.receipts) == 1 for publisher in publishers)
 
 
@@ -187,7 +193,7 @@ def test_undescribed_types_are_accepted_if_configured() -> None:
         world.run(1.0)
         for reader in (live, late):
             reader.read()
-            reader.check(truths(world))
+            reader.check(read_log(world))
             assert len(reader.events) == 2
         world.check_outcomes()
 
@@ -218,8 +224,8 @@ def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
         world.run(5.0)
         source.answer()
         world.run(2.0)
-        assert [truth.altitude for truth in truths(world)] == [1, 2, 3]
-        check_publishers(truths(world), [publisher], [], 1)
+        assert [truth.altitude for truth in read_log(world)] == [1, 2, 3]
+        check_publishers(read_log(world), [publisher], [], 1)
         world.check_outcomes()
 
 
@@ -236,8 +242,8 @@ def test_node_restart_loses_no_waiting_batch(world: World) -> None:
     world.run(3.0)
     source.answer()
     world.run(1.0)
-    assert [truth.altitude for truth in truths(world)] == [1, 2]
-    check_publishers(truths(world), [publisher], [], 1)
+    assert [truth.altitude for truth in read_log(world)] == [1, 2]
+    check_publishers(read_log(world), [publisher], [], 1)
 
 
 def test_batch_returned_for_too_many_requests_is_accepted_later(world: World) -> None:
@@ -256,7 +262,7 @@ def test_batch_returned_for_too_many_requests_is_accepted_later(world: World) ->
     assert world.node.input.outcomes.not_taken > 0
     source.answer()
     world.run(5.0)
-    log = truths(world)
+    log = read_log(world)
     assert [t.altitude for t in log if t.header.event_id.client_id == "second"] == [1, 2, 3]
     check_publishers(log, [first, second], [], 1)
     world.check_outcomes()
@@ -284,5 +290,5 @@ def test_unloaded_dtd_is_fetched_again_for_a_reader_of_the_log(world: World) -> 
     source.answer()
     world.run(1.0)
     reader.read()
-    reader.check(truths(world))
+    reader.check(read_log(world))
     assert len(reader.events) == 2

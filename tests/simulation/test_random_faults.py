@@ -15,11 +15,11 @@ from tests.seeds import seeds
 from tests.simulation.simulated_client import (
     INTERESTS,
     STREAMS,
+    LogEntry,
     Publisher,
     Reader,
-    Truth,
     check_publishers,
-    truths,
+    read_log,
 )
 
 SECONDS = 12.0
@@ -193,7 +193,7 @@ def test_random_faults_lose_and_duplicate_nothing(seed: int) -> None:
     faulty_run = FaultyRun(seed)
     with faulty_run.world as world:
         faulty_run.run()
-        log = truths(world)
+        log = read_log(world)
         assert log, f"seed {seed}"
         check_publishers(log, faulty_run.publishers, faulty_run.lost_publishers, seed)
         for reader in faulty_run.readers:
@@ -213,7 +213,7 @@ def test_random_faults_lose_and_duplicate_nothing(seed: int) -> None:
         world.check_outcomes()
 
 
-def check_processes(log: list[Truth], processes: list[Reader]) -> None:
+def check_processes(log: list[LogEntry], processes: list[Reader]) -> None:
     """Check that a durable subscription's processes together missed nothing.
 
     Each resumes at the last acknowledged position of the previous one, or earlier.
@@ -224,7 +224,7 @@ def check_processes(log: list[Truth], processes: list[Reader]) -> None:
     read = {event.place.mark for reader in flowing for event in reader.events}
     # A first process that died early may have stored nothing; then the next one starts anew.
     began = next(reader for reader in flowing)
-    missing = set(began.wanted(log)) - read
+    missing = set(began.expected(log)) - read
     assert not missing, f"lost {sorted(missing)} ({where})"
     for reader in flowing:
         assert reader.error is None, f"{reader.error!r} ({where})"
@@ -233,7 +233,7 @@ def check_processes(log: list[Truth], processes: list[Reader]) -> None:
         assert marks == sorted(set(marks)), f"order or duplicates: {marks} ({where})"
 
 
-def check_positions(world: World, log: list[Truth], readers: list[Reader]) -> None:
+def check_positions(world: World, log: list[LogEntry], readers: list[Reader]) -> None:
     """Check that positions follow the log, also for queries that rarely match."""
     for reader in readers:
         assert reader.subscription is not None

@@ -16,7 +16,7 @@ from tests.simulation.simulated_client import (
     Publisher,
     Reader,
     check_publishers,
-    truths,
+    read_log,
 )
 
 
@@ -34,7 +34,7 @@ def settle(world: World, publisher: Publisher, *readers: Reader, seconds: float 
         for reader in readers:
             reader.read()
         world.run(0.05)
-    log = truths(world)
+    log = read_log(world)
     check_publishers(log, [publisher], [], world.seed)
     for reader in readers:
         reader.check(log)
@@ -61,7 +61,7 @@ def test_node_killed_at_any_moment_loses_and_duplicates_nothing(moment: int) -> 
         world.run(1.0)
         world.start_node()
         settle(world, publisher, transient, durable)
-        assert len(truths(world)) == 16
+        assert len(read_log(world)) == 16
 
 
 @pytest.mark.parametrize("moment", range(0, 40, 4))
@@ -81,7 +81,7 @@ def test_stopped_node_loses_and_duplicates_nothing(moment: int) -> None:
         assert any(isinstance(reason, ShuttingDown) for reason in reasons)
         world.start_node()
         settle(world, publisher, reader, durable)
-        assert len(truths(world)) == 15
+        assert len(read_log(world)) == 15
 
 
 def test_accepted_events_are_acknowledged_as_duplicates_after_a_kill() -> None:
@@ -101,7 +101,7 @@ def test_accepted_events_are_acknowledged_as_duplicates_after_a_kill() -> None:
         durable = world.node.event_log.bounds.last
         assert answered + 1000 <= durable
         settle(world, publisher)
-        assert len(truths(world)) == 3000
+        assert len(read_log(world)) == 3000
         assert world.node.input.outcomes.duplicate == durable - answered
         assert sum(receipt.duplicate for receipt in publisher.receipts) == durable - answered
 
@@ -118,7 +118,7 @@ def test_outbox_is_bounded_and_sent_when_the_node_starts(world: World) -> None:
     assert publisher.results == []
     world.start_node()
     settle(world, publisher)
-    numbers = [truth.header.event_id.sequence_number for truth in truths(world)]
+    numbers = [truth.header.event_id.sequence_number for truth in read_log(world)]
     assert numbers == list(range(1, 11))
 
 
@@ -303,5 +303,5 @@ def test_answers_from_before_a_cut_are_ignored_after_it(world: World) -> None:
             world.run(2.0)
             world.network.heal(address)
             settle(world, publisher, seconds=0.5)
-            assert len(truths(world)) == 6
+            assert len(read_log(world)) == 6
             assert not isinstance(publisher.client.last_error, NotConnected)

@@ -12,7 +12,7 @@ from broker.client.received import ALL, Gap
 from broker.config import Settings
 from broker.event.envelope import SecurityLevel
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, truths
+from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
 
 QUEUE = 30
 SLOW = 4_000
@@ -53,7 +53,7 @@ def test_slow_transient_subscriber_loses_the_oldest_events_and_gets_a_gap(world:
     publish_steadily(world, publisher, 400)
     world.check_outcomes()
     read_all(world, reader)
-    log = truths(world)
+    log = read_log(world)
     reader.check(log)
     (gap,) = reader.gaps
     assert gap.reason == "slow"
@@ -74,7 +74,7 @@ def test_each_full_queue_makes_its_own_gap(world: World) -> None:
     for _ in range(3):
         publish_steadily(world, publisher, 300)
         read_all(world, reader)
-    reader.check(truths(world))
+    reader.check(read_log(world))
     assert len(reader.gaps) == 3
     world.check_outcomes()
 
@@ -87,7 +87,7 @@ def test_slow_durable_subscriber_gets_everything_from_the_log(world: World) -> N
     world.check_outcomes()
     assert len(reader.arrivals) < 20
     read_all(world, reader, seconds=20.0)
-    reader.check(truths(world))
+    reader.check(read_log(world))
     assert len(reader.events) == 400
     world.check_outcomes()
 
@@ -114,7 +114,7 @@ def test_slow_subscribers_do_not_delay_a_fast_one(world: World) -> None:
     assert max(b - a for a, b in zip(alone, with_slow, strict=True)) < 0.03
     assert all(len(reader.arrivals) < 50 for reader in slow)
     fast.read()
-    fast.check(truths(world))
+    fast.check(read_log(world))
 
 
 def test_subscriptions_of_one_client_share_a_window_and_lose_separately(
@@ -129,7 +129,7 @@ def test_subscriptions_of_one_client_share_a_window_and_lose_separately(
     publish_steadily(world, publisher, 400)
     world.check_outcomes()
     read_all(world, transient, durable, rare, seconds=20.0)
-    log = truths(world)
+    log = read_log(world)
     for reader in (transient, durable, rare):
         reader.check(log)
     # They share a queue, and each gets gaps for its own losses only.
@@ -152,7 +152,7 @@ def test_events_waiting_for_an_ended_subscription_count_as_dropped(world: World)
     world.check_outcomes()
     read_all(world, second)
     assert first.subscription.over
-    second.check(truths(world))
+    second.check(read_log(world))
     world.check_outcomes()
     publish_steadily(world, publisher, 300)
     world.wait(client.close())
@@ -174,7 +174,7 @@ def test_unread_events_of_an_ended_subscription_free_their_room(
     for _ in range(20):
         publisher.publish("other")
     read_all(world, unaffected)
-    unaffected.check(truths(world))
+    unaffected.check(read_log(world))
     assert len(unaffected.events) == 20
     assert left.subscription.over
 
@@ -197,7 +197,7 @@ def test_gap_precedes_later_events_when_the_queue_is_empty() -> None:
         read_all(world, reader)
         publish_steadily(world, publisher, 3)
         read_all(world, reader)
-        log = truths(world)
+        log = read_log(world)
         reader.check(log)
         assert reader.gaps[-1].last.offset >= 201
         assert reader.events[-1].place.offset == 204
@@ -235,7 +235,7 @@ def test_many_catching_up_subscriptions_do_not_flood_their_session() -> None:
         world.node.matcher.select = count  # type: ignore[method-assign, assignment]
         readers = [Reader(world, client, start=ALL) for _ in range(10)]
         read_all(world, *readers, seconds=90.0)
-        log = truths(world)
+        log = read_log(world)
         for reader in readers:
             reader.check(log)
             assert len(reader.events) == 200

@@ -14,7 +14,7 @@ from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.node.node import MAINTENANCE_INTERVAL
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher, Reader, offsets, publish, read, truths
+from tests.simulation.simulated_client import Publisher, Reader, offsets, publish, read, read_log
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_cut_holds_while_batches_are_committed(start: Start) -> None:
                 publisher.publish()
                 world.run(0.005)
             read(world, reader, seconds=1.0)
-            log = truths(world)
+            log = read_log(world)
             reader.check(log)
             assert len(log) == 25
             assert {e.place.mark for e in reader.events} >= {
@@ -272,7 +272,7 @@ def test_cut_holds_during_the_first_commits_after_a_failed_one() -> None:
         # The new epoch was on disk before the five had places in it.
         assert readers[0].cut == later
         for reader in readers:
-            reader.check(truths(world))
+            reader.check(read_log(world))
         assert offsets(readers[0]) == [9, 10]
         world.check_outcomes()
 

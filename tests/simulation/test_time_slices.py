@@ -13,7 +13,7 @@ from broker.sessions import session
 from broker.sessions import time_slices as turns
 from broker.sessions.time_slices import MAX_SLICE_SECONDS
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher, Reader, check_publishers, truths
+from tests.simulation.simulated_client import Publisher, Reader, check_publishers, read_log
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 
 
@@ -43,7 +43,7 @@ def test_time_slices_lose_nothing_and_keep_the_order(world: World) -> None:
     reader.read()
     assert (len(greedy.accepted), len(greedy.refused)) == (20, 30)
     assert len(reader.events) == 100
-    reader.check(truths(world))
+    reader.check(read_log(world))
     world.check_outcomes()
 
 
@@ -146,7 +146,7 @@ def publish_batch(world: World, name: str = "publisher") -> Publisher:
 
 
 def check_all(world: World, publisher: Publisher) -> None:
-    log = truths(world)
+    log = read_log(world)
     altitudes = [t.altitude for t in log if t.header.event_id.client_id == "publisher"]
     assert altitudes == list(range(DOCUMENTS))
     check_publishers(log, [publisher], [], 1)
@@ -164,7 +164,7 @@ def test_subscription_made_during_a_batch_gets_exactly_the_later_events(slow_wor
         within.append(durable)
         run_calls(world, 0.05)
     run_calls(world, 3.0)
-    log = truths(world)
+    log = read_log(world)
     for reader in (before, *within):
         reader.read()
         reader.check(log)
@@ -184,7 +184,7 @@ def test_log_is_matched_in_time_slices(slow_world: World) -> None:
     assert run_calls(world, 5.0) < MAX_SLICE_SECONDS
     publisher.publish(altitude=DOCUMENTS)
     run_calls(world, 1.0)
-    log = truths(world)
+    log = read_log(world)
     for each in (reader, another, live):
         each.read()
         each.check(log)
@@ -208,7 +208,7 @@ def test_batch_is_answered_once_while_other_clients_publish(
     run_calls(world, 3.0)
     assert len(publisher.receipts) == DOCUMENTS
     assert not any(receipt.duplicate for receipt in publisher.receipts)
-    check_publishers(truths(world), [publisher, other], [], 1)
+    check_publishers(read_log(world), [publisher, other], [], 1)
     check_all(world, publisher)
 
 
@@ -227,7 +227,7 @@ def test_full_disk_during_a_batch_keeps_the_order(
     world.disk.is_full = False
     run_calls(world, 10.0)
     reader.read()
-    log = truths(world)
+    log = read_log(world)
     reader.check(log)
     assert [truth.altitude for truth in log] == [*range(DOCUMENTS), *[DOCUMENTS] * 10]
     check_publishers(log, [publisher], [], 1)
@@ -250,7 +250,7 @@ def test_client_killed_during_a_batch_leaves_the_rest_unpublished(slow_world: Wo
     world.kill_client(publisher.client)
     again = world.client("publisher", incarnation=2)
     run_calls(world, 5.0)
-    log = truths(world)
+    log = read_log(world)
     assert 0 < len(log) < DOCUMENTS
     assert [truth.altitude for truth in log] == list(range(len(log)))
     check_publishers(log, [], [publisher], 1)

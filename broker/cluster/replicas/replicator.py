@@ -51,7 +51,7 @@ class _Transfer:
 
 
 class Replicator:
-    """Implements `ingest.safety.Safety` by a replica at a neighbour."""
+    """Implements `ingest.safety.AcknowledgementPolicy` by a replica at a neighbour."""
 
     log = Logger()
 
@@ -89,11 +89,11 @@ class Replicator:
 
     # ------------------------------------------------------------------ Safety
 
-    def guards(self, streams: Iterable[str]) -> bool:
+    def requires_replica(self, streams: Iterable[str]) -> bool:
         """See `ingest.safety`."""
         return any(self._needs_replica(stream) for stream in set(streams))
 
-    def when_safe(self, call: Callable[[], object]) -> None:
+    def call_when_replicated(self, call: Callable[[], object]) -> None:
         """See `ingest.safety`."""
         mark = self._log.coverage[self._log.origin]
         if mark <= self.replicated_upto and not self._waiting:

@@ -183,7 +183,7 @@ def test_an_acknowledgement_of_unsent_events_is_ignored(tmp_path: Path) -> None:
     while writes.calls:
         writes.step()
     safe: list[bool] = []
-    replicator.when_safe(lambda: safe.append(True))
+    replicator.call_when_replicated(lambda: safe.append(True))
     assert not safe
 
 

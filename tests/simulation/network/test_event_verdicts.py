@@ -268,7 +268,7 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
 @pytest.fixture
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search reads at most eight events in one go."""
-    monkeypatch.setattr(tracing, "MOST_PAGES", 4)
+    monkeypatch.setattr(tracing, "MAX_PAGES", 4)
     monkeypatch.setattr(tracing, "PAGE_EVENTS", 2)
 
 

@@ -30,7 +30,7 @@ def test_events_received_before_the_flow_hide_no_missing_range(seed: int, durabl
         other = Reader(world, world.client("other", "second"), INTERESTS[1])
         client = world.client("reader", "first", "second", "third", longest_wait=0.2)
         reader = Reader(world, client, durable=durable)
-        world.run_until(lambda: other.flowing and reader.flowing)
+        world.run_until(lambda: other.is_flowing and reader.is_flowing)
         publisher.publish(altitude=1000)
         read(world, other, reader, seconds=1.0)
         # Until the interest reaches the publisher's node, only events for `other` arrive.
@@ -60,7 +60,9 @@ def test_event_with_two_places_is_delivered_once(seed: int) -> None:
         publisher = Publisher(world, world.client("publisher", "a", "b", longest_wait=0.2))
         other = Reader(world, world.client("other", "second"))
         reader = Reader(world, world.client("reader", "first", "second", longest_wait=0.2))
-        world.run_until(lambda: reader.flowing and other.flowing and publisher.client.connected)
+        world.run_until(
+            lambda: reader.is_flowing and other.is_flowing and publisher.client.connected
+        )
         world.delay("a", "second", 3.0)
         world.delay("a", "b", 3.0)
         world.delay("b", "first", 3.0)
@@ -92,7 +94,7 @@ def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
         other = Reader(world, world.client("other", "second"))
         client = world.client("reader", "first", "second", longest_wait=0.2)
         reader = Reader(world, client, durable="d")
-        world.run_until(lambda: reader.flowing and other.flowing)
+        world.run_until(lambda: reader.is_flowing and other.is_flowing)
         for _ in range(world.random.randint(1, 40)):
             publisher.publish()
             world.run(0.01)
@@ -105,6 +107,6 @@ def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
         assert not reader.events
         world.kill_client(client)
         again = Reader(world, world.client("reader", "second", incarnation=2), durable="d")
-        again.began_after = reader.began_after
+        again.starts_after = reader.starts_after
         settle(world, [publisher], [again, other])
         assert len(again.events) == publisher.published

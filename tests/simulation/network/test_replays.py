@@ -15,7 +15,7 @@ from broker.event.place import Position
 from broker.node.status import build_recovery_status
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.simulated_client import Publisher, Reader, read
-from tests.simulation.network.test_gaps import fill, short_log
+from tests.simulation.network.test_gaps import overflow_log, short_log
 from tests.simulation.test_identities import ACCOUNTS
 
 EVENTS = 20
@@ -125,12 +125,12 @@ def test_explained_recovery_equals_the_actual_one() -> None:
         publisher = Publisher(world, world.client("publisher", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
-        world.run_until(lambda: absent_reader.flowing)
+        world.run_until(lambda: absent_reader.is_flowing)
         publisher.publish()
         read(world, absent_reader)
         world.kill_client(process)
         for _ in range(6):
-            fill(world, publisher, 10)
+            overflow_log(world, publisher, 10)
             world.run(3.0)
         log = world["a"].event_log
         first, last = log.bounds.first, log.bounds.last

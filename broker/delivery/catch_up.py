@@ -1,0 +1,405 @@
+"""Feeding subscriptions from the log, each at its own cursor, until they reach its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from broker.delivery.commit_share import split_at_cut
+from broker.delivery.delivery_sender import DeliverySender
+from broker.delivery.feed import Feed, FeedState
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.ingest.late_validation import (
+    UNKNOWN_TYPE,
+    EventRun,
+    LateValidator,
+    make_single_run,
+    matches_stream,
+)
+from broker.log.chunk import split_by_size
+from broker.log.damage import Damage, DamageFound, Span
+from broker.log.event_log import EventLog
+from broker.log.history import BranchLoss
+from broker.log.logged_event import LoggedEvent
+from broker.matching.contract import DtdNeeded, TypeMissing
+from broker.wire.event_batch import encode_events
+from broker.wire.messages import Gap
+
+#: A page of the log that one catching-up subscription reads at a time: so many events, of so many
+#: full deliveries.
+PAGE_EVENTS = 256
+PAGE_DELIVERIES = 2
+
+#: Before all events.
+_BEFORE_ALL: Mark = (0, 0)
+
+#: Says which documents match a matcher's number: of the first ones, as many as there is time for.
+#: Variants of their DTDs may follow.
+Select: TypeAlias = Callable[..., Coroutine[Any, Any, list[bool]]]
+
+
+class CatchUp:
+    """The subscriptions of one link that are behind."""
+
+    def __init__(
+        self,
+        feeds: Mapping[int, Feed],
+        sender: DeliverySender,
+        *,
+        clearance: int,
+        delivery_bytes: int,
+        log: EventLog,
+        select: Select,
+        recover_trimmed: Callable[[Feed], bool],
+        on_failed: Callable[[Feed, Failure], None],
+        on_wait: Callable[[], object] = lambda: None,
+        late_validator: LateValidator | None = None,
+    ) -> None:
+        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
+        `overtaken` is asked where retention took what was not read yet: whether something else
+        feeds it now. `wait` is called when a subscription waits for the next commit."""
+        self._feeds = feeds
+        self._sender = sender
+        self._writer = sender.writer
+        self._clearance = clearance
+        self._delivery_bytes = delivery_bytes
+        self._log = log
+        self._select = select
+        self._recover_trimmed = recover_trimmed
+        self._on_failed = on_failed
+        self._on_wait = on_wait
+        self._late_validator = late_validator
+        self._pending_feeds: deque[Feed] = deque()  # those that wait for their turn to read
+        self._is_reading = False
+
+    def start_feed(self, feed: Feed) -> None:
+        """Feed a subscription from its cursor on, which may lie behind what is gone."""
+        feed.fed_from = dict(feed.reported_marks)
+        if find_retention_gaps(
+            feed.number, feed.reported_marks, self._log.begins_after
+        ) and self._recover_trimmed(feed):
+            return
+        for gap in self._report_retention_gaps(feed):
+            feed.outcomes.gone += gap.count
+        self.continue_feed(feed)
+
+    def continue_feed(self, feed: Feed) -> None:
+        """Bring a subscription up to the log's end, as far as the session takes it."""
+        if not feed.is_reading:
+            feed.is_reading = True
+            self._pending_feeds.append(feed)
+        if not self._is_reading:
+            self._is_reading = True
+            Deferred.fromCoroutine(self._read_pages())
+
+    async def _read_pages(self) -> None:
+        """Read pages until the log's end, or until the session is full: for one subscription at a
+        time, a page each in turn. If all read at once, most would find the session full and read
+        the same again."""
+        page_bytes = PAGE_DELIVERIES * self._delivery_bytes
+        while self._pending_feeds:
+            feed = self._pending_feeds[0]
+            try:
+                if self._can_read(feed):
+                    events = await self._log.read(feed.cursor, PAGE_EVENTS, page_bytes, wait=False)
+                    await self._feed_page(feed, events)
+                    self._pending_feeds.rotate(-1)
+                    continue
+            except DamageFound as found:
+                if self._skip_damage(feed, found.damage):
+                    continue
+                # Others go on meanwhile.
+                self._pending_feeds.popleft()
+                continue
+            except Exception:
+                self._fail_feed(Failure(), feed)
+            self._pending_feeds.popleft()
+            feed.is_reading = False
+        self._is_reading = False
+
+    def _skip_damage(self, feed: Feed, damage: Damage) -> bool:
+        """Go on behind damage that was given up, with a gap. Otherwise read on when the log is
+        repaired; returns False."""
+        if not self._log.repairs.is_given_up(damage):
+            repair = self._log.repairs.begin_repair(damage)
+            repair.addCallbacks(
+                lambda _: None, lambda failure: self._fail_feed(failure, feed)
+            ).addBoth(lambda _: self._retry_feed(feed))
+            return False
+        if self._is_catching_up(feed):
+            for span in damage.spans:
+                if feed.skip_marks.get(span.origin, _BEFORE_ALL) < span.upto:
+                    feed.outcomes.gone += span.upto[1] - span.after[1]
+                    feed.reported_marks[span.origin] = max(
+                        span.upto, feed.reported_marks.get(span.origin, _BEFORE_ALL)
+                    )
+                    self._writer.send_message(_make_damage_gap(feed.number, span, "damaged"))
+            feed.cursor = max(feed.cursor, damage.last + 1)
+        return True
+
+    def _retry_feed(self, feed: Feed) -> None:
+        feed.is_reading = False
+        if self._is_catching_up(feed):
+            self.continue_feed(feed)
+
+    def _can_read(self, feed: Feed) -> bool:
+        """Whether there is something to read for it now; at the log's end it goes live."""
+        if feed.awaits_dtd or not (self._is_catching_up(feed) and self._writer.writable):
+            return False
+        bounds = self._log.bounds
+        if feed.cursor <= bounds.last:
+            return True
+        self.report_losses(feed)
+        if self._log.newest_durable >= feed.newest_at_start and not self.is_ahead_of_log(feed):
+            feed.go_live(feed.cursor)
+        else:
+            # Events that were under way when it subscribed: the next commit brings them.
+            feed.awaits_commit = True
+            self._on_wait()
+        return False
+
+    def is_ahead_of_log(self, feed: Feed) -> bool:
+        """Whether its client has had elsewhere what has yet to come here, and is not for it."""
+        coverage = self._log.coverage
+        return any(mark > coverage[origin] for origin, mark in feed.skip_marks.items())
+
+    def _is_catching_up(self, feed: Feed) -> bool:
+        fed = self._feeds.get(feed.number) is feed and feed.state is FeedState.CATCHING_UP
+        return fed and not feed.is_paused
+
+    async def _feed_page(self, feed: Feed, events: list[LoggedEvent]) -> None:
+        if not self._is_catching_up(feed):
+            return
+        first = events[0].serial if events else self._log.bounds.first
+        if first > feed.cursor:
+            # Retention has taken what was not read yet.
+            if self._recover_trimmed(feed):
+                return
+            feed.outcomes.gone += first - feed.cursor
+            feed.cursor = first
+            self._report_retention_gaps(feed)
+        if feed.skip_marks:
+            events = self._without_received(feed, events)
+        events = self._events_before_loss(feed, events)
+        for liveness, part in split_at_cut(events, feed.cut):
+            for run in (
+                make_single_run(part)
+                if self._late_validator is None
+                else self._late_validator.split_runs(part)
+            ):
+                if not await self._feed_run(feed, run, liveness):
+                    return
+
+    async def _feed_run(self, feed: Feed, run: EventRun, liveness: Liveness) -> bool:
+        """Select from a run of events and send; False if the feed can not go on behind it now."""
+        validator = self._late_validator
+        try:
+            if (
+                validator is not None
+                and run.needs_validation
+                and (code := validator.rejection_code(run)) is not None
+            ):
+                self._report_rejected(feed, run.events[0], code)
+                return True
+            documents = [event.document for event in run.events]
+            more = (run.variants,) if run.variants else ()
+            selected = await self._select(feed.matcher_number, documents, liveness, *more)
+        except DtdNeeded as needed:
+            if validator is None:
+                raise
+            return await self._feed_without_dtd(feed, run, liveness, validator, needed.missing)
+        if not self._is_catching_up(feed):
+            return False
+        sent = self._send_selected(feed, run.events[: len(selected)], selected, liveness)
+        return sent and len(selected) == len(run.events)
+
+    async def _feed_without_dtd(
+        self,
+        feed: Feed,
+        run: EventRun,
+        liveness: Liveness,
+        validator: LateValidator,
+        needed: TypeMissing,
+    ) -> bool:
+        """The DTD of an event is not here: feed what lies before it, then wait if it may match."""
+        if not self._is_catching_up(feed):
+            return False
+        index = validator.find_first_of_type(run, needed)
+        if index:
+            before = attrs.evolve(run, events=run.events[:index])
+            rest_of_run = attrs.evolve(run, events=run.events[index:])
+            return await self._feed_run(feed, before, liveness) and await self._feed_run(
+                feed, rest_of_run, liveness
+            )
+        event = run.events[0]
+        if validator.may_match(feed, run, needed, liveness):
+            feed.awaits_dtd = True
+            validator.call_when_settled(
+                needed, lambda found: self._resume_after_dtd(feed, event, found)
+            )
+            if feed.awaits_dtd or feed.cursor <= event.serial:
+                return False
+        else:
+            self._skip_event(feed, event)
+        rest = run.events[1:]
+        return not rest or await self._feed_run(feed, attrs.evolve(run, events=rest), liveness)
+
+    def _resume_after_dtd(self, feed: Feed, event: LoggedEvent, found: bool) -> None:
+        """The DTD of the next event is here, or is waited for no longer."""
+        feed.awaits_dtd = False
+        if not self._is_catching_up(feed) or feed.cursor > event.serial:
+            return
+        if not found:
+            self._report_rejected(feed, event, UNKNOWN_TYPE)
+        self.continue_feed(feed)
+
+    def _report_rejected(self, feed: Feed, event: LoggedEvent, code: str) -> None:
+        """An event is not delivered: its subscriber gets a gap, if the event may be for it."""
+        if event.level > self._clearance or not matches_stream(feed, event):
+            self._skip_event(feed, event)
+            return
+        feed.outcomes.gone += 1
+        feed.cursor = event.serial + 1
+        feed.unreported_marks[event.origin] = feed.reported_marks[event.origin] = event.mark
+        self._writer.send_message(Gap(feed.number, event.origin, event.mark, event.mark, 1, code))
+
+    def _skip_event(self, feed: Feed, event: LoggedEvent) -> None:
+        feed.outcomes.seen += 1
+        feed.outcomes.filtered += 1
+        feed.cursor = event.serial + 1
+        feed.unreported_marks[event.origin] = event.mark
+
+    def _fail_feed(self, failure: Failure, feed: Feed) -> None:
+        if self._feeds.get(feed.number) is feed:
+            self._on_failed(feed, failure)
+
+    def _send_selected(
+        self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
+    ) -> bool:
+        """Send what was selected; False if the session was full before the end.
+
+        The session may have been filled for others while this page was read.
+        """
+        rank = self._clearance
+        cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
+        looked_at, sent = len(part), 0
+        for start, end in split_by_size(self._delivery_bytes, [part[i] for i in cleared]):
+            if not self._writer.writable:
+                looked_at = cleared[start]
+                break
+            events = [part[i] for i in cleared[start:end]]
+            encoded = encode_events(events)
+            self._sender.send_delivery(encoded, events, [(len(events), [feed])], liveness)
+            sent = end
+        matched = sum(selected[:looked_at])
+        feed.outcomes.seen += looked_at
+        feed.outcomes.filtered += looked_at - matched
+        feed.outcomes.denied += matched - sent
+        if looked_at:
+            feed.cursor = part[looked_at - 1].serial + 1
+            feed.unreported_marks.update([(event.origin, event.mark) for event in part[:looked_at]])
+        return looked_at == len(part)
+
+    def _without_received(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        """The events that lie behind what its client has had already."""
+        skip = feed.skip_marks
+        left = [event for event in events if event.mark > skip.get(event.origin, _BEFORE_ALL)]
+        if events and (not left or left[-1] is not events[-1]):
+            feed.cursor = events[-1].serial + 1
+        feed.outcomes.seen += len(events) - len(left)
+        feed.outcomes.filtered += len(events) - len(left)
+        return left
+
+    def has_loss(self, feed: Feed) -> bool:
+        """Whether own events that its client has not had were lost (`broker.log.history`)."""
+        return bool(self._find_losses(feed))
+
+    def report_losses(self, feed: Feed) -> None:
+        """Tell a subscription that has reached the log's end of the own events that were lost."""
+        for loss in self._find_losses(feed):
+            self._report_loss(feed, loss)
+
+    def _events_before_loss(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        """The events up to the next loss; a loss that comes first is told."""
+        own = self._log.origin
+        for loss in self._find_losses(feed):
+            before = _events_up_to(events, own, loss.after)
+            if before:
+                return before
+            if events:
+                self._report_loss(feed, loss)
+        return events
+
+    def _find_losses(self, feed: Feed) -> list[BranchLoss]:
+        own, losses = self._log.origin, self._log.history_chain.losses
+        if not losses or own not in feed.reported_marks:
+            return []
+        at = max(feed.reported_marks[own], feed.unreported_marks.get(own, _BEFORE_ALL))
+        return [
+            loss
+            for loss in losses
+            if loss.count and at < loss.last and not feed.is_past_loss(own, loss)
+        ]
+
+    def _report_loss(self, feed: Feed, loss: BranchLoss) -> None:
+        own = self._log.origin
+        feed.reported_marks[own] = loss.last
+        began = feed.fed_from.get(own, _BEFORE_ALL)
+        if self._log.find_fork(began) is None:
+            # It lies on this branch, maybe behind the place where the other one began.
+            began = min(began, loss.branch)
+        for first, last in loss.gaps(began):
+            count = last[1] - first[1] + 1
+            feed.outcomes.gone += count
+            self._writer.send_message(Gap(feed.number, own, first, last, count, "lost"))
+
+    def _report_retention_gaps(self, feed: Feed) -> list[Gap]:
+        gaps = find_retention_gaps(feed.number, feed.reported_marks, self._log.begins_after)
+        for gap in gaps:
+            feed.reported_marks[gap.origin] = gap.last
+            self._writer.send_message(gap)
+        return gaps
+
+
+def _events_up_to(events: list[LoggedEvent], origin: str, mark: Mark) -> list[LoggedEvent]:
+    """The events before the first one of an origin that lies behind a mark."""
+    rest_of_run = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
+    return events[: next(rest_of_run, len(events))]
+
+
+def _make_damage_gap(number: int, span: Span, reason: str) -> Gap:
+    epoch, offset = span.after
+    return Gap(
+        number=number,
+        origin=span.origin,
+        first=(max(epoch, 1), offset + 1),
+        last=span.upto,
+        count=span.upto[1] - offset,
+        reason=reason,
+    )
+
+
+def find_retention_gaps(
+    number: int, told: Mapping[str, Mark], since: Mapping[str, Mark]
+) -> list[Gap]:
+    """What a subscription has not got any more, of the origins that its client has got to `told`
+    in: that is, what the log, which begins behind `since`, does not hold."""
+    return [
+        Gap(
+            number=number,
+            origin=origin,
+            first=(max(mark[0], 1), mark[1] + 1),
+            last=since[origin],
+            count=since[origin][1] - mark[1],
+            reason="retention",
+        )
+        for origin, mark in told.items()
+        # An epoch may have begun in which there is nothing.
+        if mark[1] < since.get(origin, _BEFORE_ALL)[1]
+    ]

@@ -1,0 +1,56 @@
+"""Deliveries on their way into a session, chained by their places (D30, DESIGN 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Protocol
+
+from broker.delivery.commit_share import RecipientRun
+from broker.event.envelope import Liveness
+from broker.log.logged_event import LoggedEvent
+from broker.wire.codec import Message
+from broker.wire.event_batch import EncodedEvents, encode_delivery
+
+_number = attrgetter("number")
+
+
+class SessionWriter(Protocol):
+    """The session as a link writes to it."""
+
+    @property
+    def writable(self) -> bool: ...
+    def send_message(self, message: Message) -> None: ...
+    def send_delivery(self, data: bytes) -> None: ...
+
+
+class DeliverySender:
+    """Sends a link's deliveries, each with the place of the event before, and counts them."""
+
+    def __init__(self, outlet: SessionWriter) -> None:
+        self.writer = outlet
+        self._previous: tuple[str, int, int] | None = None
+
+    def send_delivery(
+        self,
+        encoded: EncodedEvents,
+        events: Sequence[LoggedEvent],
+        runs: Sequence[RecipientRun],
+        liveness: Liveness,
+    ) -> None:
+        """Send one delivery; `runs` are the subscriptions of its events."""
+        done = 0
+        numbered = []
+        for count, feeds in runs:
+            done += count
+            newest = events[done - 1]
+            for feed in feeds:
+                feed.outcomes.delivered += count
+                if feed.is_active:
+                    # Before, something may be missing: the client takes it for no position, and is
+                    # told of it by a Progress later.
+                    feed.reported_marks[newest.origin] = (newest.epoch, newest.offset)
+            numbered.append((count, list(map(_number, feeds))))
+        self.writer.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
+        last = events[-1]
+        self._previous = (last.origin, last.epoch, last.offset)

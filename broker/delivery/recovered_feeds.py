@@ -1,0 +1,165 @@
+"""Feeding subscriptions of one link with what is recovered, until their log can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from broker.delivery.delivery_sender import DeliverySender
+from broker.delivery.feed import Feed, FeedState
+from broker.delivery.pacing import Pacing
+from broker.delivery.recovery_contract import ActiveRecovery, LostRange
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.event.placeholder import placeholder_code
+from broker.ingest.late_validation import matches_stream
+from broker.log.chunk import split_by_size
+from broker.log.logged_event import LoggedEvent
+from broker.transport.clock import IClock
+from broker.wire.event_batch import encode_events
+from broker.wire.messages import Gap
+
+#: Seconds after which one that waits for an event's time looks whether it is wanted still.
+MAX_SLEEP = 1.0
+
+
+class RecoveredFeeds:
+    """Each recovery goes on by itself, as far as the session takes its events."""
+
+    def __init__(
+        self,
+        feeds: Mapping[int, Feed],
+        sender: DeliverySender,
+        *,
+        delivery_bytes: int,
+        clock: IClock,
+        report_lost: Callable[[Feed, LostRange], object],
+        on_recovered: Callable[[Feed, Mapping[str, Mark]], None],
+        on_failed: Callable[[Feed, Failure], None],
+    ) -> None:
+        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
+        `tell_lost` sends a gap, `recovered` is told where the log goes on."""
+        self._feeds = feeds
+        self._sender = sender
+        self._writer = sender.writer
+        self._delivery_bytes = delivery_bytes
+        self._clock = clock
+        self._report_lost = report_lost
+        self._on_recovered = on_recovered
+        self._on_failed = on_failed
+        self._waiting: list[Deferred[None]] = []
+
+    def start_feed(
+        self,
+        feed: Feed,
+        recovery: ActiveRecovery,
+        log_starts: Mapping[str, Mark],
+        pacing: Pacing,
+        on_end: Callable[[], object] | None,
+    ) -> None:
+        """Feed a subscription with what is recovered. Then its log goes on behind `joins`, or, with
+        `end`, that is its end."""
+        feed.state = FeedState.RECOVERING
+        running = Deferred.fromCoroutine(
+            self._run_recovery(feed, recovery, log_starts, pacing, on_end)
+        )
+        running.addErrback(lambda failure: self._fail_feed(feed, recovery, failure))
+
+    def wake_waiting(self) -> None:
+        """The session takes more, or never will: who waits looks again."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.callback(None)
+
+    async def _run_recovery(
+        self,
+        feed: Feed,
+        recovery: ActiveRecovery,
+        log_starts: Mapping[str, Mark],
+        pacing: Pacing,
+        on_end: Callable[[], object] | None,
+    ) -> None:
+        while events := await recovery.next_events():
+            if self._is_recovering(feed):
+                self._report_all_lost(feed, recovery.preceding_losses())
+            if not await self._send_events(feed, events, pacing):
+                recovery.cancel()
+                return
+        if not self._is_recovering(feed):
+            recovery.cancel()
+            return
+        self._report_all_lost(feed, recovery.remaining_losses())
+        reached = {
+            o: max(mark, log_starts.get(o, mark)) for o, mark in recovery.open_range_ends().items()
+        }
+        self._on_recovered(feed, {**log_starts, **reached})
+        if on_end is not None:
+            on_end()
+
+    def _report_all_lost(self, feed: Feed, lost: Sequence[LostRange]) -> None:
+        for each in lost:
+            self._report_lost(feed, each)
+
+    async def _send_events(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
+        """Send events as fast as the session and the pace allow; False if nobody wants them."""
+        if not pacing.is_unlimited:
+            return await self._send_paced(feed, events, pacing)
+        for start, on_end in split_by_size(self._delivery_bytes, events):
+            if not await self._wait_for_room(feed):
+                return False
+            self._send_now(feed, list(events[start:on_end]))
+        return self._is_recovering(feed)
+
+    async def _send_paced(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
+        for event in events:
+            while (wait := pacing.seconds_until_due(event.arrival, self._clock.seconds())) > 0:
+                await self._sleep(min(wait, MAX_SLEEP))
+                if not self._is_recovering(feed):
+                    return False
+            if not await self._wait_for_room(feed):
+                return False
+            self._send_now(feed, [event])
+            pacing.record_sent(self._clock.seconds())
+        return self._is_recovering(feed)
+
+    def _send_now(self, feed: Feed, events: list[LoggedEvent]) -> None:
+        """Send events, and a gap in the place of each that was refused on its way here."""
+        for code, group in groupby(events, key=lambda event: placeholder_code(event.document)):
+            run = list(group)
+            if code is None:
+                # Counted as of now: that a page was looked at elsewhere says nothing of what was.
+                feed.outcomes.seen += len(run)
+                self._sender.send_delivery(
+                    encode_events(run), run, [(len(run), [feed])], Liveness.RECOVERY
+                )
+            for event in run:
+                feed.reported_marks[event.origin] = event.mark
+                if code is not None and matches_stream(feed, event):
+                    feed.outcomes.gone += 1
+                    mark = event.mark
+                    self._writer.send_message(Gap(feed.number, event.origin, mark, mark, 1, code))
+
+    async def _wait_for_room(self, feed: Feed) -> bool:
+        """Wait until the session takes more; False if the subscription is over."""
+        while self._is_recovering(feed) and (feed.is_paused or not self._writer.writable):
+            waits: Deferred[None] = Deferred()
+            self._waiting.append(waits)
+            await waits
+        return self._is_recovering(feed)
+
+    def _sleep(self, seconds: float) -> Deferred[Any]:
+        later: Deferred[Any] = Deferred()
+        self._clock.callLater(seconds, later.callback, None)
+        return later
+
+    def _is_recovering(self, feed: Feed) -> bool:
+        return self._feeds.get(feed.number) is feed and feed.state is FeedState.RECOVERING
+
+    def _fail_feed(self, feed: Feed, recovery: ActiveRecovery, failure: Failure) -> None:
+        recovery.cancel()
+        if self._is_recovering(feed):
+            self._on_failed(feed, failure)

@@ -1,0 +1,411 @@
+"""The output component's end of one client session (DCP D21, DESIGN 4, 5).
+
+A link writes once per batch. Commits go straight out while the session can take them. When it can
+not, each subscription follows its stated rule: a durable one falls behind and is fed from the log
+at its own cursor; a transient one's events wait in one bounded queue, from which the oldest are
+dropped, counted, and told. So a slow subscriber costs bounded memory and delays nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from twisted.python.failure import Failure
+
+from broker.delivery.backlog import Backlog
+from broker.delivery.catch_up import CatchUp, Select
+from broker.delivery.commit_share import (
+    CommitShare,
+    Portion,
+    QueueLimits,
+    RecipientRun,
+    SharedEncodings,
+    encode_runs,
+    take_runs,
+)
+from broker.delivery.delivery_sender import DeliverySender, SessionWriter
+from broker.delivery.feed import Feed, FeedState
+from broker.delivery.gaps import GapRecovery
+from broker.delivery.pacing import Pacing
+from broker.delivery.recovered_feeds import RecoveredFeeds
+from broker.delivery.recovery_contract import ActiveRecovery, LostRange
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.ingest.late_validation import LateValidator
+from broker.log.event_log import EventLog
+from broker.log.logged_event import LoggedEvent
+from broker.subscriptions.start_position import first_serial_after
+from broker.transport.clock import IClock
+from broker.wire.codec import WirePosition, WireTimes
+from broker.wire.event_batch import encode_events
+from broker.wire.messages import Gap, Progress
+
+
+class SessionDelivery:
+    """Feeds the subscriptions of one session."""
+
+    def __init__(
+        self,
+        writer: SessionWriter,
+        *,
+        clearance: int,
+        limits: QueueLimits,
+        log: EventLog,
+        select: Select,
+        on_failed: Callable[[Feed, Failure], None],
+        clock: IClock,
+        late_validator: LateValidator | None = None,
+    ) -> None:
+        """`clearance` is a rank; `select` says which documents match a matcher's number; `failed`
+        is told when a subscription can not be fed from the log, or with what is recovered."""
+        self._writer = writer
+        self._clearance = clearance
+        self._limits = limits
+        self._log = log
+        self._feeds: dict[int, Feed] = {}
+        self._backlog = Backlog(limits)
+        self._sender = DeliverySender(writer)
+        self._gap_recovery = GapRecovery(
+            self._feeds, writer, log, self._backlog, self._feed_unpaced
+        )
+        self._catch_up = CatchUp(
+            self._feeds,
+            self._sender,
+            clearance=clearance,
+            delivery_bytes=limits.delivery,
+            log=log,
+            select=select,
+            recover_trimmed=self._gap_recovery.recover_trimmed,
+            on_failed=on_failed,
+            on_wait=lambda: self.on_wait(self),
+            late_validator=late_validator,
+        )
+        self._recovered_feeds = RecoveredFeeds(
+            *(self._feeds, self._sender),
+            delivery_bytes=limits.delivery,
+            clock=clock,
+            report_lost=self._report_lost,
+            on_recovered=self._continue_from_log,
+            on_failed=on_failed,
+        )
+        self.is_closed = False
+        self.on_wait: Callable[[SessionDelivery], object] = lambda _: None
+        """Called when a subscription waits for the next commit: `committed` is to be called."""
+
+    # ------------------------------------------------------------------ subscriptions
+
+    @property
+    def feeds(self) -> Collection[Feed]:
+        """The link's subscriptions; how many they are is known without going through them."""
+        return self._feeds.values()
+
+    @property
+    def queued(self) -> tuple[int, int]:
+        """Events and bytes that wait for a transient subscriber."""
+        return len(self._backlog), self._backlog.bytes
+
+    def count_queued_for(self, feed: Feed) -> int:
+        """How many of the queued events are for this subscription."""
+        return self._backlog.count_for(feed)
+
+    def add_feed(self, feed: Feed) -> None:
+        """Take a subscription; nothing is sent for it before `start`."""
+        self._feeds[feed.number] = feed
+
+    def start_feed(self, number: int) -> None:
+        """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
+        feed = self._feeds[number]
+        feed.state = FeedState.CATCHING_UP
+        self._gap_recovery.report_unavailable(feed)
+        if feed.state is not FeedState.CATCHING_UP:
+            return
+        newest = (
+            feed.cursor > feed.newest_at_start[1]
+            and self._log.bounds.last <= feed.newest_at_start[1]
+        )
+        behind = self._catch_up.is_ahead_of_log(feed) or self._catch_up.has_loss(feed)
+        if newest and not feed.is_paused and not behind:
+            # It wants nothing older than what is to come: live at once, without a look at the
+            # log. Events of a commit under way are not for it; the matcher did not know it.
+            feed.go_live(feed.cursor)
+        else:
+            self._catch_up.start_feed(feed)
+
+    def report_losses(self) -> None:
+        """Own events were lost (`broker.log.history`): those at the log's end are told now,
+        others when they get there."""
+        for feed in self._feeds.values():
+            if feed.state is FeedState.LIVE:
+                self._catch_up.report_losses(feed)
+
+    def feed_from_recovery(
+        self,
+        feed: Feed,
+        recovery: ActiveRecovery,
+        log_starts: Mapping[str, Mark],
+        pacing: Pacing,
+        on_end: Callable[[], object] | None,
+    ) -> None:
+        """Feed a subscription with what is recovered, then from its log, behind `joins`; or, with
+        `end`, no further."""
+        self._recovered_feeds.start_feed(feed, recovery, log_starts, pacing, on_end)
+
+    def set_paused(self, number: int, paused: bool) -> None:
+        """Hold a durable subscription, or let it go on from where it is."""
+        feed = self._feeds[number]
+        feed.is_paused = paused
+        if paused and feed.state is FeedState.LIVE:
+            # All that is committed was handed out.
+            feed.fall_behind(self._log.bounds.last + 1)
+        elif not paused:
+            self.send_waiting()
+
+    def _feed_unpaced(
+        self, feed: Feed, recovery: ActiveRecovery, log_starts: Mapping[str, Mark]
+    ) -> None:
+        self.feed_from_recovery(feed, recovery, log_starts, Pacing(0.0, 0.0), None)
+
+    def _report_lost(self, feed: Feed, lost: LostRange) -> None:
+        self._gap_recovery.report_gap(feed, lost.origin, lost.after, lost.upto, lost.reason)
+
+    def _continue_from_log(self, feed: Feed, log_starts: Mapping[str, Mark]) -> None:
+        feed.skip_marks = dict(log_starts)
+        feed.cursor = first_serial_after(self._log, log_starts)
+        feed.state = FeedState.CATCHING_UP
+        # All up to there was looked at where it was recovered: the client's position moves there.
+        moved = tuple(
+            (origin, *mark)
+            for origin, mark in log_starts.items()
+            if feed.reported_marks.get(origin) != mark
+        )
+        feed.reported_marks.update(log_starts)
+        if moved:
+            self._writer.send_message(Progress(((feed.number, moved),)))
+        self._gap_recovery.report_unavailable(feed)
+        if feed.state is FeedState.CATCHING_UP:
+            self._catch_up.start_feed(feed)
+
+    def remove_feed(self, number: int) -> Feed | None:
+        """Stop feeding a subscription; what waits for it alone is dropped."""
+        feed = self._feeds.pop(number, None)
+        if feed is not None:
+            feed.count_filtered(self._log.bounds.last + 1)
+            feed.outcomes.elsewhere = self._log.unlogged_places - feed.elsewhere_at_start
+            self._backlog.drop_events_for(feed)
+            self._recovered_feeds.wake_waiting()
+        return feed
+
+    def find_feed(self, number: int) -> Feed | None:
+        """The subscription with the client's number."""
+        return self._feeds.get(number)
+
+    def close(self) -> None:
+        """The session is over."""
+        self.is_closed = True
+        self._recovered_feeds.wake_waiting()
+        self._backlog.drop_all_events()
+        for number in list(self._feeds):
+            self.remove_feed(number)
+
+    # ------------------------------------------------------------------ live
+
+    def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
+        """Events of a commit, in order; other links may get the same."""
+        events, runs = share.events, share.runs
+        if self._backlog.has_pending:
+            self._enqueue(events, runs)
+            return
+        done = 0
+        for portion in shared.split_portions(self._limits.delivery, events):
+            if not self._writer.writable:
+                self._enqueue(events[done:], runs)
+                return
+            count = len(portion.events)
+            runs_of_portion = list(runs) if count == len(events) else take_runs(runs, count)
+            self._send_live(portion, runs_of_portion, shared)
+            done += count
+
+    def _send_live(
+        self, portion: Portion, runs: list[RecipientRun], shared: SharedEncodings
+    ) -> None:
+        events = portion.events
+        live: list[RecipientRun] = []
+        whole = portion.level <= self._clearance
+        for count, feeds in runs:
+            feeds = self._select_live(feeds, count)
+            live.append((count, feeds))
+            whole = whole and bool(feeds)
+        if whole:
+            encoded = portion.encoded or shared.encode_portion(portion)
+            self._sender.send_delivery(encoded, events, live, Liveness.LIVE)
+            return
+        picked = []
+        concerned = []
+        start = 0
+        for count, feeds in live:
+            for event in events[start : start + count] if feeds else ():
+                if event.level <= self._clearance:
+                    picked.append(event)
+                    concerned.append(feeds)
+                else:
+                    _count_denied(feeds)
+            start += count
+        if picked:
+            self._sender.send_delivery(
+                shared.encode_selection(picked), picked, encode_runs(concerned), Liveness.LIVE
+            )
+
+    def _select_live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
+        """Return the feeds that get `count` events live, and count these as not filtered."""
+        live = []
+        for feed in feeds:
+            if feed.state is FeedState.LIVE:
+                feed.outcomes.filtered -= count
+                live.append(feed)
+        return live
+
+    def _enqueue(self, events: list[LoggedEvent], runs: Iterable[RecipientRun]) -> None:
+        """The session can not take more now: each subscription by its rule."""
+        if self.is_closed:
+            return
+        start = 0
+        for count, feeds in runs:
+            for feed in feeds:
+                if feed.is_durable and feed.state is FeedState.LIVE:
+                    feed.fall_behind(events[start].serial)
+            live = self._select_live(feeds, count)
+            for event in events[start : start + count] if live else ():
+                if event.level <= self._clearance:
+                    self._backlog.add_event(event, live)
+                else:
+                    _count_denied(live)
+            start += count
+        self._backlog.enforce_limits()
+
+    def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
+        """Live subscriptions to these streams read the log from `serial` on."""
+        for feed in list(self._feeds.values()):
+            pattern = feed.pattern
+            if feed.state is FeedState.LIVE and any(
+                not stream or pattern is None or pattern.matches(stream) for stream in streams
+            ):
+                # What waits for it is read again, in its order.
+                waiting = self._backlog.take_events_for(feed)
+                feed.fall_behind(serial)
+                if waiting:
+                    feed.outcomes.seen -= len(waiting)
+                    feed.cursor = min(serial, waiting[0].serial)
+                self._catch_up.continue_feed(feed)
+
+    # ------------------------------------------------------------------ when there is room again
+
+    def send_waiting(self) -> None:
+        """Send what waits, as far as the session takes it."""
+        if self.is_closed:
+            return
+        if self._backlog.has_unreported_drops and self._writer.writable:
+            self._report_dropped()
+        while self._backlog and self._writer.writable:
+            taken = self._backlog.take_delivery()
+            events = [one.event for one in taken]
+            encoded = encode_events(events)
+            runs = encode_runs(one.feeds for one in taken)
+            self._sender.send_delivery(encoded, events, runs, Liveness.LIVE)
+        self._recovered_feeds.wake_waiting()
+        for feed in list(self._feeds.values()):
+            if feed.state is FeedState.CATCHING_UP:
+                self._catch_up.continue_feed(feed)
+
+    def _report_dropped(self) -> None:
+        self._backlog.has_unreported_drops = False
+        for feed in self._feeds.values():
+            for origin, lost in feed.dropped_ranges.items():
+                self._writer.send_message(
+                    Gap(
+                        number=feed.number,
+                        origin=origin,
+                        first=lost.first,
+                        last=lost.last,
+                        count=lost.count,
+                        reason="slow",
+                    )
+                )
+            feed.dropped_ranges.clear()
+
+    # ------------------------------------------------------------------ from the log
+
+    def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
+        """What lies behind `after` and up to `last` does not come by the log."""
+        self._gap_recovery.recover_or_report(origin, after, last, reason)
+
+    def resume_after_commit(self) -> None:
+        """The log has grown: subscriptions that waited at its end look again."""
+        for feed in list(self._feeds.values()):
+            if feed.awaits_commit:
+                feed.awaits_commit = False
+                self._catch_up.continue_feed(feed)
+
+    # ------------------------------------------------------------------ where it stands
+
+    def roll_back(self, serial: int) -> None:
+        """A failed commit took its serials back: `serial` will be given again."""
+        for feed in self._feeds.values():
+            feed.roll_back(serial)
+
+    def update_outcomes(self) -> None:
+        """Bring the counts of live subscriptions up to the log's end."""
+        elsewhere = self._log.unlogged_places if self._feeds else 0
+        for feed in self._feeds.values():
+            feed.count_filtered(self._log.bounds.last + 1)
+            feed.outcomes.elsewhere = elsewhere - feed.elsewhere_at_start
+
+    def send_progress(self, times: WireTimes = ()) -> None:
+        """Send positions that moved without a delivery, so that a rare query pins nothing.
+
+        `times` are the stream times of all origins, for subscriptions that asked for them.
+        """
+        if self._backlog.has_pending or not self._writer.writable:
+            return
+        rows = [
+            (feed.number, moved)
+            for feed in self._feeds.values()
+            if (moved := self._moved_marks(feed))
+        ]
+        if rows:
+            self._writer.send_message(Progress(tuple(rows)))
+        if times:
+            # One message each: a message is bounded, and so are the times of one subscription.
+            for feed in self._feeds.values():
+                if _is_due_stream_times(feed):
+                    self._writer.send_message(Progress((), ((feed.number, times),)))
+
+    def _moved_marks(self, feed: Feed) -> WirePosition:
+        """How far a subscription has got where its client does not know it yet."""
+        if feed.state is FeedState.LIVE:
+            feed.count_filtered(self._log.bounds.last + 1)
+            coverage = self._log.coverage
+            marks = coverage.changed_since(feed.reported_version)
+            if feed.is_active:
+                feed.reported_version = coverage.version
+        elif feed.state is FeedState.RECOVERING:
+            marks = []
+        else:
+            marks = list(feed.unreported_marks.items())
+            feed.unreported_marks.clear()
+        if not feed.is_active:
+            # Something may be missed yet of other origins.
+            marks = [row for row in marks if row[0] == self._log.origin]
+        moved = [row for row in marks if feed.reported_marks.get(row[0], (0, 0)) < row[1]]
+        feed.reported_marks.update(moved)
+        return tuple((origin, *mark) for origin, mark in moved)
+
+
+def _is_due_stream_times(feed: Feed) -> bool:
+    """Return whether all committed events that match have been sent."""
+    return feed.wants_stream_times and feed.is_active and feed.state is FeedState.LIVE
+
+
+def _count_denied(feeds: Sequence[Feed]) -> None:
+    """An event matched, and the client is not cleared for it."""
+    for feed in feeds:
+        feed.outcomes.denied += 1

@@ -1,0 +1,88 @@
+"""Events that were logged before their DTD was here: to be validated before they are delivered.
+
+By origin one range of places, which may hold other events, too: those are validated once more.
+The ranges are kept on disk, and written before the events. When they are lost, all events of other
+nodes count as undecided.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from twisted.logger import Logger
+
+from broker.dtd.atomic_file import read_checksummed, write_checksummed
+from broker.event.place import Mark
+
+
+class UnvalidatedEvents:
+    """The ranges, by origin: at and up to."""
+
+    _log = Logger()
+
+    def __init__(self, path: Path, write: Callable[..., Any], *, sync: bool) -> None:
+        """`write` runs calls on the thread that writes the log, in order."""
+        self._path = path
+        self._write = write
+        self._sync = sync
+        self._ranges: dict[str, tuple[Mark, Mark]] = {}
+        self.count = 0
+        """Events that were logged undecided since the start."""
+        self._has_unwritten_changes = False
+        self.is_file_damaged = False
+        """Whether the file was damaged: `expect_all` has to be called with what the log has."""
+        self._load()
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def add_range(self, origin: str, first: Mark, last: Mark, count: int) -> None:
+        """Events at these places are about to be logged undecided."""
+        self.count += count
+        known = self._ranges.get(origin, (first, last))
+        merged = (min(known[0], first), max(known[1], last))
+        if self._ranges.get(origin) != merged or self._has_unwritten_changes:
+            self._ranges[origin] = merged
+            self._save_later()
+
+    def add_all(self, since: Mapping[str, Mark], upto: Mapping[str, Mark]) -> None:
+        """Count all events of these origins behind and up to these marks as undecided."""
+        for origin, last in upto.items():
+            self.add_range(origin, since.get(origin, (0, 0)), last, 0)
+        self.is_file_damaged = False
+
+    def may_contain(self, origin: str, mark: Mark) -> bool:
+        """Whether the event at a place may be undecided."""
+        found = self._ranges.get(origin)
+        return found is not None and found[0] <= mark <= found[1]
+
+    def remove_trimmed(self, since: Mapping[str, Mark]) -> None:
+        """Drop ranges of which the log has nothing any more: it begins behind these marks."""
+        trimmed = [o for o, (_, last) in self._ranges.items() if last <= since.get(o, (0, 0))]
+        for origin in trimmed:
+            del self._ranges[origin]
+        if trimmed or self._has_unwritten_changes:
+            self._save_later()
+
+    def _load(self) -> None:
+        try:
+            data = read_checksummed(self._path)
+            for origin, ((e1, o1), (e2, o2)) in json.loads(data or b"{}").items():
+                self._ranges[str(origin)] = (int(e1), int(o1)), (int(e2), int(o2))
+        except (ValueError, TypeError, AttributeError) as error:
+            self.is_file_damaged = True
+            self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
+
+    def _save_later(self) -> None:
+        self._write(self._save, json.dumps(self._ranges).encode())
+
+    def _save(self, data: bytes) -> None:
+        try:
+            write_checksummed(self._path, data, sync=self._sync)
+            self._has_unwritten_changes = False
+        except OSError as error:
+            self._has_unwritten_changes = True
+            self._log.error("{path} is not written: {error}", path=str(self._path), error=error)

@@ -1,0 +1,373 @@
+"""Where connections arrive: the greeting, the credential, and finding or making the session.
+
+A connection that says nothing sensible in time, presents a wrong credential, or is one too many is
+told why and closed, before it costs more than a few bytes. A client is in one place at a time: a
+higher incarnation supersedes the session of a lower one, and a lower or an equal one of another
+process is refused (M25, DESIGN 1).
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.config.settings import LimitSettings
+from broker.errors import (
+    BrokerError,
+    IncarnationRefused,
+    PeerError,
+    PeerSilent,
+    ProtocolError,
+    SessionSuperseded,
+    ShuttingDown,
+    TooManySessions,
+    VersionMismatch,
+)
+from broker.identity import IAuthenticator, Identity
+from broker.log.event_log import EventLog
+from broker.rate_limited_log import RateLimitedLog
+from broker.sessions.session import Session
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.view import LinkState
+from broker.wire import messages
+from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
+
+#: A greeting is no longer than this, so that a stranger can not make the node hold much.
+MAX_HANDSHAKE_BYTES = 4096
+TOKEN_BYTES = 16
+#: Clients whose newest incarnation is kept in memory; those of all others are in the log.
+_MAX_CACHED_CLIENTS = 10_000
+_NEWEST_STRUCT = struct.Struct(">Q16s")
+
+
+@attrs.frozen
+class SessionLimits:
+    """Seconds and counts; see the configuration's `[limits]`."""
+
+    max_sessions: int
+    max_sessions_per_account: int
+    handshake_timeout: float
+    session_lease: float
+    max_event_bytes: int
+    max_frame_bytes: int
+
+    @classmethod
+    def from_settings(cls, settings: LimitSettings, envelope_bytes: int) -> SessionLimits:
+        """Those of the settings."""
+        return cls(
+            max_sessions=settings.max_sessions,
+            max_sessions_per_account=settings.max_sessions_per_account,
+            handshake_timeout=settings.handshake_timeout,
+            session_lease=settings.session_lease,
+            max_event_bytes=settings.max_event_bytes,
+            # An event of the largest size fits, with what is written around it: or its
+            # publisher would be cut off, come back and send it again, for ever.
+            max_frame_bytes=max(
+                settings.max_frame_bytes, settings.max_event_bytes + envelope_bytes
+            ),
+        )
+
+
+class SessionAcceptor:
+    """All sessions of a node, and the connections that are not yet part of one."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        node_name: str,
+        authenticator: IAuthenticator,
+        event_log: EventLog,
+        clock: IClock,
+        limits: SessionLimits,
+        make_session: Callable[[Identity, int, bytes], Session],
+    ) -> None:
+        self._node_name = node_name
+        self.address: Callable[[], str] = lambda: node_name
+        """Where the node is, for clients that move on to another one."""
+        self._authenticator = authenticator
+        self._event_log = event_log
+        self._clock = clock
+        self.limits = limits
+        self._make_session = make_session
+        self._sessions: dict[tuple[str, int, bytes], Session] = {}
+        self._by_client: dict[str, Session] = {}
+        self._leases: dict[Session, Any] = {}
+        self._handshakes: set[_Handshake] = set()
+        self._newest_incarnations: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        self._closed = False
+        self._refusal_log = RateLimitedLog(
+            lambda text: self.log.info("{text}", text=text), clock.seconds
+        )
+        self.refused_connections: Counter[str] = Counter()
+        """Connections that were refused, by error code."""
+        self.broken_connections: Counter[str] = Counter()
+        """Connections of sessions that broke a rule of the stack or fell silent, by error code."""
+        self.ended_sessions: Counter[str] = Counter()
+        """Sessions that the node ended, by error code."""
+
+    @property
+    def sessions(self) -> Iterable[Session]:
+        """All sessions, connected or within their lease."""
+        return self._sessions.values()
+
+    def accept_connection(self, channel: ISocketChannel) -> None:
+        """A new connection: it has `handshake_timeout` seconds to say who it is."""
+        if self._closed:
+            self.refuse_connection(channel, ShuttingDown("the node is being stopped"))
+            return
+        if len(self._handshakes) >= self.limits.max_sessions:
+            self.refuse_connection(
+                channel, TooManySessions("too many connections have yet to greet")
+            )
+            return
+        self._handshakes.add(_Handshake(self, channel, self._clock))
+
+    def refuse_connection(self, channel: ISocketChannel, error: BrokerError) -> None:
+        """Say why, and close."""
+        self.count_refused(channel, error)
+        channel.send([messages.encode(Refuse(error.to_wire()))])
+        channel.close()
+
+    def count_refused(self, channel: ISocketChannel, error: BrokerError) -> None:
+        """Count a connection that was refused, or that showed itself to be none of ours."""
+        self.refused_connections[error.code] += 1
+        peer = channel.peer_description
+        host = peer.rpartition(":")[0]
+        self._refusal_log.report(host, error.code, f"connection from {peer} refused: {error}")
+
+    # ------------------------------------------------------------------ the greeting
+
+    def open_session(self, handshake: _Handshake, hello: Hello) -> Deferred[None]:
+        """A connection has said who it is: check it, and give it its session."""
+        version = max(set(PROTOCOL_VERSIONS) & set(hello.versions), default=None)
+        if version is None:
+            raise VersionMismatch(
+                f"this node speaks versions {list(PROTOCOL_VERSIONS)}, "
+                f"the client {list(hello.versions[:8])}"
+            )
+        if len(hello.token) != TOKEN_BYTES or not 0 < hello.incarnation < 1 << 63:
+            raise ProtocolError("a session token has 16 bytes, an incarnation is 1 to 2**63 - 1")
+        secret = hello.secret.encode() if hello.account else None
+        identity: Deferred[Identity] = self._authenticator.authenticate(
+            hello.client_id, hello.account or None, secret
+        )
+        identity.addCallback(self._wait_for_previous, hello)
+        return identity.addCallback(self._attach_connection, handshake, hello, version)
+
+    def _wait_for_previous(self, identity: Identity, hello: Hello) -> Identity | Deferred[Identity]:
+        """Wait for one turn where this greeting ends a session of an earlier process.
+
+        What that process sent before it ended may lie in its socket still: its last positions.
+        """
+        previous = self._by_client.get(identity.client_id)
+        if previous is None or previous.token == hello.token:
+            return identity
+        later: Deferred[Identity] = Deferred()
+        self._clock.callLater(0, later.callback, identity)
+        return later
+
+    def _attach_connection(
+        self, identity: Identity, handshake: _Handshake, hello: Hello, version: int
+    ) -> None:
+        if handshake.is_closed:
+            return
+        session = self._find_or_create_session(identity, hello)
+        channel = handshake.channel
+        session.peer = channel.peer_description
+        session.version = version
+        channel.send(
+            [
+                messages.encode(
+                    Welcome(
+                        version=version,
+                        node=self._node_name,
+                        origin=self._event_log.origin,
+                        max_event_bytes=self.limits.max_event_bytes,
+                        max_frame_bytes=self.limits.max_frame_bytes,
+                        address=self.address(),
+                    )
+                )
+            ]
+        )
+        channel.max_frame = self.limits.max_frame_bytes
+        session.driver.attach(channel)
+        channel.resume()
+
+    def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:
+        """A process of a client is at another node: its session here ends (P11).
+
+        Raises `IncarnationRefused` where a later process is known here.
+        """
+        self._check_incarnation(client_id, incarnation, token)
+        self._store_incarnation(client_id, incarnation, token)
+        previous = self._by_client.get(client_id)
+        if previous is not None:
+            previous.end(SessionSuperseded(f"{client_id} is at another node now"))
+
+    def _find_or_create_session(self, identity: Identity, hello: Hello) -> Session:
+        """The session that the greeting resumes, or a new one."""
+        client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
+        found = self._sessions.get((client_id, incarnation, token))
+        if found is not None:
+            return found
+        self._check_incarnation(client_id, incarnation, token)
+        previous = self._by_client.get(client_id)
+        if previous is not None:
+            previous.end(
+                SessionSuperseded(f"incarnation {incarnation} of {client_id} has connected")
+            )
+        self._check_limits(identity)
+        self._store_incarnation(client_id, incarnation, token)
+        session = self._make_session(identity, incarnation, token)
+        session.on_connection_changed = self._connection_changed
+        self._sessions[(client_id, incarnation, token)] = session
+        self._by_client[client_id] = session
+        return session
+
+    def _check_incarnation(self, client_id: str, incarnation: int, token: bytes) -> None:
+        newest, newest_token = self._newest_incarnation(client_id)
+        if incarnation < newest or (
+            incarnation == newest and not hmac.compare_digest(token, newest_token)
+        ):
+            raise IncarnationRefused(
+                f"incarnation {incarnation} of {client_id} is not above {newest}, "
+                "which another process of this client has used"
+            )
+
+    def _store_incarnation(self, client_id: str, incarnation: int, token: bytes) -> None:
+        if incarnation <= self._newest_incarnation(client_id)[0]:
+            return
+        self._newest_incarnations[client_id] = (incarnation, token)
+        while len(self._newest_incarnations) > _MAX_CACHED_CLIENTS:
+            self._newest_incarnations.popitem(last=False)
+        self._event_log.put_client(client_id, _NEWEST_STRUCT.pack(incarnation, token))
+
+    def _newest_incarnation(self, client_id: str) -> tuple[int, bytes]:
+        newest = self._newest_incarnations.get(client_id)
+        if newest is None:
+            stored = self._event_log.newest_incarnation(client_id)
+            newest = (0, b"") if stored is None else _NEWEST_STRUCT.unpack(stored)
+        return newest
+
+    def _check_limits(self, identity: Identity) -> None:
+        if len(self._sessions) >= self.limits.max_sessions:
+            raise TooManySessions(f"the node has {self.limits.max_sessions} sessions, its limit")
+        if identity.account:
+            count = sum(s.identity.account == identity.account for s in self._sessions.values())
+            if count >= self.limits.max_sessions_per_account:
+                raise TooManySessions(f"account {identity.account} has {count} sessions, its limit")
+
+    def remove_handshake(self, handshake: _Handshake) -> None:
+        """The greeting is over, one way or the other."""
+        self._handshakes.discard(handshake)
+
+    # ------------------------------------------------------------------ leases and the end
+
+    def _connection_changed(self, session: Session) -> None:
+        lease = self._leases.pop(session, None)
+        if lease is not None:
+            lease.cancel()
+        if isinstance(session.connection_error, PeerError):
+            self.broken_connections[session.connection_error.code] += 1
+        if session.state is not LinkState.CONNECTED and not session.has_ended:
+            self._leases[session] = self._clock.callLater(
+                self.limits.session_lease, self._end_expired, session
+            )
+
+    def _end_expired(self, session: Session) -> None:
+        self._leases.pop(session, None)
+        session.end(PeerSilent("the session's lease ran out"))
+
+    def remove_session(self, session: Session) -> None:
+        """A session is over: forget it."""
+        if session.end_reason is not None:
+            self.ended_sessions[session.end_reason.code] += 1
+        lease = self._leases.pop(session, None)
+        if lease is not None:
+            lease.cancel()
+        key = (session.identity.client_id, session.incarnation, session.token)
+        self._sessions.pop(key, None)
+        if self._by_client.get(session.identity.client_id) is session:
+            del self._by_client[session.identity.client_id]
+
+    def close(self) -> None:
+        """Take no more connections, and send everyone away with the reason."""
+        self._closed = True
+        reason = ShuttingDown("the node is being stopped")
+        for handshake in list(self._handshakes):
+            handshake.refuse(reason)
+        for session in list(self._sessions.values()):
+            session.end(reason)
+
+
+@implementer(ISocketReceiver)
+class _Handshake:
+    """One connection before it belongs to a session."""
+
+    def __init__(self, acceptor: SessionAcceptor, channel: ISocketChannel, clock: IClock) -> None:
+        self._acceptor = acceptor
+        self.channel = channel
+        self.is_closed = False
+        self._has_hello = False
+        self._timeout = clock.callLater(
+            acceptor.limits.handshake_timeout,
+            lambda: self.refuse(PeerSilent("no greeting came in time")),
+        )
+        channel.max_frame = MAX_HANDSHAKE_BYTES
+        channel.receiver = self
+
+    def packets_received(self, packets: Any) -> None:
+        if self._has_hello or len(packets) != 1:
+            self.refuse(ProtocolError("a client waits for the node's welcome"))
+            return
+        self._has_hello = True
+        self.channel.pause()
+        try:
+            hello = messages.decode(packets[0])
+            if not isinstance(hello, Hello) or hello.magic != MAGIC:
+                raise ProtocolError("a session begins with Hello")
+            entered = self._acceptor.open_session(self, hello)
+        except BrokerError as error:
+            self.refuse(error)
+            return
+        entered.addCallbacks(lambda _: self._close(), self._refuse_failure)
+
+    def _refuse_failure(self, failure: Failure) -> None:
+        error = failure.value
+        if not isinstance(error, BrokerError):
+            SessionAcceptor.log.failure("a greeting failed", failure)
+            error = ProtocolError("the node could not check this greeting")
+        self.refuse(error)
+
+    def refuse(self, error: BrokerError) -> None:
+        """Refuse the connection."""
+        if not self.is_closed:
+            self._close()
+            self._acceptor.refuse_connection(self.channel, error)
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        if not self.is_closed:
+            self._close()
+            if isinstance(error, PeerError):
+                self._acceptor.count_refused(self.channel, error)
+
+    def writable_changed(self, writable: bool) -> None:
+        """A greeting is too short to fill anything."""
+
+    def _close(self) -> None:
+        self.is_closed = True
+        if self._timeout.active():
+            self._timeout.cancel()
+        self._acceptor.remove_handshake(self)

@@ -1,0 +1,260 @@
+"""Durable subscriptions: what is remembered of them between sessions (Q2, M42)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+import msgpack
+
+from broker.delivery.lag import LagSnapshot
+from broker.event.place import Mark, Position
+from broker.log.event_log import EventLog
+
+
+@attrs.frozen
+class DurableSubscription:
+    """One durable subscription as stored: the client's profile entry and how far it has got."""
+
+    pattern: str
+    query: str
+    namespaces: Mapping[str, str]
+    position: Position
+    used_ms: int
+    """Ms since 1970 when it was last subscribed, acknowledged, or left."""
+    active_from: Position | None = None
+    """Behind this the node's log has all of it; None: it has yet to flow."""
+    previous_address: str = ""
+    """The address of the node that has handed it over, and keeps it until its client has processed
+    all that came before it flowed here."""
+    moved_to: str = ""
+    """The address of the node that it was handed over to."""
+    is_paused: bool = False
+    """Nothing is delivered, and it stays at this node, until it is resumed."""
+
+    def encode(self) -> bytes:
+        """The stored bytes."""
+        active_from = None if self.active_from is None else self.active_from.to_wire()
+        packed: bytes = msgpack.packb(
+            (
+                *(self.pattern, self.query, self.namespaces, self.position.to_wire(), self.used_ms),
+                *(active_from, self.previous_address, self.moved_to),
+                # Earlier versions know eight fields, and read them in archives.
+                *([True] if self.is_paused else []),
+            )
+        )
+        return packed
+
+    @classmethod
+    def decode(cls, stored: bytes) -> DurableSubscription:
+        """The durable subscription that `encode` wrote."""
+        pattern, query, namespaces, position, used, active_from, *rest = msgpack.unpackb(stored)
+        active_position = None if active_from is None else Position.from_wire(active_from)
+        return cls(
+            pattern, query, namespaces, Position.from_wire(position), used, active_position, *rest
+        )
+
+    @property
+    def complete_after(self) -> Mapping[str, Mark]:
+        """Behind these marks the node's log has all of other origins; empty before it flows."""
+        return {} if self.active_from is None else self.active_from.marks
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether its client has processed all that came before it flowed here."""
+        if self.active_from is None:
+            return False
+        return all(
+            had >= mark or had[1] == mark[1]  # An epoch may have begun in which there is nothing.
+            for origin, mark in self.active_from.marks.items()
+            for had in [self.position.marks.get(origin, (0, 0))]
+        )
+
+
+class DurableSubscriptions:
+    """All durable subscriptions of a node, in memory, and written behind through the log."""
+
+    def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
+        self._log = log
+        self._wall_clock = wall_clock
+        self._expiry_ms = expiry_ms
+        self._stored = {key: DurableSubscription.decode(value) for key, value in log.durables()}
+        self._damaged = set(log.damaged_durables())
+        self._counts = Counter(map(_client_of, self._stored))
+        self._in_use: set[bytes] = set()
+        self.on_removed: Callable[[str, str], object] = lambda client_id, name: None
+        """Told when one is no more."""
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def get(self, client_id: str, name: str) -> DurableSubscription | None:
+        """What is stored under a client's name for it."""
+        return self._stored.get(_key(client_id, name))
+
+    def is_damaged(self, client_id: str, name: str) -> bool:
+        """Whether one was stored here and is lost to damage."""
+        return _key(client_id, name) in self._damaged
+
+    def all(self) -> Iterator[tuple[str, str, DurableSubscription]]:
+        """All that are stored: client, name, and what it is."""
+        for key, durable in self._stored.items():
+            client, _, name = key.partition(b"\0")
+            yield client.decode(), name.decode(), durable
+
+    def of_client(self, client_id: str) -> dict[str, DurableSubscription]:
+        """What is stored for a client, by name."""
+        prefix = _key(client_id, "")
+        return {
+            key[len(prefix) :].decode(): durable
+            for key, durable in self._stored.items()
+            if key.startswith(prefix)
+        }
+
+    def is_in_use(self, client_id: str, name: str) -> bool:
+        """Whether a session has it now."""
+        return _key(client_id, name) in self._in_use
+
+    def state(self, client_id: str, name: str) -> str:
+        """`moved`, `paused`, `in-use` or `away`, of one that is stored."""
+        durable = self._stored[_key(client_id, name)]
+        if durable.moved_to:
+            return "moved"
+        if durable.is_paused:
+            return "paused"
+        return "in-use" if self.is_in_use(client_id, name) else "away"
+
+    def lag_snapshot(self) -> LagSnapshot:
+        """Lags as of now."""
+        return LagSnapshot(self._log, self._wall_clock)
+
+    def count_of_client(self, client_id: str) -> int:
+        """How many a client has."""
+        return self._counts[client_id.encode()]
+
+    def store(
+        self,
+        client_id: str,
+        name: str,
+        *,
+        pattern: str,
+        query: str,
+        namespaces: Mapping[str, str],
+        position: Position,
+        stored: Callable[[], object],
+        active_from: Position | None = None,
+        previous_address: str = "",
+    ) -> None:
+        """Store a new one, or a changed profile of a known one; `stored` is told when it is.
+
+        It is in use from now on, until `release`.
+        """
+        key = _key(client_id, name)
+        self._in_use.add(key)
+        known = self._stored.get(key)
+        if known is None:
+            self._counts[_client_of(key)] += 1
+        durable = DurableSubscription(
+            *(pattern, query, dict(namespaces), position, self._wall_clock()),
+            active_from=active_from,
+            previous_address=previous_address,
+            is_paused=known is not None and known.is_paused,
+        )
+        self._stored[key] = durable
+        self._log.put_durable(key, durable.encode(), stored)
+
+    def acknowledge(self, client_id: str, name: str, position: Position) -> None:
+        """The client has processed everything up to `position`."""
+        key = _key(client_id, name)
+        durable = self._stored.get(key)
+        if durable is not None:
+            updated = durable.position.merged(position)
+            self._update(key, attrs.evolve(durable, position=updated, used_ms=self._wall_clock()))
+
+    def set_active_from(self, client_id: str, name: str, position: Position) -> None:
+        """From behind `position` on the node's log has all of it, and did not before."""
+        key = _key(client_id, name)
+        durable = self._stored.get(key)
+        if durable is not None:
+            self._update(key, attrs.evolve(durable, active_from=position))
+
+    def find_releasable_node(self, client_id: str, name: str) -> str:
+        """The address of the node that need not keep it any more; empty where there is none."""
+        durable = self._stored.get(_key(client_id, name))
+        return "" if durable is None or not durable.has_caught_up else durable.previous_address
+
+    def clear_previous_address(self, client_id: str, name: str, previous_address: str) -> None:
+        """The node at this address keeps it no more."""
+        key = _key(client_id, name)
+        durable = self._stored.get(key)
+        if durable is not None and durable.previous_address == previous_address:
+            self._update(key, attrs.evolve(durable, previous_address=""))
+
+    def set_paused(self, client_id: str, name: str, paused: bool) -> None:
+        """Note whether anything is delivered of a known one."""
+        key = _key(client_id, name)
+        durable = attrs.evolve(self._stored[key], is_paused=paused, used_ms=self._wall_clock())
+        self._update(key, durable)
+
+    def reset_position(self, client_id: str, name: str, position: Position) -> None:
+        """Move the position of a known one that is not in use, forward or back."""
+        key = _key(client_id, name)
+        assert key not in self._in_use
+        durable = attrs.evolve(self._stored[key], position=position, used_ms=self._wall_clock())
+        self._update(key, durable)
+
+    def mark_moved(
+        self, client_id: str, name: str, address: str, stored: Callable[[], object]
+    ) -> None:
+        """It is handed over to the node at an address; `stored` is told when that is durable."""
+        key = _key(client_id, name)
+        durable = self._stored[key]
+        updated = attrs.evolve(durable, moved_to=address, used_ms=self._wall_clock())
+        self._stored[key] = updated
+        self._log.put_durable(key, updated.encode(), stored)
+
+    def release(self, client_id: str, name: str) -> None:
+        """It is not in use any more: its time to expire begins."""
+        key = _key(client_id, name)
+        self._in_use.discard(key)
+        durable = self._stored.get(key)
+        if durable is not None:
+            self._update(key, attrs.evolve(durable, used_ms=self._wall_clock()))
+
+    def delete(self, client_id: str, name: str) -> None:
+        """Drop a durable subscription for good."""
+        key = _key(client_id, name)
+        if key in self._stored:
+            self._delete_key(key)
+
+    def delete_expired(self) -> int:
+        """Drop those that nobody used for their time; returns how many."""
+        limit = self._wall_clock() - self._expiry_ms
+        kept = self._stored.items()
+        old = [key for key, d in kept if d.used_ms < limit and key not in self._in_use]
+        for key in old:
+            self._delete_key(key)
+        return len(old)
+
+    def _delete_key(self, key: bytes) -> None:
+        del self._stored[key]
+        client = _client_of(key)
+        self._counts[client] -= 1
+        if not self._counts[client]:
+            del self._counts[client]
+        self._log.put_durable(key, None)
+        name = key[len(client) + 1 :]
+        self.on_removed(client.decode(), name.decode())
+
+    def _update(self, key: bytes, durable: DurableSubscription) -> None:
+        self._stored[key] = durable
+        self._log.put_durable(key, durable.encode())
+
+
+def _key(client_id: str, name: str) -> bytes:
+    return client_id.encode() + b"\0" + name.encode()
+
+
+def _client_of(key: bytes) -> bytes:
+    return key.partition(b"\0")[0]

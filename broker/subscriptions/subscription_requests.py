@@ -1,0 +1,240 @@
+"""Taking subscriptions: rights, limits, the query, where to begin, and the cut."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker.delivery.feed import Feed
+from broker.delivery.output import Output
+from broker.delivery.recovery_contract import RecoveryService
+from broker.errors import (
+    BadName,
+    BadPosition,
+    BadQuery,
+    PeerError,
+    TooManySubscriptions,
+    UnknownSubscription,
+)
+from broker.event.place import Mark, Position
+from broker.event.stream import StreamPattern, check_client_id
+from broker.log.event_log import EventLog
+from broker.matching.contract import IMatcher
+from broker.matching.query.query import Query
+from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
+from broker.subscriptions.interest import Interest
+from broker.subscriptions.profile import Profile
+from broker.subscriptions.start_position import check_position, find_active_from, find_start
+from broker.subscriptions.subscription_lifecycle import (
+    SubscriptionCallbacks,
+    SubscriptionContext,
+    SubscriptionLifecycle,
+)
+from broker.wire.messages import Subscribe
+
+
+class SubscriptionRequests:
+    """What a node does with Subscribe, Unsubscribe and Acknowledge."""
+
+    def __init__(
+        self,
+        *,
+        matcher: IMatcher,
+        parse_query: Callable[[str, Any], Query],
+        advise: Callable[[Query, bool], tuple[str, ...]],
+        log: EventLog,
+        output: Output,
+        durables: DurableSubscriptions,
+        interest: Interest,
+        recovery: RecoveryService,
+        max_subscriptions: int,
+        on_resumed: Callable[[Feed, int | None], object] = lambda *_: None,
+    ) -> None:
+        """`advise` gives warnings for a query, and for one of a durable subscription that was left
+        and is taken up again. `came_back` is told a subscription that goes on, and since when (ms
+        since 1970) its client was away, if that is known."""
+        self._matcher = matcher
+        self._parse_query = parse_query
+        self._advise = advise
+        self._output = output
+        self._context = SubscriptionContext(log, durables, interest, recovery, on_resumed)
+        self._max_subscriptions = max_subscriptions
+        self.refused_subscriptions: Counter[str] = Counter()
+        """Subscriptions that were refused, by error code."""
+        durables.on_removed = self._withdraw_durable
+
+    def announce_stored(self) -> None:
+        """What was stored is wanted while its clients are away, too: to be called at the start."""
+        for client_id, name, durable in self._context.durables.all():
+            try:
+                pattern = StreamPattern.parse(durable.pattern)
+                query = self._parse_query(durable.query, durable.namespaces)
+            except PeerError:
+                # Its client will be told when it comes for it.
+                continue
+            on_active = functools.partial(self._set_durable_active, client_id, name)
+            self._context.interest.announce(
+                (client_id, name), pattern, query, on_active, durable.position.marks
+            )
+            self._context.interest.mark_absent((client_id, name))
+
+    def _set_durable_active(self, client_id: str, name: str, marks: Mapping[str, Mark]) -> None:
+        durable = self._context.durables.get(client_id, name)
+        if durable is not None and durable.active_from is None:
+            log = self._context.log
+            flows_from = find_active_from(log, log.own_end, marks)
+            self._context.durables.set_active_from(client_id, name, Position(flows_from))
+
+    def subscribe(
+        self, profile: Profile, request: Subscribe, callbacks: SubscriptionCallbacks
+    ) -> None:
+        """Take a subscription: it is told that it is accepted, and may be fed, unless it has ended.
+
+        That is at once; for a durable one when it is stored, for who is told that it has been
+        accepted may go away and count on it. It is told that it flows when other nodes know of it.
+
+        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
+        `BadPosition`; then nothing has changed but the count of those refused.
+        """
+        try:
+            self._create_subscription(profile, request, callbacks)
+        except PeerError as error:
+            self.refused_subscriptions[error.code] += 1
+            raise
+
+    def _create_subscription(
+        self, profile: Profile, request: Subscribe, callbacks: SubscriptionCallbacks
+    ) -> None:
+        identity, delivery = profile.identity, profile.delivery
+        if delivery.find_feed(request.number) is not None:
+            raise BadName(f"subscription number {request.number} is in use")
+        pattern = StreamPattern.parse(request.pattern)
+        identity.check_subscribe(pattern)
+        self._check_limits(profile, request)
+        query = self._parse_query(request.query, request.namespaces)
+        self._check_bounds(request)
+        log = self._context.log
+        stored = None
+        if request.durable:
+            stored = self._context.durables.get(identity.client_id, request.durable)
+        position = _known_position(request, stored)
+        if position is None and request.start == "stored":
+            if self._context.durables.is_damaged(identity.client_id, request.durable):
+                # Its position is lost: better all that the log has than nothing.
+                position = Position({})
+        start = find_start(log, request, position, log.end_position())
+        feed = Feed(
+            number=request.number,
+            matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
+            is_durable=bool(request.durable),
+            cut=log.newest[1],
+            newest_at_start=log.newest,
+            elsewhere_at_start=log.unlogged_places,
+            cursor=start.serial,
+            query=query,
+            pattern=pattern,
+            reported_marks=dict(start.position),
+            skip_marks=start.skip,
+            wants_stream_times=request.times,
+        )
+        self._output.add_feed(delivery, feed)
+        SubscriptionLifecycle(
+            *(self._context, profile, request, callbacks),
+            feed=feed,
+            stored=stored,
+            start=start,
+            warnings=self._advise(query, stored is not None),
+        ).announce()
+
+    def _withdraw_durable(self, client_id: str, name: str) -> None:
+        self._context.interest.withdraw((client_id, name))
+
+    def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
+        """End a subscription; `UnknownSubscription` if the session has none of that number."""
+        feed = profile.delivery.find_feed(number)
+        if feed is None:
+            raise UnknownSubscription(f"no subscription has number {number}")
+        self._matcher.unsubscribe(feed.matcher_number)
+        self._output.remove_feed(feed.matcher_number)
+        name = profile.durable_names.pop(number, None)
+        if name is None:
+            self._context.interest.withdraw(feed.matcher_number)
+        else:
+            self._context.interest.mark_absent((profile.identity.client_id, name))
+            self._context.durables.release(profile.identity.client_id, name)
+            if forget:
+                self._context.durables.delete(profile.identity.client_id, name)
+
+    def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
+        """Note how far a durable subscription was processed; nothing for a transient one."""
+        name = profile.durable_names.get(number)
+        if name is None:
+            return
+        if position.marks.get(self._context.log.origin, (0, 0)) > self._context.log.own_end:
+            raise BadPosition(
+                f"position {position} lies in the future of {self._context.log.origin}"
+            )
+        client_id = profile.identity.client_id
+        durables = self._context.durables
+        durables.acknowledge(client_id, name, position)
+        previous_address = durables.find_releasable_node(client_id, name)
+        if previous_address:
+            # With each acknowledgement, until that node says that it has heard of it.
+            self._context.recovery.release_previous_node(client_id, name, previous_address)
+
+    def end_session(self, profile: Profile) -> None:
+        """The session is over: its subscriptions end, durable ones stay stored."""
+        for feed in list(profile.delivery.feeds):
+            self._matcher.unsubscribe(feed.matcher_number)
+            if not feed.is_durable:
+                self._context.interest.withdraw(feed.matcher_number)
+        for name in profile.durable_names.values():
+            self._context.interest.mark_absent((profile.identity.client_id, name))
+            self._context.durables.release(profile.identity.client_id, name)
+        self._output.remove_session(profile.delivery)
+
+    # ------------------------------------------------------------------ what can be had
+
+    def _check_bounds(self, request: Subscribe) -> None:
+        if request.start == "last" and not request.last:
+            raise BadQuery("the last 0 events are none: say how many")
+        check_position(self._context.log, Position.from_wire(request.until))
+
+    def _check_limits(self, profile: Profile, request: Subscribe) -> None:
+        if len(profile.delivery.feeds) >= self._max_subscriptions:
+            raise TooManySubscriptions(
+                f"{self._max_subscriptions} subscriptions are all that a client may have"
+            )
+        if not request.durable:
+            return
+        try:
+            check_client_id(request.durable)
+        except BadName:
+            raise BadName(
+                f"durable name {request.durable[:80]!r} is not 1 to 64 of A-Z a-z 0-9 _ . @ -"
+            ) from None
+        if request.durable in profile.durable_names.values():
+            raise BadName(f"durable subscription {request.durable!r} is in use in this session")
+        client_id = profile.identity.client_id
+        known = self._context.durables.get(client_id, request.durable) is not None
+        if (
+            not known
+            and self._context.durables.count_of_client(client_id) >= self._max_subscriptions
+        ):
+            raise TooManySubscriptions(
+                f"{self._max_subscriptions} durable subscriptions are all that a client may have"
+            )
+
+
+def _known_position(request: Subscribe, stored: DurableSubscription | None) -> Position | None:
+    """How far a client has got, as far as that is known here; None where it begins anew."""
+    if request.start not in ("position", "stored"):
+        return None
+    claimed = Position.from_wire(request.position)
+    if request.start == "position":
+        return claimed
+    if stored is None:
+        return claimed if claimed.marks else None
+    return stored.position.merged(claimed)

@@ -1,0 +1,121 @@
+"""Batches judged at one go, against numbers checked and recorded one at a time."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import NotValid
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
+from broker.event.stream import StreamPattern
+from broker.identity import Identity
+from broker.identity.rights import Rights
+from broker.ingest.authorisation import authorise_part
+from broker.ingest.publisher import Publisher
+from broker.ingest.submission import Part, Submission
+from broker.log.deduplication import Deduplication, Freshness
+from broker.matching.contract import Accepted, Refused, Verdict
+from broker.wire.event_batch import Batch
+
+KEY = ("alice", 7)
+
+
+def accepted(
+    number: int,
+    *,
+    stream: str = "open.a",
+    level: SecurityLevel = SecurityLevel.LOW,
+    client_id: str = "alice",
+    incarnation: int = 7,
+) -> Accepted:
+    event_id = EventId(client_id, 1, number, incarnation)
+    return Accepted(Header(event_id, stream, "t", "1.0", level, Liveness.LIVE), (number,))
+
+
+def publisher() -> Publisher:
+    rights = Rights(publish=(StreamPattern.parse("open.>"),))
+    identity = Identity("alice", "alice", rights, SecurityLevel.MED, administer=False)
+    return Publisher(identity, 7, lambda _: None, lambda: None)
+
+
+def part(count: int, before: int = 0) -> Part:
+    """So many documents of a batch, with as many as that before them."""
+    batch = Batch(1, [b"<e/>"] * (before + count))
+    return Part(Submission(batch), before, before + count)
+
+
+@given(st.lists(st.lists(st.integers(1, 12) | st.none(), max_size=10), max_size=4))
+def test_numbers_are_judged_as_if_each_were_checked_alone(
+    batches: list[list[int | None]],
+) -> None:
+    """None is an event that the matcher refused."""
+    together, alone = (Deduplication(lambda _: None, 2) for _ in range(2))
+    for numbers in batches:
+        verdicts: list[Verdict] = [
+            Refused(NotValid("no")) if number is None else accepted(number) for number in numbers
+        ]
+        judged = authorise_part(publisher(), part(len(numbers)), verdicts, together, 5)
+        found = {
+            index: alone.record(KEY, number, 5)
+            for index, number in enumerate(numbers)
+            if number is not None
+        }
+        new = [numbers[i] for i, freshness in found.items() if freshness is Freshness.NEW]
+        assert judged.matches == [(number,) for number in new]
+        assert len(judged.entries) == len(new)
+        assert judged.duplicates == [i for i, f in found.items() if f is Freshness.DUPLICATE]
+        assert [index for index, _ in judged.refused] == [
+            i for i in range(len(numbers)) if found.get(i) in (None, Freshness.OUTSIDE)
+        ]
+        assert together.take_changed() == alone.take_changed()
+
+
+def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
+    deduplication = Deduplication(lambda _: None, 64)
+    verdicts: list[Verdict] = [
+        accepted(1),
+        accepted(2, stream="closed"),
+        accepted(3, level=SecurityLevel.HIGH),
+        accepted(4, client_id="bob"),
+        accepted(5, incarnation=8),
+        accepted(2),
+        accepted(3, stream="open.b", level=SecurityLevel.MED),
+    ]
+    judged = authorise_part(publisher(), part(7), verdicts, deduplication, 5)
+    assert [(index, error.code) for index, error in judged.refused] == [
+        (1, "not-allowed"),
+        (2, "clearance-too-low"),
+        (3, "forged-identity"),
+        (4, "forged-identity"),
+    ]
+    assert [rank for _, rank, _ in judged.entries] == [0, 0, 1]
+    assert deduplication.next_number(KEY) == 4
+
+
+def test_a_right_for_one_stream_is_none_for_the_next_event_s() -> None:
+    judged = authorise_part(
+        publisher(),
+        part(3),
+        [accepted(1), accepted(2, stream="closed"), accepted(2)],
+        Deduplication(lambda _: None, 64),
+        5,
+    )
+    assert [index for index, _ in judged.refused] == [1]
+    assert len(judged.entries) == 2
+
+
+def test_what_is_told_of_a_part_is_told_by_its_index_in_the_batch() -> None:
+    deduplication = Deduplication(lambda _: None, 64)
+    verdicts: list[Verdict] = [accepted(1), Refused(NotValid("no")), accepted(1), accepted(2)]
+    judged = authorise_part(publisher(), part(4, before=10), verdicts, deduplication, 5)
+    assert [index for index, _ in judged.refused] == [11]
+    assert (judged.duplicates, judged.first_new_index) == ([12], 10)
+
+
+def test_streams_that_were_allowed_are_remembered_up_to_a_bound() -> None:
+    publishing, deduplication = publisher(), Deduplication(lambda _: None, 2)
+    for number in range(1, 2_502):
+        verdict = accepted(number, stream=f"open.s{number}")
+        assert not authorise_part(publishing, part(1), [verdict], deduplication, 5).refused
+    assert len(publishing.allowed_streams) <= 1_000
