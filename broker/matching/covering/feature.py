@@ -11,8 +11,6 @@ from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
 from broker.event.stream import StreamPattern
-from broker.matching.covering.atom_implication import atom_implies
-from broker.matching.covering.comparison_bounds import offered_comparisons, required_comparisons
 from broker.matching.covering.formula import (
     SELF,
     Atom,
@@ -78,24 +76,6 @@ def required_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
 def offered_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
     """Return the features that patterns covering this one may require."""
     return frozenset((("stream", pattern.text), *_tokens(pattern)))
-
-
-def required_atoms(formula: Formula) -> tuple[Atom, ...]:
-    return tuple({atom for _, atom in required_comparisons(formula)})
-
-
-def offered_atoms(formula: Formula) -> tuple[Atom, ...]:
-    return tuple({atom for _, atom in offered_comparisons(formula)})
-
-
-def atoms_may_follow(offered: tuple[Atom, ...], required: tuple[Atom, ...]) -> bool:
-    for atom in required:
-        for other in offered:
-            if atom_implies(other, atom):
-                break
-        else:
-            return False
-    return True
 
 
 def _parts(formula: Formula) -> Iterator[Formula]:

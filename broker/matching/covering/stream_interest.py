@@ -13,15 +13,12 @@ from broker.matching.covering.comparison_bounds import (
 )
 from broker.matching.covering.feature import (
     Feature,
-    atoms_may_follow,
-    offered_atoms,
     offered_features,
     offered_stream_features,
-    required_atoms,
     required_features,
     required_stream_features,
 )
-from broker.matching.covering.formula import Atom, Formula
+from broker.matching.covering.formula import Formula
 from broker.matching.covering.implication import implies
 from broker.matching.covering.normal_form import normalise_query
 from broker.matching.query.query import Query
@@ -44,8 +41,8 @@ class CoverNode:
     """A node of the cover forest. Its parent covers it; it covers its children."""
 
     __slots__ = (
-        *("parent", "children", "form", "required_features", "required_atoms", "required_bounds"),
-        *("offered_features", "offered_atoms", "offered_bounds", "rank", "interest"),
+        *("parent", "children", "form", "rank", "interest", "required_features"),
+        *("required_bounds", "offered_features", "offered_bounds"),
     )
 
     def __init__(self, interest: StreamInterest) -> None:
@@ -59,8 +56,6 @@ class CoverNode:
         self.offered_features: frozenset[Feature] = offered_features(
             form
         ) | offered_stream_features(pattern)
-        self.required_atoms: tuple[Atom, ...] = required_atoms(form)
-        self.offered_atoms: tuple[Atom, ...] = offered_atoms(form)
         self.required_bounds: Bounds = required_bounds(form)
         self.offered_bounds: Bounds = offered_bounds(form)
         self.parent: CoverNode | None = None
@@ -71,7 +66,6 @@ class CoverNode:
         return (
             bounds_may_follow(other.offered_bounds, self.required_bounds)
             and self.required_features <= other.offered_features
-            and atoms_may_follow(other.offered_atoms, self.required_atoms)
             and self.interest.pattern.covers(other.interest.pattern)
             and implies(other.form, self.form)
         )

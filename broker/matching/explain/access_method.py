@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.matching.engine.binding import Always, Indexed, bind
-from broker.matching.engine.index_conjunction import Terms
-from broker.matching.engine.query_family import Family
+from broker.matching.engine.binding import AlwaysBinding, IndexedBinding, bind_formula
+from broker.matching.engine.index_conjunction import ConjunctionReader
+from broker.matching.engine.query_family import QueryFamily
 from broker.matching.index.grid_index import GridIndex
 from broker.matching.index.interval_index import IntervalIndex
 from broker.matching.index.parameter import Literal, Operator, Parameter
@@ -51,12 +51,14 @@ def access_method(parameters: Sequence[Parameter]) -> str:
 
 def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
     """Return the access method for the formula that partial evaluation left of the template."""
-    binding = bind(Family(instance.template, 0, IndexPool()), formula, Terms())
-    if binding is None or isinstance(binding, Always):
+    binding = bind_formula(
+        QueryFamily(instance.template, 0, IndexPool()), formula, ConjunctionReader()
+    )
+    if binding is None or isinstance(binding, AlwaysBinding):
         return NOTHING
-    if not isinstance(binding, Indexed):
+    if not isinstance(binding, IndexedBinding):
         return BITMAPS
-    forms = dict.fromkeys(term.form for term in binding.terms)
+    forms = dict.fromkeys(term.form for term in binding.conjunctions)
     return " and ".join(sorted({access_method(form.signature.parameters) for form in forms}))
 
 

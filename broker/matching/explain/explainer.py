@@ -19,7 +19,7 @@ from broker.matching.explain.probe import Probe
 from broker.matching.query.query import Query
 from broker.matching.query.tree import FunctionCall
 from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
-from broker.matching.query_bounds import BoundedEvaluation, Bounds
+from broker.matching.query_bounds import BoundedEvaluation, QueryBounds
 from broker.matching.xpath_evaluation import CompiledQuery
 
 #: Maximum number of measurements. None starts after so many seconds in total.
@@ -36,11 +36,11 @@ class _RunnableQuery:
     compiled: CompiledQuery
 
     @property
-    def always(self) -> bool:
+    def is_always_true(self) -> bool:
         """See `Runnable`."""
-        return self.compiled.always
+        return self.compiled.is_always_true
 
-    def worst(self, nodes: int) -> WorstCost:
+    def worst_cost(self, nodes: int) -> WorstCost:
         """See `Runnable`."""
         return WorstCaseCosts(self.compiled.query.expression).cost_on(nodes)
 
@@ -56,7 +56,7 @@ class Explainer:
         self,
         engine: str,
         examiner: Examiner,
-        bounds: Bounds,
+        bounds: QueryBounds,
         clock: Callable[[], float],
         index: IndexExplainer | None = None,
     ) -> None:
@@ -126,8 +126,8 @@ class Explainer:
             recognised=known is not None if shapes else None,
         )
         try:
-            matches = runnable.always or evaluation.matches(
-                runnable, runnable.worst(evaluation.size)
+            matches = runnable.is_always_true or evaluation.matches(
+                runnable, runnable.worst_cost(evaluation.rounded_nodes)
             )
         except QueryTooExpensive as reason:
             return attrs.evolve(
@@ -139,11 +139,13 @@ class Explainer:
         if self._index is not None and known is not None:
             lookup = self._measure(self._index.prepare_lookup(query, *known))
         measured = Measured(
-            evaluation=self._measure(evaluation.way(runnable)),
+            evaluation=self._measure(evaluation.prepare_evaluation(runnable)),
             lookup=lookup,
             parsing=self._measure(lambda: self._examiner.examine(document, undescribed)),
         )
-        probe = Probe(query, subject, evaluation.extent(envelope=query.uses_envelope), self._clock)
+        probe = Probe(
+            query, subject, evaluation.measure_event(envelope=query.uses_envelope), self._clock
+        )
         answer = attrs.evolve(answer, matches=matches, finding=self._explain_query(query, probe))
         return attrs.evolve(explanation, measured=measured, event=answer)
 

@@ -7,15 +7,15 @@ from typing import Final
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.matching.engine.batch import Batch
-from broker.matching.engine.batch_match import Finding, find
-from broker.matching.engine.binding import bind
-from broker.matching.engine.index_conjunction import Terms
-from broker.matching.engine.plan_cache import Plans
-from broker.matching.engine.query_family import Family
-from broker.matching.engine.shape_bindings import Bound
-from broker.matching.engine.shape_plan import subjects_of
-from broker.matching.engine.subscription_registry import Registry
+from broker.matching.engine.batch import ShapeBatch
+from broker.matching.engine.batch_match import BatchMatch, match_batches
+from broker.matching.engine.binding import bind_formula
+from broker.matching.engine.index_conjunction import ConjunctionReader
+from broker.matching.engine.plan_cache import PlanCache
+from broker.matching.engine.query_family import QueryFamily
+from broker.matching.engine.shape_bindings import ShapeBindings
+from broker.matching.engine.shape_plan import make_evaluation_input
+from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.explain.access_method import access_method, format_literal, format_operator
 from broker.matching.explain.explanation import Alternative, ShapesExplanation
 from broker.matching.explain.shape_explainer import ShapeAnswer, ShapeExplainer, ShapeGroup
@@ -39,8 +39,8 @@ class IndexExplainer:
         self,
         dtds: IDtdCache,
         shapes: ShapeCache,
-        registry: Registry,
-        plans: Plans,
+        registry: SubscriptionRegistry,
+        plans: PlanCache,
         clock: Callable[[], float],
     ) -> None:
         self._dtds = dtds
@@ -94,13 +94,13 @@ class IndexExplainer:
         return tuple(group.to_explanation() for _, group in ordered), len(shapes) - done
 
     def _count_sharing(self, instance: TemplateInstance) -> int:
-        family = self._registry.family(instance.template)
+        family = self._registry.find_family(instance.template)
         return 0 if family is None else len(family.members)
 
     def find_shape(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
         """Return the shape of a document and its values, without counting it."""
         for shape in self._current_shapes():
-            values = shape.values(document)
+            values = shape.extract_values(document)
             if values is not None:
                 return shape, values
         return None
@@ -113,20 +113,20 @@ class IndexExplainer:
         It finds all queries that share a template with this one. A template without a subscription,
         or not yet bound to the shape, is looked up with this query alone.
         """
-        plan = self._plans.known(shape)
-        bound = Bound()
+        plan = self._plans.peek(shape)
+        bound = ShapeBindings()
         for instance in extract_templates(query):
-            family = self._registry.family(instance.template)
-            binding = None if plan is None or family is None else plan.bound.get(family)
+            family = self._registry.find_family(instance.template)
+            binding = None if plan is None or family is None else plan.bindings.get(family)
             if binding is None:
-                family = Family(instance.template, 0, IndexPool())
-                family.add(instance.literals)
-                decision = evaluate_template(instance.template, subjects_of(shape))
-                binding = bind(family, decision.formula, Terms())
+                family = QueryFamily(instance.template, 0, IndexPool())
+                family.add_member(instance.literals)
+                decision = evaluate_template(instance.template, make_evaluation_input(shape))
+                binding = bind_formula(family, decision.formula, ConjunctionReader())
             if binding is not None and bound.get(binding.family) is None:
-                binding.prepare(len(binding.family.members))
-                bound.add(binding)
-        return lambda: find([Finding(bound, Batch([values]))])
+                binding.prepare_members(len(binding.family.members))
+                bound.add_binding(binding)
+        return lambda: match_batches([BatchMatch(bound, ShapeBatch([values]))])
 
     def _current_shapes(self) -> Iterator[Shape]:
         """Yield the shapes of types whose DTD has not changed since."""

@@ -20,7 +20,7 @@ from broker.matching.query.query import Query
 from broker.matching.query.tree import PathStart
 from broker.matching.query.value_type import CORE_FUNCTIONS, VARIABLE_TYPES
 from broker.matching.query.worst_case import DocumentSize, worst_case_cost
-from broker.matching.xpath_evaluation import Subject
+from broker.matching.xpath_evaluation import ParsedEvent
 
 #: Maximum evaluations of one explanation, and seconds after which none starts. libxml2 can not be
 #: interrupted, so the last one may exceed the time.
@@ -42,7 +42,7 @@ class Probe:
     """Evaluates expressions of one query on one event. All methods raise `ProbeLimitExceeded`."""
 
     def __init__(
-        self, query: Query, subject: Subject, extent: DocumentSize, clock: Callable[[], float]
+        self, query: Query, subject: ParsedEvent, extent: DocumentSize, clock: Callable[[], float]
     ) -> None:
         self._writer = XPathWriter(query.text, for_lxml=True)
         self._formatter = PathFormatter(query)

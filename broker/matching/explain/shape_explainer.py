@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from broker.dtd.reference import DtdReference
-from broker.matching.engine.shape_plan import subjects_of
+from broker.matching.engine.shape_plan import make_evaluation_input
 from broker.matching.explain.access_method import (
     access_method_on_shape,
     format_literal,
@@ -59,7 +59,7 @@ class ShapeAnswer:
 
 class ShapeExplainer:
     def __init__(self, shape: Shape, query: Query) -> None:
-        self._subjects = subjects_of(shape)
+        self._subjects = make_evaluation_input(shape)
         self._labels = PathFormatter(query)
         self._variables = query.variables
         self._slots: dict[int, str | Node] | None = None

@@ -32,16 +32,6 @@ class BitmapIndex:
     `full_bitmap`.
     """
 
-    __slots__ = (
-        "_zone_map",
-        "_kd_tree",
-        "_parameters",
-        "_moving",
-        "_substrings",
-        "_partitions",
-        "size",
-    )
-
     def __init__(self, parameters: Mapping[int, Parameter], members: Iterable[Member] = ()) -> None:
         self._parameters = parameters
         self._substrings = {
@@ -217,3 +207,35 @@ def _concatenate(parts: Iterable[int]) -> int:
     return int.from_bytes(
         b"".join([bits.to_bytes(_PARTITION_BYTES, "little") for bits in parts]), "little"
     )
+
+
+class Overflow:
+    """A bitmap index that is created with the first member. Its members have a `partition`."""
+
+    __slots__ = ("_parameters", "_index")
+
+    def __init__(self, parameters: Mapping[int, Parameter]) -> None:
+        self._parameters = parameters
+        self._index: BitmapIndex | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._index is None else self._index.size
+
+    def list_members(self) -> list[Member]:
+        return [] if self._index is None else self._index.list_members()
+
+    def add(self, member: Member) -> None:
+        if self._index is None:
+            self._index = BitmapIndex(self._parameters)
+        self._index.add(member)
+
+    def discard(self, member: Member) -> bool:
+        if self._index is None or member.partition is None:
+            return False
+        self._index.remove(member)
+        return True
+
+    def match_rows(
+        self, columns: Sequence[Sequence[Any]], rows: int
+    ) -> list[tuple[int, list[Member]]]:
+        return self._index.match_rows(columns, rows) if self._index else []

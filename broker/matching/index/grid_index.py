@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, cast
 
+from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
 from broker.matching.index.member import Member
-from broker.matching.index.overflow import Overflow
 from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.window import find_windows

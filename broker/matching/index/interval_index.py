@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
 from broker.matching.index.member import Member
-from broker.matching.index.overflow import Overflow
 from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.window import find_windows

@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from broker.matching.index.comparison import Compare
-from broker.matching.index.member import Member
-from broker.matching.index.row_matcher import RowMatcher, RowMatches
+from broker.matching.index.member import Member, RowMatcher, RowMatches
 
 K = TypeVar("K")
 

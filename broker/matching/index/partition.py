@@ -9,15 +9,15 @@ from typing import Any, cast
 from broker.matching.bitmap import NUMBERS, PARTITION_SIZE, select_slots
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Operator, Parameter
-from broker.matching.index.posting_index import (
+from broker.matching.index.parameter_index import (
     ContainsIndex,
     EqualIndex,
     NotEqualIndex,
     ParameterIndex,
     StartsWithIndex,
+    ThresholdIndex,
 )
 from broker.matching.index.substring_index import SubstringIndex
-from broker.matching.index.threshold_index import ThresholdIndex
 
 #: A split leaves at least one in so many members on each side.
 _MIN_SPLIT_SHARE = 8

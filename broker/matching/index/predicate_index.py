@@ -8,10 +8,9 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from broker.matching.index.bucket import Buckets, build_member_index
 from broker.matching.index.lookup import Lookup, LookupTable
-from broker.matching.index.member import Member
+from broker.matching.index.member import Member, RowMatcher, RowMatches
 from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.prefix_index import PrefixIndex
-from broker.matching.index.row_matcher import RowMatcher, RowMatches
 
 #: Constants of a shape, by parameter position.
 Constants: TypeAlias = Mapping[int, Literal]
@@ -47,17 +46,6 @@ def build_index(parameters: Sequence[Parameter]) -> PredicateIndex:
 
 class HashIndex:
     """Hash of the literals at all equality parameters and at one `starts-with` parameter."""
-
-    __slots__ = (
-        "_prefixes",
-        "_buckets",
-        "_equalities",
-        "_is_exact",
-        "_partial_lookups",
-        "_prefix",
-        "_remaining",
-        "_use_counts",
-    )
 
     def __init__(
         self, parameters: Sequence[Parameter], equalities: Sequence[int], prefix: int | None

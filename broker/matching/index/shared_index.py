@@ -8,10 +8,9 @@ from typing import Any
 import attrs
 
 from broker.matching.index.lookup import Lookup
-from broker.matching.index.member import Member
+from broker.matching.index.member import Member, RowMatches
 from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.index.predicate_index import Constants, HashIndex, build_index
-from broker.matching.index.row_matcher import RowMatches
 
 
 @attrs.frozen(cache_hash=True)

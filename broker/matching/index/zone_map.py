@@ -7,7 +7,7 @@ from operator import and_
 from typing import Any
 
 from broker.matching.bitmap import iterate_numbers
-from broker.matching.index.cumulative_bitmap import CumulativeBitmaps
+from broker.matching.index.bound_block import CumulativeBitmaps
 from broker.matching.index.parameter import Parameter
 from broker.matching.index.partition import Partition
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import chain
 from operator import attrgetter
 
-from broker.matching.partial.undecidable import Undecidable
-from broker.matching.query.tree import Axis, KindTest, NameTest, NodeTest
+from broker.matching.partial.work_budget import Undecidable
+from broker.matching.query.tree import Axis, KindTest, NameTest, NodeTest, Step
 from broker.matching.shape.tree import Node, NodeKind
 
 _ORDER = attrgetter("order")
@@ -42,10 +43,6 @@ def root_of(node: Node) -> Node:
     return node
 
 
-def _child(node: Node) -> Iterator[Node]:
-    return iter(node.children)
-
-
 def _descendant(node: Node) -> Iterator[Node]:
     # Not recursive: each node would pass through a generator per level.
     left = node.children[::-1]
@@ -57,21 +54,7 @@ def _descendant(node: Node) -> Iterator[Node]:
 
 
 def _descendant_or_self(node: Node) -> Iterator[Node]:
-    yield node
-    yield from _descendant(node)
-
-
-def _attribute(node: Node) -> Iterator[Node]:
-    return iter(node.attributes)
-
-
-def _self(node: Node) -> Iterator[Node]:
-    yield node
-
-
-def _parent(node: Node) -> Iterator[Node]:
-    if node.parent is not None:
-        yield node.parent
+    return chain((node,), _descendant(node))
 
 
 def _ancestor(node: Node) -> Iterator[Node]:
@@ -82,8 +65,7 @@ def _ancestor(node: Node) -> Iterator[Node]:
 
 
 def _ancestor_or_self(node: Node) -> Iterator[Node]:
-    yield node
-    yield from _ancestor(node)
+    return chain((node,), _ancestor(node))
 
 
 def _siblings(node: Node) -> tuple[list[Node], int]:
@@ -107,37 +89,79 @@ def _preceding_sibling(node: Node) -> Iterator[Node]:
 
 
 def _following(node: Node) -> Iterator[Node]:
-    if node.kind is NodeKind.ATTRIBUTE:
-        # libxml2 starts behind the attribute's element, and leaves out that element's children.
-        assert node.parent is not None
-        node = node.parent
-    while node.parent is not None:
-        for sibling in _following_sibling(node):
+    for here in _element_and_ancestors(node):
+        for sibling in _following_sibling(here):
             yield from _descendant_or_self(sibling)
-        node = node.parent
 
 
 def _preceding(node: Node) -> Iterator[Node]:
-    if node.kind is NodeKind.ATTRIBUTE:
-        assert node.parent is not None
-        node = node.parent
-    while node.parent is not None:
-        for sibling in _preceding_sibling(node):
+    for here in _element_and_ancestors(node):
+        for sibling in _preceding_sibling(here):
             yield from reversed(list(_descendant_or_self(sibling)))
-        node = node.parent
+
+
+def _element_and_ancestors(node: Node) -> Iterator[Node]:
+    # For an attribute libxml2 starts at its element, and leaves out that element's children.
+    return _ancestor(node) if node.kind is NodeKind.ATTRIBUTE else _ancestor_or_self(node)
 
 
 _WALKS: dict[Axis, Callable[[Node], Iterator[Node]]] = {
     Axis.ANCESTOR: _ancestor,
     Axis.ANCESTOR_OR_SELF: _ancestor_or_self,
-    Axis.ATTRIBUTE: _attribute,
-    Axis.CHILD: _child,
+    Axis.ATTRIBUTE: lambda node: iter(node.attributes),
+    Axis.CHILD: lambda node: iter(node.children),
     Axis.DESCENDANT: _descendant,
     Axis.DESCENDANT_OR_SELF: _descendant_or_self,
     Axis.FOLLOWING: _following,
     Axis.FOLLOWING_SIBLING: _following_sibling,
-    Axis.PARENT: _parent,
+    Axis.PARENT: lambda node: iter(() if node.parent is None else (node.parent,)),
     Axis.PRECEDING: _preceding,
     Axis.PRECEDING_SIBLING: _preceding_sibling,
-    Axis.SELF: _self,
+    Axis.SELF: lambda node: iter((node,)),
 }
+
+
+_AXES_TO_OMITTED_NODES = frozenset(
+    {
+        Axis.CHILD,
+        Axis.DESCENDANT,
+        Axis.DESCENDANT_OR_SELF,
+        Axis.FOLLOWING,
+        Axis.FOLLOWING_SIBLING,
+        Axis.PRECEDING,
+        Axis.PRECEDING_SIBLING,
+    }
+)
+#: Axes that are empty for an omitted node, so the step behind drops it.
+_AXES_FROM_PARENTS = frozenset({Axis.ATTRIBUTE, Axis.CHILD, Axis.DESCENDANT})
+
+
+class DocumentRoot(Node):
+    """Root node of a document; `has_omitted_nodes` if comments or instructions were omitted."""
+
+    __slots__ = ("has_omitted_nodes",)
+
+    def __init__(self) -> None:
+        super().__init__(NodeKind.ROOT, None, 0)
+        self.has_omitted_nodes = False
+
+
+def omits_nodes(node: Node) -> bool:
+    root = root_of(node)
+    return isinstance(root, DocumentRoot) and root.has_omitted_nodes
+
+
+def may_select_omitted_nodes(step: Step, following: Step | None) -> bool:
+    """Return True if a query could observe omitted nodes by this step.
+
+    `following` is the next step. The first step of `//a`, short for
+    `descendant-or-self::node()/child::a`, selects omitted nodes; the second drops them.
+    """
+    test = step.test
+    if (
+        not isinstance(test, KindTest)
+        or test.kind == "text"
+        or step.axis not in _AXES_TO_OMITTED_NODES
+    ):
+        return False
+    return bool(step.predicates) or following is None or following.axis not in _AXES_FROM_PARENTS

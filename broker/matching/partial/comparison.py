@@ -18,8 +18,8 @@ from broker.matching.partial.formula import (
 from broker.matching.partial.guarded_value import GuardedValue, apply_function, truth_formula
 from broker.matching.partial.node_set import Context
 from broker.matching.partial.source import Constant
-from broker.matching.partial.undecidable import Undecidable
 from broker.matching.partial.value_evaluator import ValueEvaluator
+from broker.matching.partial.work_budget import Undecidable
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type

@@ -6,7 +6,7 @@ from typing import cast
 
 from lxml import etree
 
-from broker.matching.partial.omitted_node import DocumentRoot
+from broker.matching.partial.axis import DocumentRoot
 from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.tree import Node, NodeKind
 

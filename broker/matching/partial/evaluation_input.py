@@ -9,7 +9,7 @@ import attrs
 from broker.matching.partial.formula import Formula
 from broker.matching.partial.node_set import ElementsByName
 from broker.matching.partial.source import Source
-from broker.matching.partial.undecidable import Undecidable
+from broker.matching.partial.work_budget import Undecidable
 from broker.matching.shape.tree import Node
 
 

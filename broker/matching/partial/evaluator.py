@@ -32,9 +32,8 @@ from broker.matching.partial.node_set import (
     PredicateFunction,
 )
 from broker.matching.partial.template import Template, literal_value
-from broker.matching.partial.undecidable import Undecidable
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
-from broker.matching.partial.work_budget import TooExpensive
+from broker.matching.partial.work_budget import TooExpensive, Undecidable
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type

@@ -16,7 +16,7 @@ from broker.matching.partial.source import Constant
 from broker.matching.partial.template import template_without_parameters
 from broker.matching.query.query import Query
 from broker.matching.query.value_type import VARIABLE_TYPES
-from broker.matching.xpath_evaluation import Subject
+from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class NotEvaluated(Exception):
@@ -28,7 +28,7 @@ class NotEvaluated(Exception):
 class ExactEvaluation:
     """Evaluates queries on one event; its tree is built for the first one."""
 
-    def __init__(self, subject: Subject, max_work: int) -> None:
+    def __init__(self, subject: ParsedEvent, max_work: int) -> None:
         self._subject = subject
         self._max_work = max_work
         self._input: EvaluationInput | None = None
@@ -47,7 +47,7 @@ class ExactEvaluation:
         return result.formula is TRUE
 
 
-def build_evaluation_input(subject: Subject) -> EvaluationInput | None:
+def build_evaluation_input(subject: ParsedEvent) -> EvaluationInput | None:
     """Build the input for a parsed event; None if its tree would be inexact."""
     payload = build_document_tree(subject.document())
     if payload is None:
@@ -57,7 +57,7 @@ def build_evaluation_input(subject: Subject) -> EvaluationInput | None:
     )
 
 
-def _variable_sources(subject: Subject) -> Iterator[tuple[str, Constant]]:
+def _variable_sources(subject: ParsedEvent) -> Iterator[tuple[str, Constant]]:
     for name in VARIABLE_TYPES:
         value = subject.variable(name)
         yield name, Constant(value.encode() if isinstance(value, str) else value)

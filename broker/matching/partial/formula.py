@@ -7,11 +7,12 @@ does not decide; `necessary_condition` removes them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 
+from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.partial.source import Computed, Source
 
 
@@ -243,3 +244,25 @@ def _replace_unknown(formula: Formula, instead: TruthValue, opposite: TruthValue
             return any_of(_replace_unknown(part, instead, opposite) for part in parts)
         case _:
             return instead
+
+
+def evaluate_formula(
+    formula: Formula,
+    parameters: Sequence[Parameter],
+    literals: Sequence[Literal],
+    value_of: Callable[[Source], Any],
+) -> bool:
+    """Return the formula's value; it must be decided."""
+    match formula:
+        case Atom(parameter=parameter, source=source):
+            return parameters[parameter].test(value_of(source), literals[parameter])
+        case BooleanAtom(source=source):
+            return bool(value_of(source))
+        case Not(part=part):
+            return not evaluate_formula(part, parameters, literals, value_of)
+        case And(parts=parts):
+            return all(evaluate_formula(part, parameters, literals, value_of) for part in parts)
+        case Or(parts=parts):
+            return any(evaluate_formula(part, parameters, literals, value_of) for part in parts)
+        case TruthValue():
+            return formula is TRUE

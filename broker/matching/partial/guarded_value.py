@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from broker.matching.partial.formula import FALSE, TRUE, UNKNOWN, BooleanAtom, Formula, all_of
 from broker.matching.partial.source import Computed, Constant, Source, computed
-from broker.matching.partial.undecidable import Undecidable
+from broker.matching.partial.work_budget import Undecidable
 
 #: (condition, source); exactly one condition holds.
 GuardedValue: TypeAlias = Sequence[tuple[Formula, Source]]

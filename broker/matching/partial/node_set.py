@@ -9,7 +9,12 @@ from typing import TypeAlias
 import attrs
 
 from broker.matching.partial import function_library as library
-from broker.matching.partial.axis import passes_node_test, walk_axis
+from broker.matching.partial.axis import (
+    may_select_omitted_nodes,
+    omits_nodes,
+    passes_node_test,
+    walk_axis,
+)
 from broker.matching.partial.formula import (
     FALSE,
     TRUE,
@@ -20,10 +25,8 @@ from broker.matching.partial.formula import (
     negate,
 )
 from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
-from broker.matching.partial.omitted_node import may_select_omitted_nodes, omits_nodes
 from broker.matching.partial.source import Constant, Source, computed, source_of
-from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.work_budget import WorkBudget
+from broker.matching.partial.work_budget import Undecidable, WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import Axis, NameTest, Step
 from broker.matching.query.value_type import is_positional

@@ -33,8 +33,7 @@ from broker.matching.partial.node_set import (
 )
 from broker.matching.partial.source import Constant
 from broker.matching.partial.template import Template
-from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.work_budget import WorkBudget
+from broker.matching.partial.work_budget import Undecidable, WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import PathStart, ValueType
 from broker.matching.query.value_type import VARIABLE_TYPES, value_type

@@ -10,6 +10,11 @@ from collections.abc import Sequence
 
 from broker.matching.partial.formula import Formula, operand_count
 
+
+class Undecidable(Exception):
+    """A shape does not decide an expression; the text is the reason for `explain`."""
+
+
 #: Bytes of a constant text per unit.
 _BYTES_PER_UNIT = 32
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import attrs
 
-from broker.matching.document_limits import LIBXML2_MAX_DEPTH, SHALLOW
+from broker.matching.document_limits import LIBXML2_MAX_DEPTH, SHALLOW_DEPTH
 from broker.matching.query import tree
 from broker.matching.query.extension_function import MAX_LIBXML2_SEARCHED
 from broker.matching.query.value_type import value_type
@@ -133,7 +133,7 @@ class WorstCaseCosts:
                     DocumentSize(nodes, min(nodes, depth), nodes * BYTES_PER_NODE),
                     literal_length=1 << key[1] if literal_length else 0,
                 )
-                for depth in (LIBXML2_MAX_DEPTH, SHALLOW)
+                for depth in (LIBXML2_MAX_DEPTH, SHALLOW_DEPTH)
             )
             found = self._cache[key] = WorstCost(deep, shallow)
         return found

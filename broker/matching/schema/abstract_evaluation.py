@@ -10,11 +10,14 @@ import math
 import operator
 from collections.abc import Callable
 
+from broker.dtd.reference import DtdReference
+from broker.event.envelope import Liveness, SecurityLevel
 from broker.matching.query import tree
 from broker.matching.query.query import Query
 from broker.matching.query.value_type import value_type
 from broker.matching.schema.abstract_value import (
     UNKNOWN_NUMBER,
+    UNKNOWN_STRING,
     NodeSet,
     Numbers,
     Strings,
@@ -32,7 +35,6 @@ from broker.matching.schema.path_evaluation import PathEvaluation
 from broker.matching.schema.read_labels import ReadLabels
 from broker.matching.schema.schema import PayloadScope, Schema
 from broker.matching.schema.schema_node import SchemaNode
-from broker.matching.schema.variable import possible_values
 
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
@@ -170,3 +172,29 @@ class AbstractEvaluation:
                 self._labels.add_text(here, self._spend)
             arguments = [NodeSet(here, here)]
         return evaluate_function(name, arguments, function.position)
+
+
+_LARGEST = 2.0**63
+_LEVELS = frozenset(level.value for level in SecurityLevel)
+_LIVENESS = frozenset(liveness.value for liveness in Liveness)
+
+
+def possible_values(name: str, reference: DtdReference) -> Value:
+    match name:
+        case "EventType":
+            return _one_of(frozenset({reference.type}), name)
+        case "VersionNum":
+            return _one_of(frozenset({reference.version}), name)
+        case "Securitylevel":
+            return _one_of(_LEVELS, name)
+        case "Liveness":
+            return _one_of(_LIVENESS, name)
+        case "SequenceNumber":
+            return Numbers(1.0, _LARGEST, False)
+        case "TimeStamp" | "Incarnation":
+            return Numbers(0.0, _LARGEST, False)
+    return UNKNOWN_STRING
+
+
+def _one_of(values: frozenset[str], name: str) -> Strings:
+    return Strings(values, lambda: f"${name}")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from broker.matching.query.tree import Axis, KindTest, NodeTest
-from broker.matching.schema.namespace import Namespaces
-from broker.matching.schema.schema_node import NodeKind, SchemaNode
+from broker.matching.schema.schema_node import Namespaces, NodeKind, SchemaNode
 
 _PRINCIPAL = {Axis.ATTRIBUTE: NodeKind.ATTRIBUTE, Axis.NAMESPACE: NodeKind.NAMESPACE}
 _INSIDE = frozenset({Axis.ATTRIBUTE, Axis.CHILD})

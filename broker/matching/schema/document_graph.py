@@ -8,8 +8,13 @@ from typing import Final
 from broker.dtd.declaration import DeclaredElement
 from broker.dtd.dtd import ENVELOPE
 from broker.matching.schema.limits import MAX_EDGES, MAX_NODES
-from broker.matching.schema.namespace import NO_NAMESPACE, Namespaces
-from broker.matching.schema.schema_node import NodeKind, SchemaNode, values_of
+from broker.matching.schema.schema_node import (
+    NO_NAMESPACE,
+    Namespaces,
+    NodeKind,
+    SchemaNode,
+    values_of,
+)
 
 _EMPTY_TEXT: Final = frozenset({""})
 

@@ -9,7 +9,7 @@ from broker.matching.schema.abstract_evaluation import AbstractEvaluation, WorkL
 from broker.matching.schema.cause import Cause, FailedPart, Unsatisfiable, deeper_cause
 from broker.matching.schema.document_graph import TooManyNodes
 from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.read_labels import NoReadLabels, ReadLabels
+from broker.matching.schema.read_labels import ReadLabels
 from broker.matching.schema.schema import Schema
 
 
@@ -43,7 +43,7 @@ def analyse_query(
     query: Query, schema: Schema, work: int = MAX_WORK, *, reading: bool = True
 ) -> Analysis:
     """Check satisfiability, and with `reading` collect the labels that the query reads."""
-    reads = ReadLabels() if reading else NoReadLabels()
+    reads = ReadLabels(reading=reading)
     cause: Cause | None = None
     possible = not schema.scopes
     complete = bool(schema.scopes)

@@ -11,10 +11,36 @@ So a path without schema nodes exists in no valid document.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
+from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.schema.limits import MAX_VALUES
-from broker.matching.schema.namespace import Namespaces
+
+#: Possible URIs, "" for no namespace; None for any.
+Namespaces: TypeAlias = frozenset[str] | None
+
+NO_NAMESPACE: Final = frozenset({""})
+
+
+def namespaces_of(elements: Iterable[DeclaredElement]) -> Mapping[str, Namespaces]:
+    """Return namespaces by prefix. "" is the default namespace; a missing prefix is unknown.
+
+    A document may omit a fixed default namespace, so its names may also be in none.
+    """
+    found: dict[str, set[str]] = {"": {""}, "xml": {XML_NAMESPACE}}
+    unknown = set()
+    for element in elements:
+        for attribute in element.attributes:
+            prefix = attribute.declares_prefix
+            if prefix is None:
+                continue
+            if attribute.fixed and attribute.default is not None and "&" not in attribute.default:
+                found.setdefault(prefix, set()).add(attribute.default)
+            else:
+                unknown.add(prefix)
+    return {p: None if p in unknown else frozenset(uris) for p, uris in found.items()}
 
 
 class NodeKind(enum.Enum):
@@ -39,22 +65,6 @@ class SchemaNode:
     labels of the edges that lead to it: several if it is recursive or shared. `values` are all
     possible string-values, None if unknown.
     """
-
-    __slots__ = (
-        "attributes",
-        "children",
-        "declaration",
-        "edge_labels",
-        "kind",
-        "label",
-        "local",
-        "namespaces",
-        "parents",
-        "qualified",
-        "required",
-        "root",
-        "values",
-    )
 
     def __init__(
         self,

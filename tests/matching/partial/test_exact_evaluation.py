@@ -12,7 +12,7 @@ from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluat
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import VARIABLE_TYPES
-from broker.matching.xpath_evaluation import Subject
+from broker.matching.xpath_evaluation import ParsedEvent
 from tests.matching.partial.test_bounds import calls_of
 from tests.matching.partial.test_evaluator import QUERIES, documents, oracle
 from tests.matching.unlimited import ANY_COST
@@ -34,7 +34,7 @@ class Document:
 
 
 def evaluate_query(query: str, root: etree._Element, max_work: int = ENOUGH) -> bool:
-    exact = ExactEvaluation(cast(Subject, Document(root)), max_work)
+    exact = ExactEvaluation(cast(ParsedEvent, Document(root)), max_work)
     return exact.matches(parse_query(query, {"p": "urn:x"}, ANY_COST))
 
 

@@ -18,7 +18,7 @@ from broker.matching.partial.formula import is_decided, necessary_condition
 from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from tests.matching.conftest import event
-from tests.matching.engine.engine_pair import Twins
+from tests.matching.engine.engine_pair import EnginePair
 from tests.matching.partial.test_evaluator import (
     LITERALS,
     PATHS,
@@ -180,7 +180,7 @@ def test_a_document_with_an_entity_reference_has_no_tree() -> None:
 def test_queries_of_one_template_are_looked_up_on_a_document_with_omitted_nodes(
     flight_dtd: Dtd, node: str
 ) -> None:
-    twins = Twins(flight_dtd)
+    twins = EnginePair(flight_dtd)
     for number in range(1_000):
         twins.subscribe(f"//altitude = {number}")
     document = event(b"<flight><id>1</id><leg><altitude>7</altitude></leg></flight>")
@@ -193,7 +193,7 @@ def test_queries_of_one_template_are_looked_up_on_a_document_with_omitted_nodes(
 
 
 def test_queries_that_can_observe_omitted_nodes_are_evaluated(flight_dtd: Dtd) -> None:
-    twins = Twins(flight_dtd)
+    twins = EnginePair(flight_dtd)
     for number in range(50):
         twins.subscribe(f"//leg/node() = {number}")
         twins.subscribe(f"//leg/comment() = {number} and //altitude = {number}")

@@ -267,6 +267,6 @@ def test_a_stopped_query_is_suspended_and_others_are_answered(engine: Any) -> No
     (verdict,) = engine.match([event(payload.encode())])
     assert isinstance(verdict, Accepted)
     assert verdict.subscriptions == (modest,)
-    ((number, error),) = engine.suspended()
+    ((number, error),) = engine.take_suspended()
     assert number == greedy
     assert "too many characters" in error.text
