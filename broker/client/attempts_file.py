@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from broker.client.checked_json import decode_checked, encode_checked
-from broker.errors import ConfigurationError
+from broker.errors import ConfigurationError, ProtocolError
 from broker.event.place import Place
+from broker.wire.codec import Count, Schema
 
 FORMAT: Final = "xmlbroker-attempts-1"
 #: After a crash this many events are recorded before they are tried. The last thousand that the
 #: crashed process handled may be unacknowledged.
 RECORDED_AFTER_CRASH: Final = 2_000
+
+
+class _Durable(TypedDict):
+    under_way: bool
+    place: str
+    tries: Count
+
+
+_DURABLES: Final = Schema[dict[str, _Durable]](dict[str, _Durable], "attempts")
 
 
 class AttemptsFile:
@@ -50,12 +60,12 @@ class AttemptsFile:
 
     def _read(self) -> dict[str, tuple[bool, Place | None, int]]:
         try:
-            stored = decode_checked(self.path.read_bytes(), FORMAT)
+            stored = decode_checked(self.path.read_bytes(), FORMAT, _DURABLES)
             return {
                 name: (
-                    bool(each["under_way"]),
+                    each["under_way"],
                     Place.parse(each["place"]) if each["place"] else None,
-                    int(each["tries"]),
+                    each["tries"],
                 )
                 for name, each in stored.items()
             }
@@ -63,7 +73,7 @@ class AttemptsFile:
             return {}
         except OSError as error:
             raise ConfigurationError(f"{self.path} can not be read: {error}") from None
-        except (ValueError, TypeError, LookupError, AttributeError):
+        except (ValueError, ProtocolError):
             raise ConfigurationError(
                 f"{self.path} does not hold delivery attempts; remove it"
             ) from None

@@ -12,17 +12,26 @@ import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final, TypedDict
 
 from twisted.logger import Logger
 
 from broker.client.checked_json import decode_checked, encode_checked
 from broker.client.effects import ResumePoint
 from broker.client.incarnation import incarnation_file
-from broker.errors import ConfigurationError, SessionSuperseded
+from broker.errors import ConfigurationError, ProtocolError, SessionSuperseded
 from broker.event.place import Position
-from broker.wire import fields
+from broker.wire.codec import Address, Schema, WirePosition
 
 FORMAT = "xmlbroker-positions-1"
+
+
+class _Durable(TypedDict):
+    node: Address
+    position: WirePosition
+
+
+_DURABLES: Final = Schema[dict[str, _Durable]](dict[str, _Durable], "positions")
 
 
 class PositionsFile:
@@ -51,18 +60,16 @@ class PositionsFile:
 
     def _read(self, path: Path) -> dict[str, ResumePoint]:
         try:
+            durables = decode_checked(path.read_bytes(), FORMAT, _DURABLES)
             return {
-                fields.text(name): ResumePoint(
-                    Position.from_wire(fields.position(left["position"])),
-                    fields.address(left["node"]),
-                )
-                for name, left in decode_checked(path.read_bytes(), FORMAT).items()
+                name: ResumePoint(Position.from_wire(left["position"]), left["node"])
+                for name, left in durables.items()
             }
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise ConfigurationError(f"{path} can not be read: {error}") from None
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        except ProtocolError:
             raise ConfigurationError(f"{path} does not hold positions; remove it") from None
 
     def write(self, durables: Mapping[str, ResumePoint]) -> None:

@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from broker.client.effects import Effect, ResumePoint, SavePositions
 from broker.client.subscription_state import SubscriptionState
+from broker.errors import ProtocolError
 from broker.event.place import Position
-from broker.wire import fields
+from broker.wire.codec import Schema, WirePosition
 from broker.wire.messages import Ask
 
 #: The node answers this request with the committed position of each durable subscription.
 POSITIONS_REQUEST: Final = "durable-positions"
 #: Seconds until the request is repeated, while the node's positions are behind.
 CONFIRMATION_INTERVAL: Final = 0.5
+_POSITION: Final = Schema[WirePosition](WirePosition, "position")
 
 
 class ResumePoints:
@@ -71,7 +73,7 @@ class ResumePoints:
 
 def _covers(content: Any, name: str, position: Position) -> bool:
     try:
-        stored = Position.from_wire(fields.position(content[name])).marks
-    except (ValueError, TypeError, LookupError):
+        stored = Position.from_wire(_POSITION.convert(content[name])).marks
+    except (ProtocolError, TypeError, LookupError):
         return False
     return all(stored.get(origin, (0, 0)) >= mark for origin, mark in position.marks.items())

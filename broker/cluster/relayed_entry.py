@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import attrs
-import msgpack
+from msgspec import Meta
 
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.traffic.frame import FrameEvent, Range
-from broker.errors import BadName
+from broker.errors import BadName, ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
@@ -20,11 +20,16 @@ from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header, header_from_fields
 from broker.matching.contract import Accepted, Verdict
+from broker.wire.codec import Offset, Schema
 
 #: Mark, record, rank of the security level, document.
 Entry: TypeAlias = tuple[Mark, bytes, int, bytes]
 
 _LEVELS = {level.rank: level for level in SecurityLevel}
+_Short: TypeAlias = Annotated[str, Meta(max_length=64)]
+#: The fields of a record, as `header_from_fields` takes them.
+_Record: TypeAlias = tuple[str, Offset, Offset, Offset, str, _Short, _Short, str, str]
+_RECORD: Final = Schema[_Record](_Record, "record")
 
 
 @attrs.define
@@ -87,15 +92,8 @@ def claimed_header(event: FrameEvent) -> Header:
     """Return the header that the sender claims; a header without a stream if it is malformed."""
     level = _LEVELS.get(event.level, SecurityLevel.HIGH)
     try:
-        claimed = header_from_fields(msgpack.unpackb(event.record, use_list=False))
+        claimed = header_from_fields(_RECORD.decode(event.record))
         check_client_id(claimed.event_id.client_id)
-        stream = check_stream_name(claimed.stream)
-        names = (claimed.type_name, claimed.version)
-        numbers = claimed.event_id[1:]
-        if all(type(name) is str and len(name) <= 64 for name in names) and all(
-            type(number) is int and 0 <= number < 1 << 63 for number in numbers
-        ):
-            return claimed._replace(stream=stream, security_level=level)
-    except (ValueError, TypeError, KeyError, AttributeError, BadName, msgpack.UnpackException):
-        pass
-    return Header(EventId("refused", 0, 1, 0), "", "", "", level, Liveness.LIVE)
+        return claimed._replace(stream=check_stream_name(claimed.stream), security_level=level)
+    except (ProtocolError, KeyError, BadName):
+        return Header(EventId("refused", 0, 1, 0), "", "", "", level, Liveness.LIVE)

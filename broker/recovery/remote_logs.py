@@ -8,19 +8,19 @@ its own subscriptions needed, so each may have others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import attrs
-import msgpack
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.network_question import NetworkQuestions
-from broker.errors import BrokerError
+from broker.errors import BrokerError, ProtocolError
 from broker.event.place import Mark
 from broker.recovery.origin_reader import OriginReader
 from broker.recovery.page_merge import EventPages
-from broker.wire import fields
+from broker.wire.codec import Address as AddressText
+from broker.wire.codec import Schema, WireMark, pack
 
 #: Kind of the question.
 REACHED: Final = "reached"
@@ -29,6 +29,10 @@ MAX_ORIGINS: Final = 512
 #: Most nodes to read from: those that have got furthest.
 MAX_NODES: Final = 32
 _BEFORE_FIRST: Mark = (0, 0)
+_QUESTION: Final = Schema[tuple[str, ...] | None](tuple[str, ...] | None, "question for origins")
+#: By origin the last place, whether its log is here, and the nodes that sent its events.
+_Answer: TypeAlias = tuple[tuple[str, WireMark, bool, tuple[AddressText, ...]], ...]
+_ANSWER: Final = Schema[_Answer](_Answer, "answer of origins")
 
 
 class KnownOrigins(Protocol):
@@ -66,11 +70,11 @@ class LogSurvey:
     """True if all nodes have answered, and all pages read so far have come."""
 
     def add_answer(self, node: Address, content: bytes) -> None:
-        """Add one node's answer. Raises `ValueError` or `TypeError`."""
-        for origin, mark, is_here, senders in msgpack.unpackb(content):
-            self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
-            self.senders.setdefault(origin, set()).update(map(fields.address, senders))
-            if fields.flag(is_here):
+        """Add one node's answer. Raises `ProtocolError`."""
+        for origin, mark, is_here, senders in _ANSWER.decode(content):
+            self.marks.setdefault(origin, {})[node] = mark
+            self.senders.setdefault(origin, set()).update(senders)
+            if is_here:
                 self.available_logs.add(origin)
         self.answered.add(str(node))
 
@@ -105,9 +109,8 @@ class RemoteLogs:
     def _answer(self, content: bytes) -> tuple[bytes, int] | None:
         known = self._known_origins
         try:
-            asked = msgpack.unpackb(content)
-            origins = None if asked is None else fields.text_list(asked)
-        except (ValueError, TypeError):
+            origins = _QUESTION.decode(content)
+        except ProtocolError:
             return None
         if origins is None:
             # Origin names begin with a time, so the oldest logs that are not here are left out.
@@ -120,12 +123,12 @@ class RemoteLogs:
                 rows.append(
                     (origin, mark or _BEFORE_FIRST, is_here, known.sender_addresses(origin))
                 )
-        return msgpack.packb(rows), 0
+        return pack(rows), 0
 
     async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
         """Ask all nodes for their progress with these origins; None: with all that they know."""
-        content = None if origins is None else list(origins[:MAX_ORIGINS])
-        gathered = await self._questions.ask_all_nodes(REACHED, msgpack.packb(content))
+        content = None if origins is None else origins[:MAX_ORIGINS]
+        gathered = await self._questions.ask_all_nodes(REACHED, pack(content))
         survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
         survey.answered.add(self._questions.own_address)
         survey.senders = {
@@ -135,9 +138,9 @@ class RemoteLogs:
             node = address_or_none(text)
             try:
                 if node is None:
-                    raise ValueError("no address")
+                    raise ProtocolError("no address")
                 survey.add_answer(node, answer)
-            except (ValueError, TypeError) as error:
+            except ProtocolError as error:
                 survey.is_complete = False
                 self.log.warn("malformed answer of {node}: {error}", node=text, error=error)
         return survey

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
+import msgspec
 
 from broker.errors import BadPosition, ProtocolError
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
-from broker.wire import fields
+from broker.wire.codec import Count, Offset, Schema, WireMark
 
 #: (after, upto]; without `upto`, up to the end of the archive.
 Range: TypeAlias = tuple[Mark, Mark | None]
@@ -38,6 +39,26 @@ MAX_ORIGINS: Final = 16_384
 #: Ranks of the security levels.
 _RANKS: Final = range(3)
 _ORIGIN = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+
+
+class _WireRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The fields of a `ReplayRequest`. Marks of ranges have an error of their own."""
+
+    pattern: str
+    query: str
+    namespaces: dict[str, str]
+    clearance: Count
+    ranges: tuple[tuple[str, Any, Any], ...]
+    others: bool
+    from_ms: Offset
+    until_ms: Offset
+    last: Offset
+    order: str
+    known: tuple[tuple[str, WireMark], ...]
+
+
+_REQUEST: Final = Schema[_WireRequest](_WireRequest, "replay request")
+_RANGE: Final = Schema[Range](tuple[WireMark, WireMark | None], "range of an origin")
 
 
 @attrs.frozen
@@ -124,41 +145,16 @@ class ReplayRequest:
     @classmethod
     def from_wire(cls, value: Any, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
         """Decode and validate the result of `to_wire`. Raises as `validate`."""
+        wire = _REQUEST.convert(value)
         try:
-            pattern, query, namespaces, clearance, ranges, others, *numbers, order, known = value
-            from_ms, until_ms, last = numbers
-            read = cls(
-                fields.text(pattern),
-                fields.text(query),
-                fields.texts(namespaces),
-                fields.count(clearance),
-                {fields.text(origin): (after, upto) for origin, after, upto in ranges},
-                fields.flag(others),
-                _number(from_ms),
-                _number(until_ms),
-                _number(last),
-                fields.text(order),
-                {fields.text(origin): fields.mark(mark) for origin, mark in known},
-            )
-            if len(read.ranges) != len(ranges) or len(read.known) != len(known):
-                raise ValueError("an origin is named twice")
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"invalid replay request: {error}") from None
-        try:
-            ranges = {origin: _range(*marks) for origin, marks in read.ranges.items()}
-        except (TypeError, ValueError) as error:
-            raise BadPosition(f"invalid range of an origin: {error}") from None
-        return attrs.evolve(read, ranges=ranges).validate(limits)
-
-
-def _number(value: Any) -> int:
-    if fields.count(value) >> 63:
-        raise ValueError(f"{value} is too large")
-    return int(value)
-
-
-def _range(after: Any, upto: Any) -> Range:
-    return fields.mark(after), None if upto is None else fields.mark(upto)
+            ranges = {origin: _RANGE.convert(marks) for origin, *marks in wire.ranges}
+        except ProtocolError as error:
+            raise BadPosition(str(error)) from None
+        known = dict(wire.known)
+        if len(ranges) != len(wire.ranges) or len(known) != len(wire.known):
+            raise ProtocolError("malformed replay request: an origin is named twice")
+        fields = msgspec.structs.asdict(wire) | {"ranges": ranges, "known": known}
+        return cls(**fields).validate(limits)
 
 
 def _check_range(origin: str, after: Mark, upto: Mark | None) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Any
-
-import msgpack
+from typing import Final, TypeAlias
 
 from broker.cluster.messages import Value
-from broker.errors import BadName, BadQuery
+from broker.errors import BadName, BadQuery, ProtocolError
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import parse_query
+from broker.wire.codec import Schema, pack
 
 #: Entry with the version that all nodes in the scope have.
 SETTLED_KEY = ""
@@ -22,14 +21,15 @@ _ID_BYTES = 12
 _MAX_BYTES = 3500
 #: Cached results of parsing.
 _CACHE_SIZE = 8192
+#: Pattern, query, namespaces.
+_Interest: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
+_INTEREST: Final = Schema[_Interest](_Interest, "interest")
 
 
 def encode_interest(interest: StreamInterest) -> Value:
     """Return the entry: pattern, query, namespaces. A long query becomes `true()`."""
     value = _interest_fields(interest)
-    return (
-        value if len(msgpack.packb(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
-    )
+    return value if len(pack(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
 
 
 def _interest_fields(interest: StreamInterest) -> Value:
@@ -38,7 +38,7 @@ def _interest_fields(interest: StreamInterest) -> Value:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def interest_id(interest: StreamInterest) -> str:
-    packed = msgpack.packb(_interest_fields(interest))
+    packed = pack(_interest_fields(interest))
     return hashlib.blake2b(packed, digest_size=_ID_BYTES).hexdigest()
 
 
@@ -47,21 +47,13 @@ def _decode(value: Value) -> tuple[StreamInterest, str]:
     pattern, reason = StreamPattern.parse(">"), ""
     text, namespaces = "true()", {}
     try:
-        pattern_text, text, pairs = _check_fields(value)
+        pattern_text, text, pairs = _INTEREST.convert(value)
         namespaces = dict(pairs)
         pattern = StreamPattern.parse(pattern_text)
         return StreamInterest(pattern, parse_query(text, namespaces)), ""
-    except (TypeError, ValueError, BadName, BadQuery) as error:
+    except (ProtocolError, BadName, BadQuery) as error:
         reason = str(error)
     return StreamInterest(pattern, parse_query("true()")), reason
-
-
-def _check_fields(value: Any) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    pattern, text, namespaces = value
-    pairs = tuple((prefix, uri) for prefix, uri in namespaces)
-    if not all(type(each) is str for each in (pattern, text, *sum(pairs, ()))):
-        raise TypeError("interest must consist of text")
-    return pattern, text, pairs
 
 
 def decode_interest(value: Value) -> tuple[StreamInterest, str]:

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 import attrs
-import msgpack
 
 from broker.cluster.address import UnitPath
 from broker.cluster.messages import CHANGED, REMOVED, REPLACED, TableChange, Value
 from broker.cluster.tables.table import GroupKey, TableLimits, TableName
 from broker.errors import ProtocolError
+from broker.wire.codec import pack
 
 #: Stored changes, for nodes that lack only these. Others get all tables.
 _MAX_HISTORY = 64
@@ -147,7 +147,7 @@ def _set_entries(
 
 
 def packed_size(key: str, value: Value | None) -> int:
-    return len(msgpack.packb((key, value)))
+    return len(pack((key, value)))
 
 
 def _check_limits(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import attrs
+from msgspec import Meta
 
 from broker.cluster.messages import Value
 from broker.dtd.reference import DtdReference
-from broker.errors import BadName
+from broker.errors import BadName, ProtocolError
+from broker.wire.codec import Schema
 
 #: Table of a node, for its cluster; table of a unit, by its leader, for the unit above.
 TYPES: Final = "types"
@@ -23,6 +25,10 @@ MAX_OF_UNIT: Final = 2000
 #: Origins listed for one text of an ambiguous name.
 MAX_ORIGINS: Final = 64
 
+_Origins: TypeAlias = Annotated[
+    tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=MAX_ORIGINS)
+]
+_ORIGINS: Final = Schema[_Origins](_Origins, "origins of a text")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -99,16 +105,12 @@ def read_unit_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int
 def _of_unit(key: str, value: Value) -> Announcement | None:
     name, _, content_hash = key.rpartition(" ")
     reference = _reference(name)
-    origins = value if isinstance(value, tuple | list) else None
-    if (
-        reference is None
-        or not _is_hash(content_hash)
-        or origins is None
-        or len(origins) > MAX_ORIGINS
-        or not all(isinstance(each, str) and len(each) <= 64 for each in origins)
-    ):
+    if reference is None or not _is_hash(content_hash):
         return None
-    return Announcement(reference, content_hash, tuple(map(str, origins)))
+    try:
+        return Announcement(reference, content_hash, _ORIGINS.convert(value))
+    except ProtocolError:
+        return None
 
 
 def _reference(key: str) -> DtdReference | None:

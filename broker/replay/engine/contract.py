@@ -7,16 +7,35 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
+import msgspec
 
-from broker.errors import ProtocolError, WireError
+from broker.errors import WireError
 from broker.event.place import Mark
 from broker.replay.request import ReplayRequest
-from broker.wire import fields
+from broker.wire.codec import Count, Schema, WireErrorFields, WireMark, WirePosition
 
 #: Called during a job with scanned and total rows.
 ReportProgress: TypeAlias = Callable[[int, int], object]
 #: (origin, after, upto): events in (after, upto] may be missing.
 MissingRange: TypeAlias = tuple[str, Mark, Mark]
+
+
+class _WireReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """The fields of a `Report`."""
+
+    events: Count
+    bytes: Count
+    scanned_rows: Count
+    denied: Count
+    duplicates: Count
+    contradictions: Count
+    upto: WirePosition
+    missing_ranges: tuple[tuple[str, WireMark, WireMark], ...]
+    notes: tuple[str, ...]
+    error: WireErrorFields | None
+
+
+_REPORT: Final = Schema[_WireReport](_WireReport, "replay report")
 
 
 @attrs.frozen
@@ -57,23 +76,9 @@ class Report:
     @classmethod
     def from_wire(cls, value: Any) -> Report:
         """Decode the result of `to_wire`. Raises `ProtocolError`."""
-        try:
-            events, size, looked_at, denied, duplicates, contradictions, *rest = value
-            upto, ranges, notes, error = rest
-            return cls(
-                fields.count(events),
-                fields.count(size),
-                fields.count(looked_at),
-                fields.count(denied),
-                fields.count(duplicates),
-                fields.count(contradictions),
-                {fields.text(o): fields.mark((epoch, offset)) for o, epoch, offset in upto},
-                tuple((fields.text(o), fields.mark(a), fields.mark(u)) for o, a, u in ranges),
-                fields.text_list(notes),
-                None if error is None else fields.wire_error(error),
-            )
-        except (TypeError, ValueError) as problem:
-            raise ProtocolError(f"invalid replay report: {problem}") from None
+        wire = _REPORT.convert(value)
+        upto = {origin: (epoch, offset) for origin, epoch, offset in wire.upto}
+        return cls(**msgspec.structs.asdict(wire) | {"upto": upto})
 
 
 @attrs.frozen

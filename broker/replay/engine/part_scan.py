@@ -10,20 +10,21 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
-import msgpack
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from broker.archive.archive import Archive
-from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, WireError
+from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 from broker.log.logged_event import EVENT_OVERHEAD
 from broker.replay.engine.contract import JobLimits
 from broker.replay.engine.plan import Part
 from broker.replay.engine.quota import JobQuota
 from broker.replay.engine.request_matcher import MatchedPairs, RequestMatcher
 from broker.replay.ordering import Integers
+from broker.wire.codec import Count, Schema, WireErrorFields, pack
 
 #: Maximum pairs of row and request per batch. This limits a worker's memory.
 _MAX_PAIRS_PER_BATCH: Final = 4_000_000
@@ -69,14 +70,13 @@ class FoundEvents:
     events: pa.RecordBatch
 
 
-@attrs.frozen
-class PartSummary:
+class PartSummary(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """Everything about a part except its events."""
 
     part: int
-    denied: tuple[tuple[int, int], ...] = ()
+    denied: tuple[tuple[Count, Count], ...] = ()
     """(request, count)."""
-    failed: tuple[tuple[int, WireError], ...] = ()
+    failed: tuple[tuple[Count, WireErrorFields], ...] = ()
     corrupt: str = ""
     """Reason why the file is unreadable, or empty."""
     missing: bool = False
@@ -84,12 +84,14 @@ class PartSummary:
     undescribed: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        packed: bytes = msgpack.packb(attrs.astuple(self, recurse=False))
-        return packed
+        return pack(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartSummary:
-        return cls(*msgpack.unpackb(data, use_list=False))
+        return _SUMMARY.decode(data)
+
+
+_SUMMARY: Final = Schema[PartSummary](PartSummary, "summary of a part")
 
 
 def scan_part(
