@@ -22,7 +22,7 @@ from broker.matching.covering.formula import (
     combine,
     conjuncts,
 )
-from broker.matching.paths.emptiness import UNKNOWN, outermost_node_sets, truth_if_empty
+from broker.matching.paths.emptiness import outermost_node_sets, truth_if_empty
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
@@ -61,7 +61,7 @@ class _Normaliser:
                     Constant(not operand.value) if isinstance(operand, Constant) else Not(operand)
                 )
         constant = truth_if_empty(expression)
-        if constant is not UNKNOWN:
+        if constant is not None:
             return Constant(constant)
         match expression:
             case tree.Binary(operator=sign, left=left, right=right) if sign in _FLIPPED:

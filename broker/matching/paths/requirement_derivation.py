@@ -8,21 +8,16 @@ from functools import reduce
 import attrs
 
 from broker.matching.paths.abstract_node import AbstractNode
-from broker.matching.paths.emptiness import (
-    UNKNOWN,
-    outermost_node_sets,
-    truth_if_empty,
-    value_if_empty,
-)
+from broker.matching.paths.emptiness import outermost_node_sets, texts_if_empty, truth_if_empty
 from broker.matching.paths.pattern import DocumentRole, LabelKind, PatternStep
 from broker.matching.paths.requirement import (
     ALWAYS,
     NEVER,
+    UNKNOWN,
     Requirements,
     require_both,
     require_either,
 )
-from broker.matching.paths.requirement import UNKNOWN as NOTHING_SURE
 from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
@@ -60,9 +55,9 @@ class _Derivation:
             case tree.FunctionCall(name="boolean", arguments=(argument,)):
                 return self.derive(argument, context)
         constant = truth_if_empty(expression)
-        if constant is not UNKNOWN:
+        if constant is not None:
             return ALWAYS if constant else NEVER
-        result = NOTHING_SURE
+        result = UNKNOWN
         for node_set in outermost_node_sets(expression):
             if truth_if_empty(expression, node_set) is False:
                 result = require_both(result, self._require_non_empty(node_set, context))
@@ -115,7 +110,7 @@ class _Derivation:
         )
         for predicate in predicates:
             if value_type(predicate) is tree.ValueType.NUMBER:
-                needs = NOTHING_SURE
+                needs = UNKNOWN
             else:
                 needs = self.derive(predicate, end.as_context())
             end = end.with_requirement(needs, exact=exact and needs.exact)
@@ -174,10 +169,8 @@ def _abstract_operand(
 
 def _is_decisive(subject: tree.Expression) -> bool:
     """Return True if a compared text can influence the requirements."""
-    return any(
-        isinstance(value := value_if_empty(subject, node_set), (str, float, bool)) and value != ""
-        for node_set in outermost_node_sets(subject)
-    )
+    texts = (texts_if_empty(subject, each) for each in (None, *outermost_node_sets(subject)))
+    return any(each is not None and each != frozenset({""}) for each in texts)
 
 
 def _is_literal(expression: tree.Expression) -> bool:

@@ -48,6 +48,7 @@ class Numbers:
 
 
 UNKNOWN_NUMBER: Final = Numbers(-math.inf, math.inf, True)
+NAN: Final = Numbers(math.inf, -math.inf, True)
 COUNT: Final = Numbers(0.0, math.inf, False)
 
 

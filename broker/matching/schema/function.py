@@ -78,6 +78,16 @@ def _string_length(value: Value) -> Numbers:
     return Numbers(min(lengths, default=0.0), max(lengths, default=0.0), False, text.cause)
 
 
+def _rounded(value: Value) -> Numbers:
+    number = to_numbers(value)
+    return number if number.low > number.high or number.point == 0 else UNKNOWN_NUMBER
+
+
+def _empty_if_first_is(value: Value, *_: Value) -> Strings:
+    text = to_strings(value)
+    return text if text.values == frozenset({""}) else UNKNOWN_STRING
+
+
 def _on_pairs(test: Callable[[str, str], bool]) -> Callable[[Value, Value], Truth]:
     def holds(one: Value, other: Value) -> Truth:
         left, right = to_strings(one), to_strings(other)
@@ -105,14 +115,6 @@ def _names(of: Callable[[SchemaNode], frozenset[str] | None]) -> Callable[[Value
     return name
 
 
-def _local_name(node: SchemaNode) -> frozenset[str] | None:
-    return _named(node, node.local)
-
-
-def _name(node: SchemaNode) -> frozenset[str] | None:
-    return _named(node, node.qualified)
-
-
 def _named(node: SchemaNode, name: str) -> frozenset[str] | None:
     # For a processing instruction it is the target, for a namespace the prefix.
     return None if node.kind in (NodeKind.COMMENT, NodeKind.NAMESPACE) else frozenset({name})
@@ -135,7 +137,12 @@ _KNOWN: dict[str, Callable[..., Value]] = {
     "string-length": _string_length,
     "starts-with": _on_pairs(str.startswith),
     "contains": _on_pairs(lambda text, part: part in text),
-    "local-name": _names(_local_name),
-    "name": _names(_name),
+    **dict.fromkeys(("floor", "ceiling", "round"), _rounded),
+    **dict.fromkeys(
+        ("normalize-space", "substring", "substring-before", "substring-after", "translate"),
+        _empty_if_first_is,
+    ),
+    "local-name": _names(lambda node: _named(node, node.local)),
+    "name": _names(lambda node: _named(node, node.qualified)),
     "namespace-uri": _names(_namespace_uri),
 }

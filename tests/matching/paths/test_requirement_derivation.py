@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.event.envelope import NAMESPACE
+from broker.matching.partial.template import extract_templates
 from broker.matching.paths.requirement import MAX_ALTERNATIVES, MAX_CONJUNCTS, require_both
-from broker.matching.paths.requirement_derivation import derive_requirements
+from broker.matching.paths.requirement_derivation import (
+    abstract_literals,
+    derive_from_expression,
+    derive_requirements,
+)
 from broker.matching.query.query import parse_query
 
 FREE = "anything"
@@ -108,3 +113,11 @@ def test_excess_alternatives_are_dropped_and_excess_conjuncts_cut() -> None:
         parse_query("//a and //b/c and //d and //e and //f/@g")
     ).alternatives
     assert len(cut) == MAX_CONJUNCTS and {"//b/c", "//f/@g"} < set(map(str, cut))
+
+
+@pytest.mark.parametrize("query", ["string('abc') = 'x'", "starts-with(string('abc'), 'x')"])
+def test_a_literal_does_not_decide_the_requirements_of_its_template(query: str) -> None:
+    (instance,) = extract_templates(parse_query(query))
+    template = instance.template
+    expression = abstract_literals(template.expression, template.parameter_at)
+    assert derive_from_expression(expression, {}).alternatives
