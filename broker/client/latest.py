@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from broker.client.received import ReceivedEvent
 from broker.errors import Overloaded
-from broker.matching.keys import key_of
+from broker.matching.payload_key import compile_key
 
 #: Returns the key of an event.
 Key: TypeAlias = Callable[[ReceivedEvent], str]
@@ -25,7 +25,7 @@ def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
     It is empty for an event without a payload. This function, or the key, raises `BadQuery` for an
     expression that can not be evaluated.
     """
-    value = key_of(text, namespaces or {})
+    value = compile_key(text, namespaces or {})
     return lambda event: "" if event.payload is None else value(event.payload)
 
 

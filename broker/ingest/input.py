@@ -1,12 +1,13 @@
 """The input component: from a publisher's batches to the log (DCP D19, DESIGN 4, 2-3).
 
-Documents are matched once; each event is refused with a reason, recognised as a duplicate, or given
-a place. A large batch is taken in parts, each in a turn of its own if need be. A part is matched
-and gets its places in one and the same turn: a subscription that is made between two parts gets the
-events of the later ones, and none of the earlier. A batch is answered once, when all of it is
-durable; no event is delivered before its commit. Events of one publisher keep their order whatever
-happens: while one batch waits for a DTD, those behind it wait too, and after a commit that failed
-nothing is taken, of this batch or another, until the failed batch comes again from its beginning.
+Each document is matched once. Its event is refused with a reason, dropped as a duplicate, or given
+a place. A large batch is split into parts over several time slices. A part is matched and gets its
+places in one turn of the reactor. So a subscription made between two parts gets exactly the events
+of later parts. A batch is answered once, after the commit of its last part; no event is delivered
+before its commit.
+
+A publisher's events keep their order. Batches behind one that waits for a DTD wait too. After a
+failed commit no batch is accepted until the failed one is sent again from its start.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ from broker.matching.contract import (
 )
 from broker.wire.messages import NotPublished
 
-#: Told of events that became durable, with the subscriptions that match each.
+#: Called with events that became durable, and the matching subscriptions of each.
 OnCommitted: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
-#: Types of which it is remembered that events have come.
+#: Types that are cached as announced.
 _MAX_CACHED_TYPES = 10_000
 _NO_TYPES: frozenset[DtdReference] = frozenset()
 
 
 class Input:
-    """Takes batches from all publishers of a node."""
+    """Ingests the batches of all publishers of a node."""
 
     def __init__(
         self,
@@ -68,10 +69,9 @@ class Input:
         on_new_type: Callable[[str, str], object] = lambda *_: None,
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
     ) -> None:
-        """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed.
-        `safety` says when what is durable here is as safe as its streams ask for. `type_came` is
-        told each type of which an event is accepted for the first time. No event is taken while
-        its DTD is `unstored`."""
+        """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
+        with each type at its first accepted event. No event is accepted while its DTD is in
+        `unsaved_dtds`."""
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
@@ -89,10 +89,10 @@ class Input:
     def ingest_waiting(
         self, publisher: Publisher, max_documents: int, seconds: float = inf
     ) -> None:
-        """Match, judge and log the next documents that wait: at most so many, or as many as can be
-        matched in so long.
+        """Match, authorise and append the next waiting documents, up to `max_documents` or
+        `seconds`.
 
-        Only for a publisher that is `ready`. Each batch is answered once, now or later.
+        The publisher must be `is_ready`. Each batch is answered once, now or later.
         """
         parts = publisher.next_parts(max_documents)
         if publisher.resend_from is not None:
@@ -126,9 +126,9 @@ class Input:
             self._append_parts(publisher, self._authorise_parts(publisher, parts, verdicts))
 
     def discard_waiting(self, publisher: Publisher) -> None:
-        """The session is over: what waits is not taken, for the client will send it again.
+        """Discard waiting batches of a session that has ended; the client sends them again.
 
-        Taken later, it could come behind what the client sends in its next session.
+        If they were ingested later, they could follow batches of the client's next session.
         """
         publisher.waiting.clear()
 
@@ -165,7 +165,7 @@ class Input:
         self._on_new_type(name, version)
 
     def _look_up_latest(self, documents: list[bytes], verdicts: list[Verdict]) -> None:
-        """Look up the newer versions that events name (Mspaces M29)."""
+        """Look up newer type versions that events name (Mspaces M29)."""
         for document, verdict in zip(documents, verdicts, strict=False):
             if isinstance(verdict, AcceptedWithLatestVersion):
                 self._latest_versions.look_up_named(document, verdict.header)
@@ -191,7 +191,8 @@ class Input:
     def _request_resend(
         self, publisher: Publisher, submission: Submission, error: BrokerError
     ) -> None:
-        """The whole batch has to come again: what of it is durable is known as duplicate then."""
+        """Ask the publisher to send the whole batch again. Durable events of it are then
+        duplicates."""
         if submission.is_answered:
             return
         submission.is_answered = True
@@ -209,7 +210,7 @@ class Input:
     # ------------------------------------------------------------------ types that are not cached
 
     def _fetch_dtds(self, publisher: Publisher, unknown: Mapping[DtdReference, str]) -> None:
-        """Look types up; what waits goes on, in its order, when each is there or known missing."""
+        """Look up DTDs. The waiting batches continue, in order, when each look-up has ended."""
         publisher.awaits_dtd = True
         owner = of_account(publisher.identity.account)
 
@@ -233,7 +234,7 @@ class Input:
         ).addCallback(release)
 
     def _unsaved_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
-        """Types of these events whose DTD is not on disk yet."""
+        """Return the types of these events whose DTDs are not on disk."""
         named = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }
@@ -242,7 +243,7 @@ class Input:
     def _wait_for_dtd_writes(
         self, publisher: Publisher, parts: list[Part], unsaved: list[DtdReference]
     ) -> None:
-        """Take events when their DTDs are on disk; send them back if the disk takes no DTD."""
+        """Wait until the DTDs are on disk; request the batches again if they can not be written."""
         waits = [self._unsaved_dtds.when_write_settled(each) for each in unsaved]
         if all(each.called for each in waits):
             error = LogUnavailable(f"the DTD of {unsaved[0]} can not be written at the moment")
@@ -288,8 +289,8 @@ class Input:
     def _record_durable(
         self, publisher: Publisher, authorised: AuthorisedPart, first: LoggedEvent | None
     ) -> None:
-        """Count a durable part. Answer its batch if it was the last part, when the batch is safe
-        and the batches before it are answered."""
+        """Record that a part is durable. Answer its batch after its last part, in the order of
+        the batches, and after replication if a stream requires it."""
         outcomes = self.outcomes
         outcomes.received += authorised.part.count
         outcomes.accepted += len(authorised.entries)
@@ -312,7 +313,7 @@ class Input:
 
 
 def _unknown_types(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:
-    """The types to be looked up, each with the pointer of one event."""
+    """Return types to look up, each with the system identifier of one event."""
     return {
         verdict.reference: verdict.system_id
         for verdict in verdicts
@@ -321,5 +322,5 @@ def _unknown_types(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdRef
 
 
 def _temporary_error(publisher: Publisher) -> OurError | None:
-    """Why a type could not be looked up that an event may have: it may come again later."""
+    """Return an error of this node among the failed look-ups; the publisher may retry."""
     return next((e for e in publisher.missing_types.values() if isinstance(e, OurError)), None)

@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from broker.errors import QueryTooExpensive
-from broker.matching.accounts import Accounts
-from broker.matching.bounds import BoundedEvaluation, Bounds, Runnable
-from broker.matching.evaluation import Subject
+from broker.matching.client_time_share import ClientTimeShares
 from broker.matching.query.worst_case import WorstCost
+from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, Runnable
+from broker.matching.xpath_evaluation import ParsedEvent
 
 #: A query that costs no more at worst does not count as one that may take long: 2.5 ms.
-CHEAP = 250_000.0
+CHEAP_VISITS = 250_000.0
 #: At most: a visit is 10 ns, and making a node-set of what is visited twice as much.
 _SECONDS_A_VISIT = 3e-8
 #: What an evaluation takes besides: compiling, and calling libxml2.
 _SECONDS_A_CALL = 1e-4
 #: An event may be so much larger than an ordinary one, and more counts as more.
-_MOST_WEIGHT = 4.0
+_MAX_WEIGHT = 4.0
 
 _Runnable = TypeVar("_Runnable", bound=Runnable)
 
@@ -31,19 +31,19 @@ _Runnable = TypeVar("_Runnable", bound=Runnable)
 class Budget:
     """Evaluates queries and gives up on those that are too dear."""
 
-    def __init__(self, bounds: Bounds, accounts: Accounts) -> None:
+    def __init__(self, bounds: QueryBounds, accounts: ClientTimeShares) -> None:
         self._bounds = bounds
-        self._accounts = accounts
+        self._time_shares = accounts
 
     @property
     def evaluations(self) -> int:
         """Expressions that libxml2 was given so far."""
         return self._bounds.evaluations
 
-    def evaluate(
+    def evaluate_queries(
         self,
         queries: Sequence[_Runnable],
-        subject: Subject,
+        subject: ParsedEvent,
         document: bytes,
         subscriptions: Callable[[_Runnable], Sequence[int]],
         free: float,
@@ -55,17 +55,17 @@ class Budget:
         """
         evaluation = BoundedEvaluation(self._bounds, subject, document)
         scale = evaluation.scale
-        self._accounts.begin(free * scale, min(scale, _MOST_WEIGHT))
+        self._time_shares.begin_event(free * scale, min(scale, _MAX_WEIGHT))
         matching: list[int] = []
         broken: list[tuple[_Runnable, QueryTooExpensive]] = []
         cheap: list[tuple[WorstCost, int]] = []
         dear: list[tuple[WorstCost, int]] = []
         for place, query in enumerate(queries):
-            if query.always:
+            if query.is_always_true:
                 matching.append(place)
                 continue
-            worst = query.worst(evaluation.size)
-            (dear if worst.deep > CHEAP else cheap).append((worst, place))
+            worst = query.worst_cost(evaluation.rounded_nodes)
+            (dear if worst.deep > CHEAP_VISITS else cheap).append((worst, place))
         for worst, place in [*cheap, *sorted(dear)]:
             query = queries[place]
             try:
@@ -85,11 +85,11 @@ class Budget:
     ) -> bool:
         if not numbers:
             return evaluation.matches(query, worst)
-        is_cheap = evaluation.is_at_most(CHEAP, worst)
-        account = self._accounts.payer(numbers, is_cheap=is_cheap)
+        is_cheap = evaluation.is_cost_within(CHEAP_VISITS, worst)
+        account = self._time_shares.find_payer(numbers, is_cheap=is_cheap)
         if account is None:
-            raise _too_much(worst)
-        clock, accounts = self._bounds.clock, self._accounts
+            raise _budget_exceeded(worst)
+        clock, accounts = self._bounds.clock, self._time_shares
         # More than it may take at worst is not its fault, and a pause does not come twice.
         taken = _SECONDS_A_CALL + worst.deep * _SECONDS_A_VISIT
         try:
@@ -99,14 +99,14 @@ class Budget:
                     matches = evaluation.matches(query, worst)
                 finally:
                     taken = min(taken, clock() - before)
-                if accounts.affords(account, taken, is_cheap=is_cheap):
+                if accounts.can_afford(account, taken, is_cheap=is_cheap):
                     return matches
         finally:
             accounts.charge(account, taken)
-        raise _too_much(worst)
+        raise _budget_exceeded(worst)
 
 
-def _too_much(worst: WorstCost) -> QueryTooExpensive:
+def _budget_exceeded(worst: WorstCost) -> QueryTooExpensive:
     return QueryTooExpensive(
         "the queries of this client take too much time together, and this is one of the "
         f"dearest: it may visit {worst.deep:.3g} nodes"

@@ -31,7 +31,7 @@ class Accepted(NamedTuple):
     subscriptions: tuple[int, ...]
 
 
-class LatestNamed(Accepted):
+class AcceptedWithLatestVersion(Accepted):
     """A valid event with a LatestVersionNum (M29). May also stand for an event without one."""
 
     __slots__ = ()
@@ -40,9 +40,9 @@ class LatestNamed(Accepted):
 _LATEST: Final = b"LatestVersionNum"
 
 
-def accepted_kind(document: bytes) -> type[Accepted]:
+def accepted_class(document: bytes) -> type[Accepted]:
     """The class of the verdict on a valid event."""
-    return LatestNamed if _LATEST in document else Accepted
+    return AcceptedWithLatestVersion if _LATEST in document else Accepted
 
 
 @attrs.frozen(slots=True)
@@ -81,7 +81,7 @@ class DtdNeeded(UnknownType):
 
 
 @attrs.frozen
-class TypeFigures:
+class TypeCounters:
     """What the events of one type have cost since the start, and what there is now.
 
     Without a name (`type` and `version` empty) stand refused events of no known type, and events
@@ -153,7 +153,7 @@ class IMatcher(Interface):
         read at all, and `DtdNeeded` when a DTD is not in the cache and not in `undescribed`.
         """
 
-    def suspended() -> list[tuple[int, QueryTooExpensive]]:
+    def take_suspended() -> list[tuple[int, QueryTooExpensive]]:
         """Subscriptions that broke their budget while running, since the last call.
 
         They match nothing any more (F13), but stay known until they are unsubscribed.
@@ -162,7 +162,7 @@ class IMatcher(Interface):
     def statistics() -> dict[str, int | float]:
         """Counters since the start, and sizes now."""
 
-    def types() -> tuple[TypeFigures, ...]:
+    def type_counters() -> tuple[TypeCounters, ...]:
         """The figures of each event type that came, sorted by name and version."""
 
     def explain(

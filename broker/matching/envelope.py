@@ -17,7 +17,7 @@ from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.payload import ENVELOPE_CHILDREN, find_payload_element
 from broker.event.stream import check_client_id, check_stream_name
-from broker.matching.textplace import line_of
+from broker.matching.text_position import element_line
 
 _Q = f"{{{NAMESPACE}}}"
 #: The elements that come first, in this order: a DTD of somebody's own may say otherwise.
@@ -46,7 +46,7 @@ class EnvelopeParts(NamedTuple):
     payload: etree._Element | None
 
 
-def checked_header(
+def parse_header(
     stream: str,
     client_id: str,
     timestamp: str,
@@ -82,9 +82,9 @@ def checked_header(
     return Header(
         EventId(
             client_id,
-            _number("TimeStamp", timestamp, 0),
-            _number("SequenceNumber", sequence_number, 1),
-            _number("Incarnation", incarnation, 0),
+            _parse_number("TimeStamp", timestamp, 0),
+            _parse_number("SequenceNumber", sequence_number, 1),
+            _parse_number("Incarnation", incarnation, 0),
         ),
         stream,
         reference.type,
@@ -97,7 +97,7 @@ def checked_header(
 def check_bundles(bundle_ids: Sequence[str], bundle_numbers: Sequence[str]) -> None:
     """Refuse bundle numbers that are no plain digits, and a bundle named twice (M31, M32)."""
     for number in bundle_numbers:
-        _number("BundleNumber", number, 0)
+        _parse_number("BundleNumber", number, 0)
     if len(set(bundle_ids)) != len(bundle_ids):
         raise BadField("BundleId", "the event names a bundle twice")
 
@@ -109,17 +109,17 @@ def read_envelope(root: etree._Element, reference: DtdReference, *, plain: bool)
     child's place tells what it is. Raises `BadEnvelope` with field and line.
     """
     try:
-        return _read(root, reference) if plain else _read_around_remarks(root, reference)
+        return _read(root, reference) if plain else _read_among_comments(root, reference)
     except BadField as error:
         element = next(root.iter(_Q + error.field), root)
-        raise BadEnvelope(error.text, line=line_of(element)) from None
+        raise BadEnvelope(error.text, line=element_line(element)) from None
 
 
 def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
-    stream, event_id, kind, linkage = _first(list(root)[:4], _EVENT)
-    client_id, timestamp, sequence_number, incarnation = _first(list(event_id), _EVENT_ID)
-    (version,) = _first(list(kind)[:1], _EVENT_TYPE)
-    header = checked_header(
+    stream, event_id, kind, linkage = _require_tags(list(root)[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _require_tags(list(event_id), _EVENT_ID)
+    (version,) = _require_tags(list(kind)[:1], _EVENT_TYPE)
+    header = parse_header(
         stream.text or "",
         client_id.text or "",
         timestamp.text or "",
@@ -138,36 +138,38 @@ def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
     last = root[-1]
     if children == 5:
         return EnvelopeParts(header, None if last.tag in ENVELOPE_CHILDREN else last)
-    return EnvelopeParts(header, payload_of(root))
+    return EnvelopeParts(header, find_payload(root))
 
 
-def _read_around_remarks(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
-    stream, event_id, kind, linkage = _first(_elements(root)[:4], _EVENT)
-    client_id, timestamp, sequence_number, incarnation = _first(_elements(event_id), _EVENT_ID)
-    (version,) = _first(_elements(kind)[:1], _EVENT_TYPE)
-    header = checked_header(
-        _leaf(stream),
-        _leaf(client_id),
-        _leaf(timestamp),
-        _leaf(sequence_number),
-        _leaf(incarnation),
-        _leaf(version),
+def _read_among_comments(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
+    stream, event_id, kind, linkage = _require_tags(_elements(root)[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _require_tags(
+        _elements(event_id), _EVENT_ID
+    )
+    (version,) = _require_tags(_elements(kind)[:1], _EVENT_TYPE)
+    header = parse_header(
+        _leaf_text(stream),
+        _leaf_text(client_id),
+        _leaf_text(timestamp),
+        _leaf_text(sequence_number),
+        _leaf_text(incarnation),
+        _leaf_text(version),
         kind.get("Securitylevel", "med"),
         kind.get("Liveness", "live"),
         reference,
     )
     _check_bundles_of(linkage)
-    return EnvelopeParts(header, payload_of(root))
+    return EnvelopeParts(header, find_payload(root))
 
 
-def _first(elements: list[etree._Element], tags: list[str]) -> list[etree._Element]:
+def _require_tags(elements: list[etree._Element], tags: list[str]) -> list[etree._Element]:
     """The elements themselves; raises `BadField` unless they have these tags."""
     if [element.tag for element in elements] != tags:
         raise BadField("Event", "its elements are not those of an envelope")
     return elements
 
 
-def payload_of(root: etree._Element) -> etree._Element | None:
+def find_payload(root: etree._Element) -> etree._Element | None:
     """The payload's element, None if the event has none; raises `BadField` for two of them."""
     try:
         return find_payload_element(root)
@@ -177,8 +179,8 @@ def payload_of(root: etree._Element) -> etree._Element | None:
 
 def _check_bundles_of(linkage: etree._Element) -> None:
     check_bundles(
-        [_leaf(child) for child in linkage.iterchildren(_BUNDLE_ID)],
-        [_leaf(child) for child in linkage.iterchildren(_BUNDLE_NUMBER)],
+        [_leaf_text(child) for child in linkage.iterchildren(_BUNDLE_ID)],
+        [_leaf_text(child) for child in linkage.iterchildren(_BUNDLE_NUMBER)],
     )
 
 
@@ -186,14 +188,14 @@ def _elements(parent: etree._Element) -> list[etree._Element]:
     return list(parent.iterchildren("*"))
 
 
-def _leaf(element: etree._Element) -> str:
+def _leaf_text(element: etree._Element) -> str:
     if len(element):
         name = etree.QName(element).localname
         raise BadField(name, "a comment or processing instruction inside is not accepted")
     return element.text or ""
 
 
-def _number(field: str, text: str, least: int) -> int:
+def _parse_number(field: str, text: str, least: int) -> int:
     if text.isdigit() and text.isascii() and len(text) <= _DIGITS:
         value = int(text)
         if least <= value < _LIMIT:

@@ -19,7 +19,7 @@ from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, NotWellFormed
 from broker.event.encoding import is_utf8
 from broker.event.envelope import public_identifier
 from broker.event.reader import parse_public_identifier
-from broker.matching.textplace import line_and_column
+from broker.matching.text_position import line_and_column
 
 #: The root element as DOCTYPEs and DTDs spell it.
 ROOT_NAME = b"Mspaces:Event"
@@ -73,7 +73,7 @@ class PrologReader:
         known = self._known.get(head)
         if known is not None:
             return known
-        prolog = _read(document)
+        prolog = _parse_prolog(document)
         if head and prolog.end == end:
             if len(self._known) >= _CACHED:
                 self._known.clear()
@@ -96,24 +96,24 @@ def check_prolog(prolog: Prolog, root: etree._Element) -> None:
         raise BadEnvelope("the prolog is not what the parser reads", line=1, column=1)
 
 
-def _read(document: bytes) -> Prolog:
-    at = _declaration(document, len(_BOM) if document.startswith(_BOM) else 0)
+def _parse_prolog(document: bytes) -> Prolog:
+    at = _skip_declaration(document, len(_BOM) if document.startswith(_BOM) else 0)
     extras = []
     reference, system_id, seen = None, "", False
     while at < len(document):
         if space := _SPACE.match(document, at):
             at = space.end()
         elif document.startswith(b"<!--", at):
-            start, at = at, _behind(document, b"-->", at, 4, "a comment is not closed")
+            start, at = at, _skip_past(document, b"-->", at, 4, "a comment is not closed")
             extras.append(document[start:at])
         elif document.startswith(b"<?", at):
             start, at = (
                 at,
-                _behind(document, b"?>", at, 2, "a processing instruction is not closed"),
+                _skip_past(document, b"?>", at, 2, "a processing instruction is not closed"),
             )
             extras.append(document[start:at])
         elif document.startswith(b"<!DOCTYPE", at) and not seen:
-            reference, system_id, at = _doctype(document, at)
+            reference, system_id, at = _parse_doctype(document, at)
             seen = True
         elif document.startswith(b"<!", at):
             raise _malformed(document, at, "no such declaration may stand before the root element")
@@ -122,7 +122,7 @@ def _read(document: bytes) -> Prolog:
     return Prolog(reference, system_id, at, b"".join(extras))
 
 
-def _declaration(document: bytes, at: int) -> int:
+def _skip_declaration(document: bytes, at: int) -> int:
     if not document.startswith(b"<?xml", at) or document[at + 5 : at + 6] not in b" \t\r\n":
         return at
     match = _DECLARATION.match(document, at)
@@ -138,7 +138,7 @@ def _declaration(document: bytes, at: int) -> int:
     return match.end()
 
 
-def _doctype(document: bytes, at: int) -> tuple[DtdReference, str, int]:
+def _parse_doctype(document: bytes, at: int) -> tuple[DtdReference, str, int]:
     match = _DOCTYPE.match(document, at)
     if match is None:
         raise _malformed(document, at, "the DOCTYPE is malformed")
@@ -154,14 +154,14 @@ def _doctype(document: bytes, at: int) -> tuple[DtdReference, str, int]:
             column=column,
         )
     try:
-        name, version = parse_public_identifier(_literal(public) if public else None)
+        name, version = parse_public_identifier(_unquote(public) if public else None)
         reference = DtdReference(name, version)
     except (BadEnvelope, BadName) as error:
         raise BadEnvelope(error.text, line=line, column=column) from None
-    return reference, _literal(system), match.end()
+    return reference, _unquote(system), match.end()
 
 
-def _literal(quoted: bytes) -> str:
+def _unquote(quoted: bytes) -> str:
     return quoted[1:-1].decode("utf-8", "replace")
 
 
@@ -169,7 +169,7 @@ def _shown(name: bytes) -> str:
     return repr(name[:60].decode("utf-8", "replace"))
 
 
-def _behind(document: bytes, mark: bytes, start: int, opening: int, problem: str) -> int:
+def _skip_past(document: bytes, mark: bytes, start: int, opening: int, problem: str) -> int:
     found = document.find(mark, start + opening)
     if found < 0:
         raise _malformed(document, start, problem)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from broker.errors import ForbiddenMarkup, NotWellFormed, TooLarge
-from broker.matching.limits import DocumentLimits
-from broker.matching.textplace import line_and_column
+from broker.matching.document_limits import DocumentLimits
+from broker.matching.text_position import line_and_column
 
 _ENCODING_MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -27,7 +27,7 @@ _REFERENCE_OR_OPAQUE = re.compile(
 )
 
 
-def screen(document: bytes, limits: DocumentLimits) -> None:
+def screen_document(document: bytes, limits: DocumentLimits) -> None:
     """Refuse what no parser should be given.
 
     Raises `TooLarge` by the number of bytes, and `NotWellFormed` for what is not UTF-8, naming the
@@ -46,13 +46,13 @@ def screen(document: bytes, limits: DocumentLimits) -> None:
         raise NotWellFormed("a NUL character is not allowed in XML", line=line, column=column)
 
 
-def check_references(document: bytes, start: int) -> None:
+def check_entity_references(document: bytes, start: int) -> None:
     """Refuse references to general entities in a well-formed document, from offset `start` on.
 
     libxml2 drops `&foo;` in an attribute silently, and in text leaves a node that queries do not
     see, when the DOCTYPE has an external identifier. Raises `ForbiddenMarkup`.
     """
-    found = undefined_reference(document, start)
+    found = find_undefined_entity(document, start)
     if found is not None:
         offset, name = found
         line, column = line_and_column(document, offset)
@@ -61,7 +61,7 @@ def check_references(document: bytes, start: int) -> None:
         )
 
 
-def undefined_reference(document: bytes, start: int) -> tuple[int, str] | None:
+def find_undefined_entity(document: bytes, start: int) -> tuple[int, str] | None:
     """Offset and name of the first reference that is not predefined, outside what is opaque."""
     if _REFERENCE.search(document, start) is None:
         return None

@@ -23,7 +23,7 @@ _RUN_OR_OPAQUE = re.compile(
 _MIXED = (b" \n", b"\t\n", b" \t", b"\t ", b" \r", b"\t\r")
 
 
-def with_runs_unkept(document: bytes, start: int) -> bytes:
+def mark_mixed_runs(document: bytes, start: int) -> bytes:
     """The document, its mixed runs of blanks from offset `start` on marked if it has any.
 
     `start` lies behind the DOCTYPE. Line numbers stay as they are.

@@ -8,7 +8,7 @@ from broker.errors import InvalidEvent
 from broker.matching.contract import Refused
 
 
-def refusal(engine: Any, document: bytes) -> InvalidEvent:
+def assert_refused(engine: Any, document: bytes) -> InvalidEvent:
     """Match the document, check that it is refused with a short message, and return the error."""
     (verdict,) = engine.match([document])
     assert isinstance(verdict, Refused), verdict

@@ -20,7 +20,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, Refused
 from broker.matching.document_limits import DocumentLimits
 from broker.matching.query.query import parse_query
-from tests.matching.refusal import refusal
+from tests.matching.refusal import assert_refused
 
 MakeEvent = Callable[..., bytes]
 DOCTYPE_END = b'flight-1.0.dtd">'
@@ -70,7 +70,7 @@ def with_subset(document: bytes, subset: bytes) -> bytes:
 def test_document_that_is_not_well_formed_is_refused_with_its_line(
     engine: Any, make_event: MakeEvent, broken: Callable[[bytes], bytes], line: int
 ) -> None:
-    error = refusal(engine, broken(make_event()))
+    error = assert_refused(engine, broken(make_event()))
     if line:
         assert type(error) is NotWellFormed, error
         assert error.line == line
@@ -96,14 +96,14 @@ def test_document_that_is_not_well_formed_is_refused_with_its_line(
 def test_invalid_document_is_refused(
     engine: Any, make_event: MakeEvent, broken: Callable[[bytes], bytes]
 ) -> None:
-    error = refusal(engine, broken(make_event()))
+    error = assert_refused(engine, broken(make_event()))
     assert type(error) is NotValid
     assert error.line == 3
 
 
 def test_version_of_doctype_and_envelope_must_agree(engine: Any, make_event: MakeEvent) -> None:
     document = make_event().replace(b"<Mspaces:VersionNum>1.0<", b"<Mspaces:VersionNum>2.0<")
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert type(error) is BadEnvelope
     assert "VersionNum" in error.text
 
@@ -112,7 +112,7 @@ def test_other_envelope_prefix_is_refused_with_its_name(engine: Any, make_event:
     """K26: a DTD declares names with their prefix."""
     document = make_event().replace(b"<Mspaces:", b"<ms:").replace(b"</Mspaces:", b"</ms:")
     document = document.replace(b"xmlns:Mspaces", b"xmlns:ms")
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert type(error) is NotValid
     assert "prefix 'ms'" in error.text
     assert "Mspaces" in error.text
@@ -121,13 +121,13 @@ def test_other_envelope_prefix_is_refused_with_its_name(engine: Any, make_event:
 def test_undeclared_prefix_is_refused(engine: Any, make_event: MakeEvent) -> None:
     """T22."""
     document = make_event().replace(b' xmlns:Mspaces="urn:xmlbroker:mspaces"', b"")
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert isinstance(error, NotWellFormed | NotValid)
 
 
 def test_other_namespace_of_the_prefix_is_refused(engine: Any, make_event: MakeEvent) -> None:
     document = make_event().replace(b"urn:xmlbroker:mspaces", b"urn:other")
-    assert type(refusal(engine, document)) is NotValid
+    assert type(assert_refused(engine, document)) is NotValid
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_any_internal_subset_is_forbidden(
     engine: Any, make_event: MakeEvent, subset: bytes, use: bytes
 ) -> None:
     """Entity bombs and external entities need a declaration (T23)."""
-    error = refusal(engine, with_subset(make_event(), subset).replace(b"UAL1021", use))
+    error = assert_refused(engine, with_subset(make_event(), subset).replace(b"UAL1021", use))
     assert type(error) is ForbiddenMarkup
     assert "internal subset" in error.text
     assert error.line == 2
@@ -158,11 +158,11 @@ def test_internal_subset_is_found_in_any_prolog(
     engine: Any, make_event: MakeEvent, gap: bytes
 ) -> None:
     document = with_subset(make_event(), NESTED_ENTITIES).replace(b"<!DOCTYPE", gap + b"<!DOCTYPE")
-    assert type(refusal(engine, document)) is ForbiddenMarkup
+    assert type(assert_refused(engine, document)) is ForbiddenMarkup
     document = b"\xef\xbb\xbf" + with_subset(make_event(), NESTED_ENTITIES)
-    assert type(refusal(engine, document)) is ForbiddenMarkup
+    assert type(assert_refused(engine, document)) is ForbiddenMarkup
     stripped = document[document.index(b"<!DOCTYPE") :]
-    assert type(refusal(engine, stripped)) is ForbiddenMarkup
+    assert type(assert_refused(engine, stripped)) is ForbiddenMarkup
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_general_entity_is_forbidden_in_text_and_attributes(
     engine: Any, make_event: MakeEvent, place: Callable[[bytes], bytes]
 ) -> None:
     """libxml2 accepts one in an attribute silently."""
-    error = refusal(engine, place(make_event()))
+    error = assert_refused(engine, place(make_event()))
     assert type(error) is ForbiddenMarkup
     assert "&foo;" in error.text
     assert error.line == 3
@@ -206,16 +206,16 @@ def test_ampersand_in_the_pointer_is_accepted(engine: Any, make_event: MakeEvent
 
 def test_hundred_megabytes_are_refused_by_size(engine: Any, make_event: MakeEvent) -> None:
     document = make_event().replace(b"UAL1021", b"x" * 100_000_000)
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert type(error) is TooLarge
     assert "bytes" in error.text
 
 
 def test_depth_of_a_hundred_thousand_is_refused(engine: Any, make_event: MakeEvent) -> None:
     nested = b"<remark>" * 60_000 + b"</remark>" * 60_000
-    error = refusal(engine, make_event(nested))
+    error = assert_refused(engine, make_event(nested))
     assert isinstance(error, TooLarge)
-    error = refusal(engine, b"<a>" * 100_000)
+    error = assert_refused(engine, b"<a>" * 100_000)
     assert isinstance(error, TooLarge)
 
 
@@ -227,9 +227,9 @@ def test_limits_of_depth_and_attributes_are_settings(
     flat = make_event(b"<flight><id>1</id>%s</flight>" % padding)
     assert isinstance(engine.match([flat])[0], Accepted)
     deep = make_event(b"<flight><id>1<a><b/></a></id>%s</flight>" % padding)
-    assert type(refusal(engine, deep)) is TooLarge
+    assert type(assert_refused(engine, deep)) is TooLarge
     many = make_event(b"<flight a='1' b='2' c='3' d='4'><id>1</id>%s</flight>" % padding)
-    assert type(refusal(engine, many)) is TooLarge
+    assert type(assert_refused(engine, many)) is TooLarge
     with pytest.raises(ValueError, match="max_depth"):
         DocumentLimits(max_depth=257)
 
@@ -251,7 +251,7 @@ def test_doctype_without_a_type_is_refused(
     document = make_event()
     start = document.index(b"<!DOCTYPE")
     end = document.index(b">", start) + 1
-    error = refusal(engine, document[:start] + doctype + document[end:])
+    error = assert_refused(engine, document[:start] + doctype + document[end:])
     assert type(error) is BadEnvelope
     assert word in error.text
     assert error.line > 0
@@ -284,7 +284,7 @@ def test_envelope_fields_are_checked_beyond_the_dtd(
 ) -> None:
     document = make_event().replace(old, new)
     assert document != make_event()
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert isinstance(error, BadEnvelope)
     assert f"Mspaces:{field}" in error.text
     assert error.line == 3
@@ -300,8 +300,8 @@ def test_bundles_need_numbers_and_must_be_distinct(engine: Any, make_event: Make
         )
 
     assert isinstance(engine.match([bundled((b"a", b"1"), (b"b", b"0"))])[0], Accepted)
-    assert "BundleNumber" in refusal(engine, bundled((b"a", b"one"))).text
-    assert "BundleId" in refusal(engine, bundled((b"a", b"1"), (b"a", b"2"))).text
+    assert "BundleNumber" in assert_refused(engine, bundled((b"a", b"one"))).text
+    assert "BundleId" in assert_refused(engine, bundled((b"a", b"1"), (b"a", b"2"))).text
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_envelope_of_an_undescribed_type_is_checked(
 
 
 def test_refusal_has_wire_fields(engine: Any) -> None:
-    error = refusal(engine, b"<a>\n</b>")
+    error = assert_refused(engine, b"<a>\n</b>")
     assert isinstance(error, BrokerError)
     assert error.to_wire()[0] == "not-well-formed"
     assert error.to_wire()[2] == 2

@@ -71,7 +71,7 @@ def test_nested_ancestors_on_a_deep_document_are_too_expensive(
         (verdict,) = engine.match([document])
     assert isinstance(verdict, Accepted)
     assert verdict.subscriptions == (plain,)
-    ((suspended, error),) = engine.suspended()
+    ((suspended, error),) = engine.take_suspended()
     assert suspended == number
     assert "would visit about" in error.text
 
@@ -95,7 +95,7 @@ def test_ancestors_are_affordable_on_wide_and_small_documents(
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
     (verdict,) = engine.match([document])
     assert isinstance(verdict, Accepted)
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
     assert verdict.subscriptions == (number,)
 
 
@@ -103,9 +103,9 @@ def test_suspension_depends_on_the_document(engine: Any) -> None:
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(TWICE))
     for document in (chains(4, 5_000), crowd(200, 1)):
         engine.match([document])
-        assert engine.suspended() == []
+        assert engine.take_suspended() == []
     engine.match([crowd(200, 10_000)])
-    assert [each for each, _ in engine.suspended()] == [number]
+    assert [each for each, _ in engine.take_suspended()] == [number]
 
 
 # --------------------------------------------------------------------------- quadratic and cubic
@@ -166,7 +166,7 @@ def test_very_slow_queries_of_libxml2_are_suspended(
     number = wide_engine.subscribe(StreamPattern.parse(">"), parse_query(query))
     other = wide_engine.subscribe(StreamPattern.parse(">"), parse_query("//b or //a"))
     assert match_quickly(wide_engine, document).subscriptions == (other,)
-    ((suspended, error),) = wide_engine.suspended()
+    ((suspended, error),) = wide_engine.take_suspended()
     assert suspended == number
     assert "would visit about" in error.text
 
@@ -194,7 +194,7 @@ def test_slow_queries_of_libxml2_are_answered_without_it(
 ) -> None:
     number = wide_engine.subscribe(StreamPattern.parse(">"), parse_query(query))
     assert match_quickly(wide_engine, document).subscriptions == ((number,) if expected else ())
-    assert wide_engine.suspended() == []
+    assert wide_engine.take_suspended() == []
 
 
 SLOW_QUERIES = (
@@ -224,4 +224,4 @@ def test_thousand_queries_built_to_be_slow_are_suspended(wide_dtd: Dtd, document
             (verdict,) = engine.match([document])
             assert isinstance(verdict, Accepted)
             assert {*others} <= {*verdict.subscriptions}
-    assert len(engine.suspended()) > 500
+    assert len(engine.take_suspended()) > 500

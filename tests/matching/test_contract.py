@@ -366,12 +366,12 @@ def test_query_too_expensive_for_an_event_is_suspended_alone(
     small = make_event(b"<flight><id>1</id><remark>x</remark></flight>")
     large = make_event(b"<flight><id>1</id>%s</flight>" % (b"<remark>x</remark>" * 12_000))
     assert engine.match([small])[0].subscriptions == (expensive, cheap)
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
     assert engine.match([large, small])[1].subscriptions == (cheap,)
-    suspended = engine.suspended()
+    suspended = engine.take_suspended()
     assert [number for number, _ in suspended] == [expensive, twin]
     assert all(isinstance(error, QueryTooExpensive) for _, error in suspended)
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
     assert engine.select(expensive, [small], Liveness.LIVE) == [False]
     assert engine.match([small])[0].subscriptions == (cheap,)
     engine.unsubscribe(expensive)

@@ -21,9 +21,9 @@ from broker.matching.examiner import Examiner
 from broker.matching.name_watch import NameWatch
 from broker.matching.prolog import PrologReader, check_prolog
 from broker.matching.query.query import parse_query
-from broker.matching.screening import undefined_reference
+from broker.matching.screening import find_undefined_entity
 from broker.matching.switch import Switch
-from broker.matching.whitespace import with_runs_unkept
+from broker.matching.whitespace import mark_mixed_runs
 from tests.event.delimiters import KIND, event_with, single_fillings
 from tests.matching import processor_time
 from tests.matching.conftest import KnownDtds, event, load_dtd
@@ -136,5 +136,5 @@ def test_unclosed_sections_are_refused_in_linear_time(
         with pytest.raises(InvalidEvent):
             guard = NameWatch(max_names=0)
             Examiner(dtds, DocumentLimits(), guard).examine(document, frozenset())
-        undefined_reference(document + b"&x;", 0)
-        with_runs_unkept(document, 0)
+        find_undefined_entity(document + b"&x;", 0)
+        mark_mixed_runs(document, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.errors import NotWellFormed
 from broker.matching.contract import Accepted
-from tests.matching.refusal import refusal
+from tests.matching.refusal import assert_refused
 
 MakeEvent = Callable[..., bytes]
 
@@ -19,7 +19,7 @@ def test_other_encodings_are_refused_by_name(
     engine: Any, make_event: MakeEvent, encoding: str
 ) -> None:
     document = make_event().decode().replace("UTF-8", "UTF-16").encode(encoding)
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert type(error) is NotWellFormed
     assert encoding[:6].upper() in error.text
 
@@ -28,7 +28,7 @@ def test_other_encodings_are_refused_by_name(
 def test_declared_encoding_other_than_utf8_is_refused(
     engine: Any, make_event: MakeEvent, encoding: bytes
 ) -> None:
-    error = refusal(engine, make_event().replace(b"UTF-8", encoding))
+    error = assert_refused(engine, make_event().replace(b"UTF-8", encoding))
     assert type(error) is NotWellFormed
     assert encoding.decode() in error.text
 
@@ -60,13 +60,13 @@ def test_invalid_utf8_is_refused_with_line_and_column(
     engine: Any, make_event: MakeEvent, wrong: bytes
 ) -> None:
     document = make_event(b"<flight>\n<id>\xc3\xa9%s</id></flight>" % wrong)
-    error = refusal(engine, document)
+    error = assert_refused(engine, document)
     assert type(error) is NotWellFormed
     assert (error.line, error.column) == (4, 6)
     assert f"{wrong[0]:02x}" in error.text
 
 
 def test_nul_is_refused_with_line_and_column(engine: Any, make_event: MakeEvent) -> None:
-    error = refusal(engine, make_event(b"<flight>\n<id>\0</id></flight>"))
+    error = assert_refused(engine, make_event(b"<flight>\n<id>\0</id></flight>"))
     assert type(error) is NotWellFormed
     assert (error.line, error.column) == (4, 5)

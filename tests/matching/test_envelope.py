@@ -7,7 +7,7 @@ import pytest
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, from_wire
 from broker.event.envelope import Liveness, SecurityLevel
-from broker.matching.envelope import check_bundles, checked_header
+from broker.matching.envelope import check_bundles, parse_header
 
 GOOD = {
     "stream": "asdi.zbw",
@@ -23,7 +23,7 @@ FLIGHT = DtdReference("flight", "1.0")
 
 
 def test_valid_fields_make_a_header() -> None:
-    header = checked_header(**GOOD, reference=FLIGHT)
+    header = parse_header(**GOOD, reference=FLIGHT)
     assert header.event_id.incarnation == 2**63 - 1
     assert header.event_id.sequence_number == 1
     assert (header.type_name, header.version) == ("flight", "1.0")
@@ -50,7 +50,7 @@ def test_valid_fields_make_a_header() -> None:
 )
 def test_invalid_field_is_refused(field: str, wrong: str) -> None:
     with pytest.raises(BadEnvelope, match=r"^Mspaces:\w+: ") as caught:
-        checked_header(**{**GOOD, field: wrong}, reference=FLIGHT)
+        parse_header(**{**GOOD, field: wrong}, reference=FLIGHT)
     assert type(from_wire(caught.value.to_wire())) is BadEnvelope
 
 

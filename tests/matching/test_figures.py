@@ -9,9 +9,9 @@ from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
-from broker.matching.contract import Accepted, Refused, TypeFigures
+from broker.matching.contract import Accepted, Refused, TypeCounters
 from broker.matching.query.query import parse_query
-from broker.matching.type_counters import MAX_TYPES, Figures
+from broker.matching.type_counters import MAX_TYPES, CountersByType
 from tests.matching.conftest import ENGINES, KnownDtds, event
 
 
@@ -22,8 +22,8 @@ def accepted(type_name: str, version: str = "1.0") -> Accepted:
 
 
 def figures_of(
-    figures_by_type: tuple[TypeFigures, ...], name: str, version: str = "1.0"
-) -> TypeFigures:
+    figures_by_type: tuple[TypeCounters, ...], name: str, version: str = "1.0"
+) -> TypeCounters:
     return {(each.type, each.version): each for each in figures_by_type}[name, version]
 
 
@@ -44,7 +44,7 @@ def test_engine_counts_events_by_type_and_path(make_engine: Any) -> None:
     for number in range(1, 6):
         engine.match([event(sequence_number=number), event(version="2.0")])
     engine.match([event(b"<flight><oops/></flight>"), b"<nothing/>", event(type_name="unheard-of")])
-    figures_by_type = engine.types()
+    figures_by_type = engine.type_counters()
     assert [(each.type, each.version) for each in figures_by_type] == [
         ("", ""),
         ("flight", "1.0"),
@@ -64,19 +64,19 @@ def test_recognition_time_is_counted_by_type(dtds: KnownDtds) -> None:
     engine = ENGINES["switch"](dtds, clock=clock_of(1.0))
     for number in range(1, 4):
         engine.match([event(sequence_number=number)])
-    assert figures_of(engine.types(), "flight").recognised_seconds == 2.0
+    assert figures_of(engine.type_counters(), "flight").recognised_seconds == 2.0
     engine.match([event(sequence_number=number) for number in range(4, 100)])
-    flights = figures_of(engine.types(), "flight")
+    flights = figures_of(engine.type_counters(), "flight")
     # The clock is read once after all lookups, and once for all documents of a shape.
     assert (flights.recognised, flights.recognised_seconds) == (97, 4.0)
     assert engine.statistics()["recognition_seconds"] == 4.0
 
 
 def test_types_beyond_the_bound_are_counted_without_a_name() -> None:
-    figures = Figures()
+    figures = CountersByType()
     for number in range(MAX_TYPES + 10):
-        figures.parsed(accepted(f"t{number}"), lambda: None, 1.0)
-    figures_by_type = figures.told()
+        figures.count_parsed(accepted(f"t{number}"), lambda: None, 1.0)
+    figures_by_type = figures.snapshot()
     assert len(figures_by_type) == MAX_TYPES + 1
     assert (
         figures_of(figures_by_type, "", "").parsed,
@@ -86,9 +86,9 @@ def test_types_beyond_the_bound_are_counted_without_a_name() -> None:
 
 
 def test_refusal_counts_for_its_type_if_known() -> None:
-    figures = Figures()
+    figures = CountersByType()
     refused = Refused(NotValid("no"))
-    figures.parsed(refused, lambda: DtdReference("flight", "1.0"), 1.0)
-    figures.parsed(refused, lambda: None, 2.0)
-    assert figures_of(figures.told(), "flight").refused == 1
-    assert figures_of(figures.told(), "", "").parsed_seconds == 2.0
+    figures.count_parsed(refused, lambda: DtdReference("flight", "1.0"), 1.0)
+    figures.count_parsed(refused, lambda: None, 2.0)
+    assert figures_of(figures.snapshot(), "flight").refused == 1
+    assert figures_of(figures.snapshot(), "", "").parsed_seconds == 2.0

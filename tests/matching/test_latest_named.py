@@ -15,7 +15,7 @@ from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from broker.event.stream import StreamPattern
 from broker.event.writer import write_event
-from broker.matching.contract import Accepted, IMatcher, LatestNamed
+from broker.matching.contract import Accepted, AcceptedWithLatestVersion, IMatcher
 from broker.matching.query.query import parse_query
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
@@ -47,6 +47,6 @@ def test_each_event_that_names_a_newer_version_is_reported(
     for _ in range(3):
         verdicts = matcher.match(documents)
         assert all(isinstance(verdict, Accepted) for verdict in verdicts)
-        assert [type(verdict) is LatestNamed for verdict in verdicts] == names
+        assert [type(verdict) is AcceptedWithLatestVersion for verdict in verdicts] == names
     if engine is Switch:
         assert matcher.statistics()["recognised"] >= 40

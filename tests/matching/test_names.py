@@ -12,24 +12,24 @@ DECLARED = frozenset({"a", "b", "p:c", "k", "xmlns:p"})
 def test_distinct_undeclared_names_are_counted_once() -> None:
     watch = NameWatch()
     for _ in range(3):
-        watch.note(b"<a k='1' z='2'><b/><new>&ent;</new><?pi x?></a>", DECLARED)
+        watch.count_undeclared(b"<a k='1' z='2'><b/><new>&ent;</new><?pi x?></a>", DECLARED)
     assert watch.count == 4
 
 
 def test_watch_guards_after_too_many_names() -> None:
     watch = NameWatch(max_names=10)
-    watch.note(b"".join(b"<n%d>" % i for i in range(9)), DECLARED)
-    assert not watch.guarding
-    watch.note(b"<other>", DECLARED)
-    assert watch.guarding
+    watch.count_undeclared(b"".join(b"<n%d>" % i for i in range(9)), DECLARED)
+    assert not watch.is_guarding
+    watch.count_undeclared(b"<other>", DECLARED)
+    assert watch.is_guarding
 
 
 def test_watch_guards_after_too_many_bytes_of_names() -> None:
     watch = NameWatch(max_bytes=1000)
-    watch.note(b"<%s>" % (b"x" * 999), DECLARED)
-    assert not watch.guarding
-    watch.note(b"<%s>" % (b"y" * 10), DECLARED)
-    assert watch.guarding
+    watch.count_undeclared(b"<%s>" % (b"x" * 999), DECLARED)
+    assert not watch.is_guarding
+    watch.count_undeclared(b"<%s>" % (b"y" * 10), DECLARED)
+    assert watch.is_guarding
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_watch_guards_after_too_many_bytes_of_names() -> None:
     ],
 )
 def test_undeclared_names_are_found_before_parsing(text: bytes, found: str | None) -> None:
-    assert NameWatch().undeclared(text, DECLARED) == found
+    assert NameWatch().find_undeclared(text, DECLARED) == found

@@ -28,7 +28,7 @@ class Replaceable(CompiledQuery):
 
 
 def replaceable(engine: ReferenceMatcher, number: int) -> Replaceable:
-    group = engine._subscriptions.group(number)
+    group = engine._subscriptions.group_of(number)
     group.compiled = compiled = Replaceable(group.compiled.query)
     return compiled
 
@@ -61,7 +61,7 @@ def test_query_that_takes_too_long_twice_is_suspended(
 
     monkeypatch.setattr(compiled, "matches", match_slowly)
     assert engine.match([make_event()])[0] == Accepted(_header(engine, make_event), (quick,))
-    ((number, error),) = engine.suspended()
+    ((number, error),) = engine.take_suspended()
     assert number == slow
     assert "60 ms" in error.text
     assert engine.statistics()["suspended_queries"] == 1
@@ -88,7 +88,7 @@ def test_pause_of_the_machine_suspends_no_query(
     monkeypatch.setattr(compiled, "matches", match_with_a_pause)
     verdicts = engine.match([make_event(), make_event()])
     assert [v.subscriptions for v in verdicts if isinstance(v, Accepted)] == [(number,)] * 2
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
 
 
 def test_large_event_gets_proportionally_more_time(
@@ -109,9 +109,9 @@ def test_large_event_gets_proportionally_more_time(
     (verdict,) = engine.match([make_event(b"<flight><id>%s</id></flight>" % text)])
     assert isinstance(verdict, Accepted)
     assert verdict.subscriptions == (number,)
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
     engine.match([make_event()])
-    assert [n for n, _ in engine.suspended()] == [number]
+    assert [n for n, _ in engine.take_suspended()] == [number]
 
 
 def test_query_that_exceeds_libxml2_limits_is_suspended(
@@ -128,7 +128,7 @@ def test_query_that_exceeds_libxml2_limits_is_suspended(
     (verdict,) = engine.match([make_event()])
     assert isinstance(verdict, Accepted)
     assert verdict.subscriptions == (sound,)
-    ((number, error),) = engine.suspended()
+    ((number, error),) = engine.take_suspended()
     assert number == broken
     assert "Resource limit exceeded" in error.text
 
@@ -142,7 +142,7 @@ def test_suspended_query_can_be_subscribed_again(
     engine.match([make_event(b"<flight><id>1</id>%s</flight>" % (b"<remark/>" * 20_000))])
     second = engine.subscribe(ALL, query)
     engine.unsubscribe(first)
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
     small = make_event(b"<flight><id>1</id><remark>x</remark></flight>")
     (verdict,) = engine.match([small])
     assert isinstance(verdict, Accepted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.matching.screening import check_references, undefined_reference
+from broker.matching.screening import check_entity_references, find_undefined_entity
 from broker.matching.text_position import line_and_column
 
 
@@ -16,6 +16,6 @@ def test_lines_and_columns_count_characters_from_one() -> None:
 
 def test_references_are_searched_from_the_start_offset() -> None:
     document = b"<!DOCTYPE a '&x;'><a>&lt;<!-- &y; --></a>"
-    check_references(document, 18)
-    assert undefined_reference(document, 0) == (13, "x")
-    assert undefined_reference(document + b"&z", 18) == (len(document), "z")
+    check_entity_references(document, 18)
+    assert find_undefined_entity(document, 0) == (13, "x")
+    assert find_undefined_entity(document + b"&z", 18) == (len(document), "z")

@@ -11,14 +11,18 @@ import pytest
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
-from broker.matching.client_time_share import FREE, FREE_WITHOUT_INDEX, Accounts
+from broker.matching.client_time_share import (
+    FREE_SECONDS,
+    FREE_SECONDS_WITHOUT_INDEX,
+    ClientTimeShares,
+)
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
 from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
-from broker.matching.query_bounds import Bounds
+from broker.matching.query_bounds import QueryBounds
 from broker.matching.switch import Switch
-from broker.matching.xpath_evaluation import CompiledXPath, Subject
+from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent
 from tests.matching.conftest import ENGINES, KnownDtds, event
 
 
@@ -32,7 +36,7 @@ class TimedQuery:
         self.pause = 0.0
         """Seconds added to the next evaluation only."""
 
-    def matches(self, subject: Subject) -> bool:
+    def matches(self, subject: ParsedEvent) -> bool:
         self._clock.now += self._seconds + self.pause
         self.pause = 0.0
         return True
@@ -40,12 +44,12 @@ class TimedQuery:
 
 @attrs.define(eq=False, slots=False)
 class PreparedQuery:
-    always = False
+    is_always_true = False
 
     compiled: TimedQuery
     numbers: tuple[int, ...] = ()
 
-    def worst(self, nodes: int) -> WorstCost:
+    def worst_cost(self, nodes: int) -> WorstCost:
         return self._worst_cases.cost_on(nodes)
 
     @cached_property
@@ -56,8 +60,8 @@ class PreparedQuery:
 class LargePreparedQuery(PreparedQuery):
     """A query whose worst case counts an event's nodes, not its bytes."""
 
-    def worst(self, nodes: int) -> WorstCost:
-        return super().worst(2_048)
+    def worst_cost(self, nodes: int) -> WorstCost:
+        return super().worst_cost(2_048)
 
 
 class Clock:
@@ -82,8 +86,8 @@ class Evaluator:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.accounts = Accounts(self.clock, 0.05, 0.1)
-        self._budget = Budget(Bounds(QueryLimits(), self.clock, 0.05), self.accounts)
+        self.accounts = ClientTimeShares(self.clock, 0.05, 0.1)
+        self._budget = Budget(QueryBounds(QueryLimits(), self.clock, 0.05), self.accounts)
         self.queries: list[PreparedQuery] = []
         self.suspended: list[PreparedQuery] = []
         self.messages: list[str] = []
@@ -92,7 +96,7 @@ class Evaluator:
     def add(self, text: str, seconds: float, *clients: str) -> PreparedQuery:
         numbers = range(self._last + 1, self._last + len(clients) + 1)
         for number, client in zip(numbers, clients, strict=True):
-            self.accounts.open(number, client)
+            self.accounts.add_subscription(number, client)
         self._last += len(clients)
         query = PreparedQuery(TimedQuery(text, seconds, self.clock), tuple(numbers))
         self.queries.append(query)
@@ -109,12 +113,12 @@ class Evaluator:
     def cheap(self, count: int, seconds: float, *clients: str) -> list[PreparedQuery]:
         return [self.add(f"//a[@x = {n}]", seconds, *clients) for n in range(count)]
 
-    def event(self, *, bytes_: int = 8_000, free: float = FREE) -> float:
+    def event(self, *, bytes_: int = 8_000, free: float = FREE_SECONDS) -> float:
         """Evaluate an event and return the seconds that it took."""
         before = self.clock.now
         document = b"<a/>" * 2_000 + b" " * (bytes_ - 8_000)
-        matching, broken = self._budget.evaluate(
-            self.queries, cast(Subject, Payload()), document, lambda each: each.numbers, free
+        matching, broken = self._budget.evaluate_queries(
+            self.queries, cast(ParsedEvent, Payload()), document, lambda each: each.numbers, free
         )
         assert matching == [q for q in self.queries if q not in [each for each, _ in broken]]
         self.suspended += [query for query, _ in broken]
@@ -214,11 +218,11 @@ def test_thousand_queries_are_free_without_an_index(evaluator: Evaluator) -> Non
         for query in (*evaluator.cheap(1, 0.00002, "one"), *evaluator.moderate(1, 0.00002, "one"))
     ]
     for _ in range(30):
-        evaluator.event(free=FREE_WITHOUT_INDEX)
+        evaluator.event(free=FREE_SECONDS_WITHOUT_INDEX)
     assert evaluator.queries == mixed
     evaluator.cheap(1_000, 0.001, "one")
     for _ in range(3):
-        evaluator.event(free=FREE_WITHOUT_INDEX)
+        evaluator.event(free=FREE_SECONDS_WITHOUT_INDEX)
     assert evaluator.suspended
 
 
@@ -254,8 +258,8 @@ def test_pause_suspends_no_query_of_a_client_in_debt(evaluator: Evaluator) -> No
     expensive = evaluator.expensive(7, 0.04, "one")
     others = evaluator.cheap(3, 0.0001, "one")
     evaluator.event()
-    evaluator.accounts.begin(0.0, 1.0)
-    account = evaluator.accounts.payer(others[0].numbers, is_cheap=True)
+    evaluator.accounts.begin_event(0.0, 1.0)
+    account = evaluator.accounts.find_payer(others[0].numbers, is_cheap=True)
     assert account is not None
     evaluator.accounts.charge(account, 0.5)
     evaluator.queries = others
@@ -294,7 +298,7 @@ def remaining_queries(
     """Return how many of a client's hundred queries remain, and others' suspended queries."""
     matches = CompiledXPath.matches
 
-    def slowly(compiled: CompiledXPath, subject: Subject) -> bool:
+    def slowly(compiled: CompiledXPath, subject: ParsedEvent) -> bool:
         clock.now += 0.0001
         return matches(compiled, subject)
 
@@ -312,7 +316,7 @@ def remaining_queries(
         (verdict,) = engine.match([document])
         assert isinstance(verdict, Accepted)
         assert others <= {*verdict.subscriptions}
-    suspended = {number for number, _ in engine.suspended()}
+    suspended = {number for number, _ in engine.take_suspended()}
     assert {*verdict.subscriptions} == (greedy | others) - suspended
     return len(greedy - suspended), suspended - greedy
 

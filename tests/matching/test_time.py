@@ -14,7 +14,7 @@ from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
 from broker.matching.contract import Accepted, IMatcher, Refused, Verdict
-from broker.matching.engine.portion_size import Stride
+from broker.matching.engine.portion_size import PortionSize
 from broker.matching.query.query import parse_query
 from broker.matching.switch import Switch
 from tests.matching.conftest import ENGINES, KnownDtds, event
@@ -65,7 +65,7 @@ def subscribe_all(engine: IMatcher) -> IMatcher:
 def counters(engine: Any) -> tuple[Any, ...]:
     statistics = engine.statistics()
     refused = {name: n for name, n in statistics.items() if name.startswith("refused.")}
-    types = [(t.type, t.recognised + t.parsed, t.refused) for t in engine.types()]
+    types = [(t.type, t.recognised + t.parsed, t.refused) for t in engine.type_counters()]
     return statistics["accepted"], refused, types
 
 
@@ -104,7 +104,7 @@ def test_many_limited_calls_match_like_one(
         # Documents that were looked up twice count as recognised once.
         hits = sum(each.hits for each in engine._shapes.statistics().values())
         assert hits == engine.statistics()["recognised"] > 400
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
 
 
 def test_time_may_end_at_any_reading_of_the_clock(flight_dtd: Dtd) -> None:
@@ -168,8 +168,8 @@ def test_no_document_is_started_after_the_time_limit(
         now += 0.001
         return evaluate(budget, *arguments, **named)
 
-    evaluate = Budget.evaluate
-    monkeypatch.setattr(Budget, "evaluate", evaluate_slowly)
+    evaluate = Budget.evaluate_queries
+    monkeypatch.setattr(Budget, "evaluate_queries", evaluate_slowly)
     engine = ENGINES[name](KnownDtds(flight_dtd), clock=lambda: now)
     # Cheap documents do not match the pattern; the query is in no index.
     engine.subscribe(StreamPattern.parse("expensive"), parse_query(UNDECIDED))
@@ -192,26 +192,26 @@ def test_no_document_is_started_after_the_time_limit(
 
 
 def test_stride_fits_the_remaining_time() -> None:
-    stride = Stride()
-    assert stride.next(0, 5_000, inf, inf) == range(5_000)
-    assert not stride.next(5_000, 5_000, inf, inf)
+    stride = PortionSize()
+    assert stride.next_portion(0, 5_000, inf, inf) == range(5_000)
+    assert not stride.next_portion(5_000, 5_000, inf, inf)
     # Nothing is known before the first documents.
-    assert stride.next(0, 5_000, 0.02, 0.02) == range(64)
-    stride.took(64, 64 * 0.0001)
+    assert stride.next_portion(0, 5_000, 0.02, 0.02) == range(64)
+    stride.record_time(64, 64 * 0.0001)
     # A quarter of the time is reserved for more expensive ones.
-    assert stride.next(64, 5_000, 0.0136, 0.02) == range(64, 64 + 86)
-    assert stride.next(64, 100, 0.0136, 0.02) == range(64, 100)
-    assert not stride.next(64, 5_000, 0.0065, 0.02)
+    assert stride.next_portion(64, 5_000, 0.0136, 0.02) == range(64, 64 + 86)
+    assert stride.next_portion(64, 100, 0.0136, 0.02) == range(64, 100)
+    assert not stride.next_portion(64, 5_000, 0.0065, 0.02)
     # At least some documents are always matched.
-    assert stride.next(0, 5_000, 0.0, 0.0) == range(16)
+    assert stride.next_portion(0, 5_000, 0.0, 0.0) == range(16)
     # No documents, no new measurement.
-    stride.took(0, 0.5)
+    stride.record_time(0, 0.5)
     # A single pause is ignored, a repeated one is not.
-    stride.took(10, 0.1)
-    assert len(stride.next(0, 5_000, 0.02, 0.02)) in (99, 100)
+    stride.record_time(10, 0.1)
+    assert len(stride.next_portion(0, 5_000, 0.02, 0.02)) in (99, 100)
     for _ in range(10):
-        stride.took(10, 0.1)
-    assert len(stride.next(0, 5_000, 0.02, 0.02)) == 16
+        stride.record_time(10, 0.1)
+    assert len(stride.next_portion(0, 5_000, 0.02, 0.02)) == 16
     for _ in range(20):
-        stride.took(16, 0.00016)
-    assert len(stride.next(0, 5_000, 0.02, 0.02)) == 512
+        stride.record_time(16, 0.00016)
+    assert len(stride.next_portion(0, 5_000, 0.02, 0.02)) == 512

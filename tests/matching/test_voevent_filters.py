@@ -61,7 +61,7 @@ def test_real_filters_select_real_packets_like_lxml(
         seen += 1
     assert seen == PACKETS
     assert 0 < selected[0] <= PACKETS
-    assert engine.suspended() == []
+    assert engine.take_suspended() == []
 
 
 def test_real_packets_are_valid_by_the_shipped_dtd(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from broker.matching.whitespace import with_runs_unkept
+from broker.matching.whitespace import mark_mixed_runs
 
 
 @pytest.mark.parametrize(
@@ -21,19 +21,19 @@ from broker.matching.whitespace import with_runs_unkept
     ],
 )
 def test_ordinary_documents_are_unchanged(document: bytes) -> None:
-    assert with_runs_unkept(document, 0) == document
+    assert mark_mixed_runs(document, 0) == document
 
 
 def test_mixed_runs_are_marked() -> None:
-    assert with_runs_unkept(b"<a> \n <b/></a>", 0) == b"<a> \n <![CDATA[]]><b/></a>"
-    assert with_runs_unkept(b"<a>\n \t<b/></a>", 0) == b"<a>\n \t<![CDATA[]]><b/></a>"
+    assert mark_mixed_runs(b"<a> \n <b/></a>", 0) == b"<a> \n <![CDATA[]]><b/></a>"
+    assert mark_mixed_runs(b"<a>\n \t<b/></a>", 0) == b"<a>\n \t<![CDATA[]]><b/></a>"
 
 
 def test_nothing_is_marked_outside_element_content() -> None:
     document = (
         b"<a>\t \n<!-- >\t \n<b/> --><![CDATA[>\t \n<]]><?p >\t \n<x?></a>\t \n<?p?>\t \n<!---->"
     )
-    assert with_runs_unkept(document, 0) == document
+    assert mark_mixed_runs(document, 0) == document
 
 
 _CONTENT = st.lists(
@@ -52,9 +52,9 @@ def test_marking_never_changes_the_tree(content: bytes, behind: bytes) -> None:
             expected = etree.tostring(etree.fromstring(document).getroottree())
         except etree.XMLSyntaxError:
             with pytest.raises(etree.XMLSyntaxError):
-                etree.fromstring(with_runs_unkept(document, 0))
+                etree.fromstring(mark_mixed_runs(document, 0))
         else:
-            marked = etree.fromstring(with_runs_unkept(document, 0))
+            marked = etree.fromstring(mark_mixed_runs(document, 0))
             assert etree.tostring(marked.getroottree()) == expected
             texts = etree.XPath("count(//text())")
             assert texts(marked) == texts(etree.fromstring(document))

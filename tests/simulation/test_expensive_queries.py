@@ -12,7 +12,7 @@ from broker.errors import QueryTooExpensive
 from broker.matching import budget
 from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, truths
+from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
 
 #: Only lxml evaluates it: an index answers without a budget.
 UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
@@ -24,8 +24,8 @@ class Stopwatch:
     def __init__(self, world: World) -> None:
         self.slow = False
         self.now = 0.0
-        world.node.matcher._single._budget._bounds.clock = self
-        world.node.matcher._accounts._clock = self
+        world.node.matcher._evaluator._budget._bounds.clock = self
+        world.node.matcher._time_shares._clock = self
 
     def __call__(self) -> float:
         self.now += 10_000.0 if self.slow else 0.0
@@ -58,7 +58,7 @@ def test_live_query_over_its_budget_ends_alone(world: World) -> None:
         expensive.subscription._error, QueryTooExpensive
     )
     assert [event.place.offset for event in expensive.events] == [1]
-    cheap.check(truths(world))
+    cheap.check(read_log(world))
     assert len(cheap.events) == 3
     world.check_outcomes()
 
@@ -113,7 +113,7 @@ def test_many_slow_queries_of_one_client_end_only_that_clients_subscriptions(
         stopwatch.now += 40_000.0
         world.run(1.0)
     other.read()
-    other.check(truths(world))
+    other.check(read_log(world))
     assert len(other.events) == 10
     ended = [
         isinstance(each.subscription._error, QueryTooExpensive)

@@ -32,7 +32,7 @@ class ShapeBounds:
     max_types: int = 256
     #: Types with a record of their own; at the bound the oldest goes, with its shapes.
 
-    max_sighted: int = 4096
+    max_signatures: int = 4096
     #: Signatures of documents met once, for each type; at the bound all are dropped.
 
     max_variants: int = 8

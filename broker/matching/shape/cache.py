@@ -10,22 +10,22 @@ from lxml import etree
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope
+from broker.matching.document_limits import DocumentLimits
 from broker.matching.envelope import read_envelope
-from broker.matching.limits import DocumentLimits
 from broker.matching.prolog import PrologReader
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.cutting import Cut
-from broker.matching.shape.fields import HeaderReader
-from broker.matching.shape.learner import TypeLearner, TypeStatistics
-from broker.matching.shape.reasons import NotLearnable, Reason
+from broker.matching.shape.document_cut import DocumentCut
+from broker.matching.shape.header_fields import HeaderReaderFactory
+from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton
+from broker.matching.shape.type_learner import TypeLearner, TypeStatistics
 
 #: Shapes with the document's number of tags that are tried, the latest first. A document whose
 #: shape comes later is parsed, and brings its shape to the front.
 MAX_TRIES = 16
 #: Documents whose lengths differ by a multiple of this are guessed to be of one shape.
-LENGTHS = 1024
+LENGTH_CLASSES = 1024
 
 _BOUNDS = ShapeBounds()
 
@@ -35,7 +35,7 @@ class ShapeCache:
 
     A document that is recognised is what the parser and the DTD would accept: `Shape.dtd` says by
     which DTD it is valid, and it is the caller's to look whether that is still the type's, and to
-    `forget` shapes of an older one. Whether the header is right is told by `Shape.header`.
+    `forget` shapes of an older one. Whether the header is right is told by `Shape.read_header`.
     """
 
     def __init__(self, limits: DocumentLimits, bounds: ShapeBounds = _BOUNDS) -> None:
@@ -43,16 +43,16 @@ class ShapeCache:
         self._bounds = bounds
         self._max_bytes = min(bounds.max_document_bytes, limits.max_bytes)
         self._prologs = PrologReader()
-        self._readers = HeaderReader()
+        self._readers = HeaderReaderFactory()
         self._types: dict[DtdReference, TypeLearner] = {}
         self._buckets: dict[int, list[Shape]] = {}
         self._weights: dict[Shape, int] = {}
         self._bytes = 0
-        self._turn = 0
-        self.likely: list[Shape | None] = [None] * LENGTHS
+        self._uses = 0
+        self.likely_shapes: list[Shape | None] = [None] * LENGTH_CLASSES
         """By a document's length modulo `LENGTHS`, the shape to try first: the last one met."""
         #: Told of each shape that is dropped, for whatever reason.
-        self.on_forgotten: Callable[[Shape], object] = _ignore
+        self.on_dropped: Callable[[Shape], object] = _ignore
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -79,18 +79,18 @@ class ShapeCache:
         for place, candidate in enumerate(bucket[:MAX_TRIES]):
             if candidate is tried:
                 continue
-            values = candidate.values(document)
+            values = candidate.extract_values(document)
             if values is not None:
-                self._choose(candidate, place)
-                self.likely[len(document) % LENGTHS] = candidate
+                self._move_to_front(candidate, place)
+                self.likely_shapes[len(document) % LENGTH_CLASSES] = candidate
                 return candidate, values
         return None
 
-    def use(self, shape: Shape, documents: int) -> None:
+    def record_use(self, shape: Shape, documents: int) -> None:
         """So many documents of the shape were recognised: one that is used is kept."""
         shape.hits += documents
-        self._turn += 1
-        shape.used = self._turn
+        self._uses += 1
+        shape.last_used = self._uses
 
     def learn(
         self, document: bytes, root: etree._Element, reference: DtdReference, dtd: IDtd
@@ -102,38 +102,38 @@ class ShapeCache:
         kind = self._types.get(reference)
         if kind is None or kind.dtd.content_hash != dtd.content_hash:
             kind = self._new_type(reference, dtd)
-        if not kind.is_worth_a_look():
+        if not kind.should_learn():
             return None
         try:
-            return self._learn(kind, document, root, reference)
+            return self._learn_shape(kind, document, root, reference)
         except NotLearnable as refusal:
             kind.not_learnable[refusal.reason.value] += 1
             return None
 
-    def forget(self, shape: Shape) -> None:
+    def drop_shape(self, shape: Shape) -> None:
         """Drop a shape; does nothing if it was dropped already."""
         weight = self._weights.pop(shape, None)
         if weight is None:
             return
         self._bytes -= weight
-        self.likely[:] = [None if each is shape else each for each in self.likely]
-        bucket = self._buckets[shape.bucket]
+        self.likely_shapes[:] = [None if each is shape else each for each in self.likely_shapes]
+        bucket = self._buckets[shape.tag_count]
         bucket.remove(shape)
         if not bucket:
-            del self._buckets[shape.bucket]
+            del self._buckets[shape.tag_count]
         kind = self._types.get(shape.reference)
         if kind is not None and shape in kind.shapes:
-            kind.forgotten(shape)
+            kind.remove_shape(shape)
         # It keeps the 512 expressions that it compiled last, whoever dropped them.
         re.purge()
-        self.on_forgotten(shape)
+        self.on_dropped(shape)
 
-    def forget_type(self, reference: DtdReference) -> None:
+    def drop_type(self, reference: DtdReference) -> None:
         """Drop all that is known of a type, its statistics too."""
         kind = self._types.get(reference)
         if kind is not None:
             for shape in list(kind.shapes):
-                self.forget(shape)
+                self.drop_shape(shape)
             del self._types[reference]
 
     def statistics(self) -> dict[DtdReference, TypeStatistics]:
@@ -142,7 +142,7 @@ class ShapeCache:
 
     # ---------------------------------------------------------------- learning
 
-    def _learn(
+    def _learn_shape(
         self, kind: TypeLearner, document: bytes, root: etree._Element, reference: DtdReference
     ) -> Shape | None:
         if len(document) > self._max_bytes:
@@ -150,78 +150,78 @@ class ShapeCache:
         prolog = self._prologs.read(document)
         if prolog.extras:
             raise NotLearnable(Reason.MARKUP)
-        if not kind.is_familiar(document, prolog.end):
+        if not kind.was_seen(document, prolog.end):
             return None
         parts = read_envelope(root, reference, plain=True)
-        learnt = kind.learn(document, prolog.end, root, parts)
+        learnt = kind.learn_document(document, prolog.end, root, parts)
         if learnt is None:
             return None
         shape, known = learnt
-        values = shape.values(document)
+        values = shape.extract_values(document)
         if values is None:
-            self._weigh(shape, shape.prepare(known))
-            values = shape.values(document)
+            self._add_weight(shape, shape.compile_expression(known))
+            values = shape.extract_values(document)
         try:
-            sound = values == known and shape.header(known) == parts.header
+            sound = values == known and shape.read_header(known) == parts.header
         except BadEnvelope:
             sound = False
         if not sound:
-            self.forget(shape)
+            self.drop_shape(shape)
             raise NotLearnable(Reason.UNVERIFIED)
-        self._choose(shape, self._buckets[shape.bucket].index(shape))
-        self.use(shape, 0)
+        self._move_to_front(shape, self._buckets[shape.tag_count].index(shape))
+        self.record_use(shape, 0)
         self._make_room(kind, shape)
         return shape
 
-    def _make(self, kind: TypeLearner, pieces: Cut, skeleton: Skeleton) -> Shape:
-        slots = skeleton.slots_of(pieces)
+    def _make_shape(self, kind: TypeLearner, pieces: DocumentCut, skeleton: Skeleton) -> Shape:
+        slots = skeleton.slot_tokens(pieces)
         if len(slots) > self._bounds.max_slots:
             raise NotLearnable(Reason.SLOTS)
         shape = Shape(pieces, slots, kind.dtd.reference, kind.dtd, self._readers, self._max_bytes)
         if shape.constant_bytes > self._bounds.max_constant_bytes:
             raise NotLearnable(Reason.CONSTANTS)
-        shape.bucket = pieces.document.count(b"<")
-        self._buckets.setdefault(shape.bucket, []).append(shape)
+        shape.tag_count = pieces.document.count(b"<")
+        self._buckets.setdefault(shape.tag_count, []).append(shape)
         self._weights[shape] = 0
-        self._weigh(shape, shape.tree_bytes)
+        self._add_weight(shape, shape.tree_bytes)
         return shape
 
     def _new_type(self, reference: DtdReference, dtd: IDtd) -> TypeLearner:
-        self.forget_type(reference)
+        self.drop_type(reference)
         if len(self._types) >= self._bounds.max_types:
-            self.forget_type(next(iter(self._types)))
+            self.drop_type(next(iter(self._types)))
         kind = TypeLearner(
             dtd,
             self._bounds,
-            lambda pieces, skeleton: self._make(kind, pieces, skeleton),
-            self.forget,
+            lambda pieces, skeleton: self._make_shape(kind, pieces, skeleton),
+            self.drop_shape,
         )
         self._types[reference] = kind
         return kind
 
     # ---------------------------------------------------------------- bounds
 
-    def _choose(self, shape: Shape, place: int) -> None:
+    def _move_to_front(self, shape: Shape, place: int) -> None:
         if place:
-            bucket = self._buckets[shape.bucket]
+            bucket = self._buckets[shape.tag_count]
             del bucket[place]
             bucket.insert(0, shape)
 
-    def _weigh(self, shape: Shape, more: int) -> None:
+    def _add_weight(self, shape: Shape, more: int) -> None:
         self._weights[shape] += more
         self._bytes += more
 
     def _make_room(self, kind: TypeLearner, newest: Shape) -> None:
         while len(kind.shapes) > self._bounds.max_shapes_of_type:
-            self.forget(min(kind.shapes, key=_used))
+            self.drop_shape(min(kind.shapes, key=_last_used))
         while len(self._weights) > self._bounds.max_shapes or (
             self._bytes > self._bounds.max_bytes and len(self._weights) > 1
         ):
-            self.forget(min(self._weights, key=_used))
+            self.drop_shape(min(self._weights, key=_last_used))
 
 
-def _used(shape: Shape) -> int:
-    return shape.used
+def _last_used(shape: Shape) -> int:
+    return shape.last_used
 
 
 def _ignore(_shape: Shape) -> None:

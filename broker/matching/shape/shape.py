@@ -6,11 +6,16 @@ from collections.abc import Callable, Sequence
 
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
-from broker.matching.contract import Accepted, LatestNamed
-from broker.matching.shape.cutting import Cut, Token, document_of
-from broker.matching.shape.fields import HeaderFields, HeaderReader, ReadHeader, header_fields
-from broker.matching.shape.pattern import Template
-from broker.matching.shape.reasons import NotLearnable, Reason
+from broker.matching.contract import Accepted, AcceptedWithLatestVersion
+from broker.matching.shape.document_cut import DocumentCut, Token, copy_as_document
+from broker.matching.shape.document_template import DocumentTemplate
+from broker.matching.shape.header_fields import (
+    HeaderFields,
+    HeaderReaderFactory,
+    ReadHeader,
+    locate_header_fields,
+)
+from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.tree import Node
 
 #: What a node of the tree holds, about: itself, two lists, a value.
@@ -27,28 +32,28 @@ class Shape:
 
     __slots__ = (
         "_template",
-        "bucket",
+        "tag_count",
         "dtd",
         "fields",
-        "header",
+        "read_header",
         "hits",
-        "nodes",
+        "node_count",
         "payload",
         "reference",
-        "slots",
+        "slot_count",
         "tree",
-        "used",
-        "values",
-        "verdict",
+        "last_used",
+        "extract_values",
+        "verdict_class",
     )
 
     def __init__(
         self,
-        cut: Cut,
+        cut: DocumentCut,
         slots: tuple[Token, ...],
         reference: DtdReference,
         dtd: IDtd,
-        readers: HeaderReader,
+        readers: HeaderReaderFactory,
         max_bytes: int,
     ) -> None:
         """The shape of a document that was cut; its tokens but for `slots` are constants.
@@ -57,32 +62,36 @@ class Shape:
         """
         self.reference = reference
         self.dtd = dtd
-        self.slots = len(slots)
+        self.slot_count = len(slots)
         self.tree = cut.tree
-        for token, value in zip(cut.tokens, cut.values(cut.tokens), strict=True):
+        for token, value in zip(cut.tokens, cut.values_of(cut.tokens), strict=True):
             token.node.value = value
         for number, token in enumerate(slots):
             token.node.value = number
-        self.payload: Node | None = None if cut.payload is None else document_of(cut.payload)
-        self.fields: HeaderFields = header_fields(cut.tree.children[0])
-        read = readers.of(self.fields, reference)
+        self.payload: Node | None = None if cut.payload is None else copy_as_document(cut.payload)
+        self.fields: HeaderFields = locate_header_fields(cut.tree.children[0])
+        read = readers.make_reader(self.fields, reference)
         if read is None:
             raise NotLearnable(Reason.UNVERIFIED)
         #: The header of the event with these values. Raises `BadEnvelope` exactly when
         #: `checked_header` or `check_bundles` would. (An attribute, as `values`: one call less for
         #: each event.)
-        self.header: ReadHeader = read
+        self.read_header: ReadHeader = read
         #: The class of the verdicts on its documents.
-        self.verdict: type[Accepted] = LatestNamed if self.fields.names_latest else Accepted
-        self._template = Template(
-            cut.constants(slots), [token.attribute is None for token in slots], max_bytes
+        self.verdict_class: type[Accepted] = (
+            AcceptedWithLatestVersion if self.fields.names_latest else Accepted
+        )
+        self._template = DocumentTemplate(
+            cut.constants_around(slots), [token.attribute is None for token in slots], max_bytes
         )
         #: The values of a document's slots in its order, None if it is not of this shape. A value
         #: is what stands in the document and also what the parser would report; UTF-8.
-        self.values: Callable[[bytes], tuple[bytes, ...] | None] = self._template.cut
-        self.nodes = self.tree.last + (0 if self.payload is None else self.payload.last)
+        self.extract_values: Callable[[bytes], tuple[bytes, ...] | None] = (
+            self._template.extract_values
+        )
+        self.node_count = self.tree.last + (0 if self.payload is None else self.payload.last)
         #: The cache's: documents recognised, when last chosen, and under which key it is found.
-        self.hits = self.used = self.bucket = 0
+        self.hits = self.last_used = self.tag_count = 0
 
     @property
     def constant_bytes(self) -> int:
@@ -92,11 +101,11 @@ class Shape:
     @property
     def tree_bytes(self) -> int:
         """What all but the expressions takes in memory, about."""
-        return _NODE_BYTES * self.nodes + 2 * self.constant_bytes
+        return _NODE_BYTES * self.node_count + 2 * self.constant_bytes
 
-    def prepare(self, values: Sequence[bytes]) -> int:
+    def compile_expression(self, values: Sequence[bytes]) -> int:
         """Compile what documents with values like these need; without, none is recognised.
 
         Returns the bytes of memory that it takes.
         """
-        return self._template.compile(values)
+        return self._template.compile_expression(values)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from broker.matching.shape.cutting import Cut, Token
-from broker.matching.shape.eligible import AttributeClass
+from broker.matching.shape.document_cut import DocumentCut, Token
+from broker.matching.shape.eligible_values import AttributeClass
 
 if TYPE_CHECKING:
     from broker.matching.shape.shape import Shape
@@ -37,47 +37,48 @@ class Variant:
 class Skeleton:
     """What is remembered of a skeleton: the attributes that are slots in it, and its variants."""
 
-    __slots__ = ("_classes", "slots", "variants")
+    __slots__ = ("_classes", "slot_attributes", "variants")
 
-    def __init__(self, cut: Cut, generalised: Set[AttributeClass]) -> None:
+    def __init__(self, cut: DocumentCut, generalised: Set[AttributeClass]) -> None:
         """`generalised` are the attributes that are slots throughout the type already."""
         self._classes = frozenset(
             token.attribute for token in cut.tokens if token.attribute is not None
         )
-        self.slots: frozenset[AttributeClass] = self._classes & generalised
+        self.slot_attributes: frozenset[AttributeClass] = self._classes & generalised
         self.variants: dict[bytes, Variant] = {}
 
-    def find(self, cut: Cut) -> Variant | None:
+    def find_variant(self, cut: DocumentCut) -> Variant | None:
         """The variant that the document is of, if it was met before."""
-        return self.variants.get(self.key(cut))
+        return self.variants.get(self.variant_key(cut))
 
-    def add(self, cut: Cut) -> Variant:
+    def add_variant(self, cut: DocumentCut) -> Variant:
         """Remember the document's variant."""
         values = array(
-            "q", (hash(cut.document[token.start : token.end]) for token in self._constants(cut))
+            "q",
+            (hash(cut.document[token.start : token.end]) for token in self._constant_tokens(cut)),
         )
-        variant = self.variants[self.key(cut)] = Variant(values)
+        variant = self.variants[self.variant_key(cut)] = Variant(values)
         return variant
 
-    def key(self, cut: Cut) -> bytes:
+    def variant_key(self, cut: DocumentCut) -> bytes:
         """What tells the document's variant from others."""
         document = cut.document
-        return _digest([document[token.start : token.end] for token in self._constants(cut)])
+        return _digest([document[token.start : token.end] for token in self._constant_tokens(cut)])
 
-    def slots_of(self, cut: Cut) -> tuple[Token, ...]:
+    def slot_tokens(self, cut: DocumentCut) -> tuple[Token, ...]:
         """The document's values that are slots."""
         return tuple(
             token
             for token in cut.tokens
-            if token.attribute is None or token.attribute in self.slots
+            if token.attribute is None or token.attribute in self.slot_attributes
         )
 
-    def adopt(self, generalised: Set[AttributeClass]) -> list[Shape]:
+    def generalise(self, generalised: Set[AttributeClass]) -> list[Shape]:
         """Make attributes slots, too, if it has them; the shapes that are then of no use."""
-        slots = self.slots | (self._classes & generalised)
-        if slots == self.slots:
+        slots = self.slot_attributes | (self._classes & generalised)
+        if slots == self.slot_attributes:
             return []
-        self.slots = slots
+        self.slot_attributes = slots
         shapes = self.shapes()
         self.variants.clear()
         return shapes
@@ -86,11 +87,11 @@ class Skeleton:
         """The shapes of its variants."""
         return [each.shape for each in self.variants.values() if each.shape is not None]
 
-    def lacks(self, generalised: Set[AttributeClass]) -> bool:
+    def can_generalise(self, generalised: Set[AttributeClass]) -> bool:
         """Whether `adopt` would change anything."""
-        return not (self._classes & generalised) <= self.slots
+        return not (self._classes & generalised) <= self.slot_attributes
 
-    def most_varied(self, cut: Cut) -> frozenset[AttributeClass]:
+    def most_varied_attributes(self, cut: DocumentCut) -> frozenset[AttributeClass]:
         """The attributes whose values differ most between the variants; `cut` is of one of them.
 
         Counted by place and taken by class, so that a class in which each place has one value (as
@@ -98,24 +99,24 @@ class Skeleton:
         """
         different: dict[AttributeClass, int] = {}
         columns = zip(*(variant.values for variant in self.variants.values()), strict=True)
-        for token, column in zip(self._constants(cut), columns, strict=True):
+        for token, column in zip(self._constant_tokens(cut), columns, strict=True):
             if token.attribute is not None:
                 known = different.get(token.attribute, 0)
                 different[token.attribute] = max(known, len(set(column)))
         most = max(different.values())
         return frozenset(name for name, count in different.items() if count >= _AS_VARIED * most)
 
-    def _constants(self, cut: Cut) -> list[Token]:
+    def _constant_tokens(self, cut: DocumentCut) -> list[Token]:
         return [
             token
             for token in cut.tokens
-            if token.attribute is not None and token.attribute not in self.slots
+            if token.attribute is not None and token.attribute not in self.slot_attributes
         ]
 
 
-def skeleton_key(cut: Cut) -> bytes:
+def skeleton_key(cut: DocumentCut) -> bytes:
     """The same for documents of one skeleton."""
-    return _digest(cut.constants(cut.tokens))
+    return _digest(cut.constants_around(cut.tokens))
 
 
 def _digest(parts: list[bytes]) -> bytes:

@@ -29,10 +29,10 @@ from broker.matching.contract import (
     Variants,
     Verdict,
 )
-from broker.matching.limits import LIBXML2_MAX_DEPTH, DocumentLimits
+from broker.matching.document_limits import LIBXML2_MAX_DEPTH, DocumentLimits
 from broker.matching.query.query import Query
 from broker.matching.switch import Switch
-from broker.matching.switching.registry import is_everything
+from broker.matching.engine.subscription_registry import is_true
 from broker.replay.engine.job_dtds import JobDtds
 from broker.replay.engine.recovery_query import parse_recovery_query
 from broker.replay.engine.request_scope import Flags, RequestScopes, RowPlaces, dictionary_codes
@@ -134,7 +134,7 @@ class RequestMatcher:
                 group = groups[request.pattern, query] = _QueryGroup(
                     request.stream_pattern(), query
                 )
-                (self._unfiltered_groups if is_everything(query) else self._query_groups).append(
+                (self._unfiltered_groups if is_true(query) else self._query_groups).append(
                     group
                 )
             group.requests.append(number)
@@ -250,7 +250,7 @@ class RequestMatcher:
                 else self._select_refused(verdict, document, groups, variants)
                 for verdict, document in zip(verdicts, part, strict=True)
             ]
-        for number, error in self._switch.suspended():
+        for number, error in self._switch.take_suspended():
             for request in self._by_number[number].requests:
                 self.failed[request] = error.to_wire()
         counts = np.fromiter(map(len, subscriptions), np.int64, len(subscriptions))

@@ -23,7 +23,7 @@ from broker.event.event_id import EventIdGenerator
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 
 
 def test_payloads_have_the_length_that_the_peers_were_measured_with_and_differ() -> None:

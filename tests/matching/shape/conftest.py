@@ -6,7 +6,7 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from tests.matching.conftest import load_dtd
-from tests.matching.shape.oracle import Judged
+from tests.matching.shape.oracle import CheckedCache
 
 NOTE_DTD = b"""
 <!ENTITY % Mspaces.content ", note?">
@@ -41,6 +41,6 @@ def note_dtd() -> Dtd:
 
 
 @pytest.fixture
-def judged(flight_dtd: Dtd, note_dtd: Dtd) -> Judged:
+def judged(flight_dtd: Dtd, note_dtd: Dtd) -> CheckedCache:
     """An empty cache that knows flights and notes."""
-    return Judged(flight_dtd, note_dtd)
+    return CheckedCache(flight_dtd, note_dtd)

@@ -21,7 +21,7 @@ _ATTRIBUTE = re.compile(rb'\s[\w:]+="[^"]*"')
 Documents = Sequence[bytes]
 
 
-def mutated(chance: random.Random, document: bytes, others: Documents) -> bytes:
+def mutate(chance: random.Random, document: bytes, others: Documents) -> bytes:
     """The document with one to three changes."""
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         document = chance.choice(_CHANGES)(chance, document, others)

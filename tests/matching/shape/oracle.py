@@ -11,24 +11,24 @@ from lxml import etree
 from broker.dtd.dtd import Dtd
 from broker.errors import BadEnvelope
 from broker.matching.contract import Accepted, Refused
+from broker.matching.document_limits import DocumentLimits
+from broker.matching.engine.filled_event import make_fillable_trees
+from broker.matching.engine.recognition import recognise_documents
 from broker.matching.envelope import read_envelope
-from broker.matching.evaluation import Subject
-from broker.matching.limits import DocumentLimits
-from broker.matching.reference import ReferenceMatcher
+from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.shape.bounds import ShapeBounds
 from broker.matching.shape.cache import ShapeCache
-from broker.matching.shape.form import Form
+from broker.matching.shape.fillable_tree import FillableTree
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Node, NodeKind
-from broker.matching.switching.filling import forms_of
-from broker.matching.switching.recognition import recognised
+from broker.matching.xpath_evaluation import ParsedEvent
 from tests.matching.conftest import KnownDtds
 
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 _PREFIX = etree.XPath("name(@*[position() = $n])")
 
 
-class Judged:
+class CheckedCache:
     """A shape cache beside the reference engine, which it may never contradict."""
 
     def __init__(self, *dtds: Dtd, bounds: ShapeBounds = ShapeBounds()) -> None:  # noqa: B008
@@ -37,7 +37,7 @@ class Judged:
         self.reference = ReferenceMatcher(known, clock=lambda: 0.0)
         self._dtds = {dtd.reference.public_id.encode(): dtd for dtd in dtds}
         self.recognised = self.accepted = 0
-        self._forms: dict[Shape, tuple[Form, Form]] = {}
+        self._forms: dict[Shape, tuple[FillableTree, FillableTree]] = {}
 
     def meet(self, document: bytes) -> Shape | None:
         """Recognise the document, or learn from it if it is valid; both are checked."""
@@ -48,7 +48,7 @@ class Judged:
             return self._learn(document) if isinstance(verdict, Accepted) else None
         shape, values = found
         try:
-            header = shape.header(values)
+            header = shape.read_header(values)
         except BadEnvelope as error:
             assert isinstance(verdict, Refused), document
             assert isinstance(verdict.error, BadEnvelope), document
@@ -61,18 +61,18 @@ class Judged:
         self._check_forms(shape, values, document)
         return shape
 
-    def twice(self, document: bytes) -> Shape | None:
+    def meet_twice(self, document: bytes) -> Shape | None:
         """Meet a document as often as it takes to learn it."""
         self.meet(document)
         return self.meet(document)
 
-    def knows(self, document: bytes) -> bool:
+    def recognises(self, document: bytes) -> bool:
         """Whether it is recognised now."""
         return self.recognise(document) is not None
 
     def recognise(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
         """Shape and values, as the engine finds them for a batch."""
-        groups, others = recognised(self.cache, [document], (0,))
+        groups, others = recognise_documents(self.cache, [document], (0,))
         assert others == ([] if groups else [0])
         return (groups[0].shape, groups[0].values[0]) if groups else None
 
@@ -89,12 +89,12 @@ class Judged:
     def _check_forms(self, shape: Shape, values: Sequence[bytes], document: bytes) -> None:
         """The forms, made of the first document of the shape, are this one's trees when filled."""
         root = self.parsed(document)
-        parsed = Subject(root, read_envelope(root, shape.reference, plain=True))
+        parsed = ParsedEvent(root, read_envelope(root, shape.reference, plain=True))
         if shape not in self._forms:
             first = self.parsed(document)
             parts = read_envelope(first, shape.reference, plain=True)
-            self._forms[shape] = forms_of(shape, Subject(first, parts))
-        found = [form.filled(values) for form in self._forms[shape]]
+            self._forms[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
+        found = [form.fill(values) for form in self._forms[shape]]
         assert found[0].getroottree().docinfo.doctype == root.getroottree().docinfo.doctype
         for filled, expected in zip(found, (root, parsed.document()), strict=True):
             assert etree.tostring(filled) == etree.tostring(expected), document
@@ -106,7 +106,7 @@ class Judged:
         shape = self.cache.learn(document, root, dtd.reference, dtd)
         assert etree.tostring(root) == before
         if shape is not None:
-            values = shape.values(document)
+            values = shape.extract_values(document)
             assert values is not None
             check_tree(shape, values, root)
         return shape
@@ -114,7 +114,7 @@ class Judged:
 
 def check_tree(shape: Shape, values: Sequence[bytes], root: etree._Element) -> None:
     """The shape's trees, filled with values, are what the parser says."""
-    assert len(values) == shape.slots
+    assert len(values) == shape.slot_count
     assert of_shape(shape.tree, values) == ("", None, [], [of_lxml(root)])
     check_orders(shape.tree)
     payload = read_envelope(root, shape.reference, plain=True).payload

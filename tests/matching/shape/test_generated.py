@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from broker.matching.shape.bounds import ShapeBounds
 from tests.matching.shape.grammar import Grammar
-from tests.matching.shape.mutations import mutated
-from tests.matching.shape.oracle import Judged
+from tests.matching.shape.mutations import mutate
+from tests.matching.shape.oracle import CheckedCache
 
 SEEDS = st.integers(0, 2**32)
 BOUNDS = ShapeBounds(max_variants=3)
@@ -23,7 +23,7 @@ def test_documents_of_any_type_are_recognised_only_as_what_they_are(
     grammar_seed: int, seed: int
 ) -> None:
     grammar, chance = Grammar(grammar_seed), random.Random(seed)
-    judged = Judged(grammar.dtd, bounds=BOUNDS)
+    judged = CheckedCache(grammar.dtd, bounds=BOUNDS)
     structures = [chance.randrange(2**32) for _ in range(3)]
     for _ in range(40):
         raw = chance.random() < 0.3
@@ -36,14 +36,14 @@ def test_changed_documents_are_recognised_only_if_they_are_valid(
     grammar_seed: int, seed: int
 ) -> None:
     grammar, chance = Grammar(grammar_seed), random.Random(seed)
-    judged = Judged(grammar.dtd, bounds=BOUNDS)
+    judged = CheckedCache(grammar.dtd, bounds=BOUNDS)
     structure = chance.randrange(2**32)
     documents = [grammar.document(structure, chance.randrange(2**32)) for _ in range(12)]
     for document in documents:
         judged.meet(document)
     for document in documents:
         for _ in range(8):
-            judged.meet(mutated(chance, document, documents))
+            judged.meet(mutate(chance, document, documents))
 
 
 def test_most_generated_documents_are_recognised() -> None:
@@ -51,7 +51,7 @@ def test_most_generated_documents_are_recognised() -> None:
     recognised = accepted = 0
     for seed in range(40):
         grammar, chance = Grammar(seed), random.Random(seed)
-        judged = Judged(grammar.dtd, bounds=BOUNDS)
+        judged = CheckedCache(grammar.dtd, bounds=BOUNDS)
         structures = [chance.randrange(2**32) for _ in range(2)]
         for _ in range(60):
             judged.meet(grammar.document(chance.choice(structures), chance.randrange(2**32)))

@@ -8,8 +8,8 @@ import pytest
 
 from broker.errors import BadEnvelope
 from broker.event.envelope import Bundle, EventLinkage, Liveness, SecurityLevel
-from broker.matching.shape import fields
-from tests.matching.shape.oracle import Judged
+from broker.matching.shape import header_fields
+from tests.matching.shape.oracle import CheckedCache
 
 Event = Callable[..., bytes]
 
@@ -26,10 +26,10 @@ FIELDS = {
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
 def test_each_field_is_checked_as_the_reference_does(
-    judged: Judged, make_event: Event, name: bytes
+    judged: CheckedCache, make_event: Event, name: bytes
 ) -> None:
     document = make_event()
-    assert judged.twice(document) is not None
+    assert judged.meet_twice(document) is not None
     assert judged.meet(document.replace(b"pilot", "pilot\u00e9".encode())) is None
     start = document.index(b"<Mspaces:" + name + b">") + len(name) + 10
     end = document.index(b"<", start)
@@ -44,59 +44,61 @@ def test_each_field_is_checked_as_the_reference_does(
     assert judged.recognised > 0
 
 
-def test_a_wrong_value_is_refused_by_the_header_alone(judged: Judged, make_event: Event) -> None:
+def test_a_wrong_value_is_refused_by_the_header_alone(
+    judged: CheckedCache, make_event: Event
+) -> None:
     document = make_event()
-    judged.twice(document)
+    judged.meet_twice(document)
     found = judged.recognise(document.replace(b">7<", b">0<"))
     assert found is not None
     with pytest.raises(BadEnvelope, match="SequenceNumber"):
-        found[0].header(found[1])
+        found[0].read_header(found[1])
 
 
 @pytest.mark.parametrize("level", list(SecurityLevel))
 @pytest.mark.parametrize("liveness", list(Liveness))
 def test_level_and_liveness_are_those_of_the_shape(
-    judged: Judged, make_event: Event, level: SecurityLevel, liveness: Liveness
+    judged: CheckedCache, make_event: Event, level: SecurityLevel, liveness: Liveness
 ) -> None:
     document = make_event(security_level=level, liveness=liveness)
-    shape = judged.twice(document)
+    shape = judged.meet_twice(document)
     assert shape is not None
-    values = shape.values(document)
+    values = shape.extract_values(document)
     assert values is not None
-    header = shape.header(values)
+    header = shape.read_header(values)
     assert (header.security_level, header.liveness) == (level, liveness)
 
 
-def test_bundles_are_checked_for_each_event(judged: Judged, make_event: Event) -> None:
+def test_bundles_are_checked_for_each_event(judged: CheckedCache, make_event: Event) -> None:
     def bundled(first: str, second: str) -> bytes:
         linkage = EventLinkage((Bundle(first, 1), Bundle(second, 2)))
         document: bytes = make_event(linkage=linkage)
         return document
 
-    shape = judged.twice(bundled("a", "b"))
+    shape = judged.meet_twice(bundled("a", "b"))
     assert shape is not None
     assert len(shape.fields.bundle_ids) == len(shape.fields.bundle_numbers) == 2
     assert judged.meet(bundled("c", "d")) is shape
     assert judged.meet(bundled("c", "c")) is None
     wrong = bundled("c", "d").replace(b"BundleNumber>2<", b"BundleNumber>x<")
-    assert judged.knows(wrong)
+    assert judged.recognises(wrong)
     assert judged.meet(wrong) is None
 
 
 def test_names_that_are_remembered_are_bounded(
-    judged: Judged, make_event: Event, monkeypatch: pytest.MonkeyPatch
+    judged: CheckedCache, make_event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fields, "MAX_NAMES", 4)
-    shape = judged.twice(make_event())
+    monkeypatch.setattr(header_fields, "MAX_CACHED_FIELDS", 4)
+    shape = judged.meet_twice(make_event())
     for i in range(20):
         assert judged.meet(make_event(stream=f"a.{i % 7}")) is shape
     readers = judged.cache._readers
     assert 0 < len(readers._streams) <= 4
 
 
-def test_very_long_numbers_are_refused(judged: Judged, make_event: Event) -> None:
-    judged.twice(make_event())
+def test_very_long_numbers_are_refused(judged: CheckedCache, make_event: Event) -> None:
+    judged.meet_twice(make_event())
     found = judged.recognise(make_event().replace(b">7<", b">" + b"7" * 200_000 + b"<"))
     assert found is not None
     with pytest.raises(BadEnvelope, match="SequenceNumber"):
-        found[0].header(found[1])
+        found[0].read_header(found[1])

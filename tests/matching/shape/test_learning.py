@@ -8,7 +8,7 @@ from broker.dtd.dtd import Dtd
 from broker.matching.shape.bounds import ShapeBounds
 from broker.matching.shape.cache import MAX_TRIES
 from broker.matching.shape.shape import Shape
-from tests.matching.shape.oracle import Judged
+from tests.matching.shape.oracle import CheckedCache
 
 Event = Callable[..., bytes]
 
@@ -19,7 +19,7 @@ def legs(make_event: Event, count: int, status: str = "active", text: str = "x")
     return make_event(payload.encode())
 
 
-def test_the_second_sight_learns(judged: Judged, make_event: Event) -> None:
+def test_the_second_sight_learns(judged: CheckedCache, make_event: Event) -> None:
     assert judged.meet(legs(make_event, 1)) is None
     shape = judged.meet(legs(make_event, 1, text="y"))
     assert shape is not None
@@ -29,28 +29,30 @@ def test_the_second_sight_learns(judged: Judged, make_event: Event) -> None:
     assert not found.suspended
 
 
-def test_many_shapes_are_told_apart(judged: Judged, make_event: Event) -> None:
-    shapes = [judged.twice(legs(make_event, n)) for n in range(1, 20)]
+def test_many_shapes_are_told_apart(judged: CheckedCache, make_event: Event) -> None:
+    shapes = [judged.meet_twice(legs(make_event, n)) for n in range(1, 20)]
     assert None not in shapes
     assert [judged.meet(legs(make_event, n)) for n in range(1, 20)] == shapes
 
 
-def test_few_variants_of_an_attribute_stay_constants(judged: Judged, make_event: Event) -> None:
+def test_few_variants_of_an_attribute_stay_constants(
+    judged: CheckedCache, make_event: Event
+) -> None:
     for _ in range(3):
         for status in ("active", "landed", "planned"):
             judged.meet(legs(make_event, 1, status))
     shapes = {judged.meet(legs(make_event, 1, each)) for each in ("active", "landed", "planned")}
     assert len(shapes) == 3
     assert None not in shapes
-    assert not judged.knows(legs(make_event, 1, "unseen"))
+    assert not judged.recognises(legs(make_event, 1, "unseen"))
 
 
 def test_an_attribute_with_many_values_becomes_a_slot_and_replaces_its_variants(
-    judged: Judged, make_event: Event
+    judged: CheckedCache, make_event: Event
 ) -> None:
     gone: list[Shape] = []
-    judged.cache.on_forgotten = gone.append
-    first = judged.twice(legs(make_event, 1, "s0"))
+    judged.cache.on_dropped = gone.append
+    first = judged.meet_twice(legs(make_event, 1, "s0"))
     for i in range(1, 20):
         judged.meet(legs(make_event, 1, f"s{i}"))
     assert gone[0] is first
@@ -63,28 +65,28 @@ def test_an_attribute_with_many_values_becomes_a_slot_and_replaces_its_variants(
 
 
 def test_what_varied_once_is_a_slot_in_new_skeletons_from_the_start(
-    judged: Judged, make_event: Event
+    judged: CheckedCache, make_event: Event
 ) -> None:
     for i in range(20):
         judged.meet(legs(make_event, 1, f"s{i}"))
-    judged.twice(legs(make_event, 2, "one"))
-    assert judged.knows(legs(make_event, 2, "two"))
+    judged.meet_twice(legs(make_event, 2, "one"))
+    assert judged.recognises(legs(make_event, 2, "two"))
 
 
 def test_a_known_skeleton_that_varies_adopts_what_the_type_has_learnt(
-    judged: Judged, make_event: Event
+    judged: CheckedCache, make_event: Event
 ) -> None:
-    judged.twice(legs(make_event, 2, "one"))
+    judged.meet_twice(legs(make_event, 2, "one"))
     for i in range(20):
         judged.meet(legs(make_event, 1, f"s{i}"))
-    assert judged.knows(legs(make_event, 2, "one"))
-    assert not judged.knows(legs(make_event, 2, "two"))
+    assert judged.recognises(legs(make_event, 2, "one"))
+    assert not judged.recognises(legs(make_event, 2, "two"))
     judged.meet(legs(make_event, 2, "two"))
-    assert judged.knows(legs(make_event, 2, "three"))
+    assert judged.recognises(legs(make_event, 2, "three"))
     assert len(judged.cache) == 2
 
 
-def test_only_what_varies_most_becomes_a_slot(judged: Judged, make_event: Event) -> None:
+def test_only_what_varies_most_becomes_a_slot(judged: CheckedCache, make_event: Event) -> None:
     """The remark's text has one value at each of its places, the status a new one each time."""
 
     def document(status: str) -> bytes:
@@ -96,32 +98,32 @@ def test_only_what_varies_most_becomes_a_slot(judged: Judged, make_event: Event)
         judged.meet(document(f"s{i}"))
     shape = judged.meet(document("unseen"))
     assert shape is not None
-    assert not judged.knows(document("unseen").replace(b'"r3"', b'"other"'))
+    assert not judged.recognises(document("unseen").replace(b'"r3"', b'"other"'))
 
 
 def test_shapes_are_bounded_and_the_least_recently_met_goes(
     flight_dtd: Dtd, make_event: Event
 ) -> None:
     for bounds in (ShapeBounds(max_shapes=3), ShapeBounds(max_shapes_of_type=3)):
-        judged = Judged(flight_dtd, bounds=bounds)
+        judged = CheckedCache(flight_dtd, bounds=bounds)
         gone: list[Shape] = []
-        judged.cache.on_forgotten = gone.append
-        shapes = [judged.twice(legs(make_event, n)) for n in (1, 2, 3)]
+        judged.cache.on_dropped = gone.append
+        shapes = [judged.meet_twice(legs(make_event, n)) for n in (1, 2, 3)]
         judged.meet(legs(make_event, 1))
-        judged.twice(legs(make_event, 4))
+        judged.meet_twice(legs(make_event, 4))
         assert gone == [shapes[1]]
         assert len(judged.cache) == 3
-        assert judged.knows(legs(make_event, 1))
-        assert not judged.knows(legs(make_event, 2))
+        assert judged.recognises(legs(make_event, 1))
+        assert not judged.recognises(legs(make_event, 2))
 
 
 def test_shapes_of_documents_of_one_length_are_told_apart(
-    judged: Judged, make_event: Event
+    judged: CheckedCache, make_event: Event
 ) -> None:
     one = make_event(b"<flight><id>1</id><remark>12345</remark></flight>")
     other = make_event(b"<flight><id>1234</id><leg><speed/></leg></flight>")
     assert len(one) == len(other)
-    shapes = judged.twice(one), judged.twice(other)
+    shapes = judged.meet_twice(one), judged.meet_twice(other)
     assert None not in shapes
     assert shapes[0] is not shapes[1]
     for _ in range(3):
@@ -130,65 +132,67 @@ def test_shapes_of_documents_of_one_length_are_told_apart(
 
 
 def test_memory_is_bounded(flight_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, bounds=ShapeBounds(max_bytes=200_000))
+    judged = CheckedCache(flight_dtd, bounds=ShapeBounds(max_bytes=200_000))
     for n in range(1, 40):
-        judged.twice(legs(make_event, n))
+        judged.meet_twice(legs(make_event, n))
     assert 0 < judged.cache.bytes_held <= 200_000
     assert 0 < len(judged.cache) < 20
     (found,) = judged.cache.statistics().values()
     assert found.forgotten == found.learnt - found.shapes > 0
     for shape in list(judged.cache._weights):
-        judged.cache.forget(shape)
+        judged.cache.drop_shape(shape)
     assert judged.cache.bytes_held == 0
     assert judged.cache._buckets == {}
 
 
-def test_forgetting_is_told_once_and_may_be_asked_twice(judged: Judged, make_event: Event) -> None:
+def test_forgetting_is_told_once_and_may_be_asked_twice(
+    judged: CheckedCache, make_event: Event
+) -> None:
     gone: list[Shape] = []
-    judged.cache.on_forgotten = gone.append
-    shape = judged.twice(legs(make_event, 1))
+    judged.cache.on_dropped = gone.append
+    shape = judged.meet_twice(legs(make_event, 1))
     assert shape is not None
-    judged.cache.forget(shape)
-    judged.cache.forget(shape)
+    judged.cache.drop_shape(shape)
+    judged.cache.drop_shape(shape)
     assert gone == [shape]
-    assert not judged.knows(legs(make_event, 1))
-    assert judged.twice(legs(make_event, 1)) is not shape
-    assert judged.knows(legs(make_event, 1))
+    assert not judged.recognises(legs(make_event, 1))
+    assert judged.meet_twice(legs(make_event, 1)) is not shape
+    assert judged.recognises(legs(make_event, 1))
 
 
 def test_a_shape_behind_too_many_of_its_size_comes_to_the_front_when_learnt_again(
     flight_dtd: Dtd, make_event: Event
 ) -> None:
-    judged = Judged(flight_dtd, bounds=ShapeBounds(max_variants=100))
+    judged = CheckedCache(flight_dtd, bounds=ShapeBounds(max_variants=100))
     statuses = [f"s{i}" for i in range(MAX_TRIES + 4)]
     for status in [*statuses, *statuses]:
         judged.meet(legs(make_event, 1, status))
     # One at the front, one tried last, and two beyond.
     first = legs(make_event, 1, statuses[0])
-    assert not judged.knows(first)
+    assert not judged.recognises(first)
     shape = judged.meet(first)
     assert shape is not None
-    assert judged.knows(first)
+    assert judged.recognises(first)
     assert len(judged.cache) == len(statuses)
 
 
 def test_skeletons_and_sights_are_bounded(flight_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, bounds=ShapeBounds(max_sighted=5, max_shapes_of_type=4))
+    judged = CheckedCache(flight_dtd, bounds=ShapeBounds(max_signatures=5, max_shapes_of_type=4))
     for n in range(1, 30):
-        judged.twice(legs(make_event, n))
+        judged.meet_twice(legs(make_event, n))
     (learner,) = judged.cache._types.values()
-    assert len(learner._sighted) <= 5
+    assert len(learner._signatures) <= 5
     assert len(learner._skeletons) <= 8
     assert len(judged.cache) <= 4
 
 
 def test_types_are_bounded(flight_dtd: Dtd, note_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, note_dtd, bounds=ShapeBounds(max_types=1))
-    shape = judged.twice(legs(make_event, 1))
+    judged = CheckedCache(flight_dtd, note_dtd, bounds=ShapeBounds(max_types=1))
+    shape = judged.meet_twice(legs(make_event, 1))
     judged.meet(make_event(b'<note xmlns:x="urn:x"/>', type_name="note"))
     assert shape is not None
     assert set(judged.cache.statistics()) == {note_dtd.reference}
-    assert not judged.knows(legs(make_event, 1))
+    assert not judged.recognises(legs(make_event, 1))
 
 
 def barren(count: int, make_event: Event, start: int = 0) -> list[bytes]:
@@ -205,18 +209,18 @@ BRISK = ShapeBounds(window=16, pause=32, max_pause=64, credit=8, hits_per_credit
 
 
 def test_a_type_whose_shapes_do_not_recur_is_suspended(flight_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, bounds=BRISK)
+    judged = CheckedCache(flight_dtd, bounds=BRISK)
     for document in barren(20, make_event):
         judged.meet(document)
     (found,) = judged.cache.statistics().values()
     assert found.suspended
     assert found.suspensions == 1
     assert found.shapes == 0
-    assert judged.twice(legs(make_event, 1)) is None
+    assert judged.meet_twice(legs(make_event, 1)) is None
 
 
 def test_it_is_tried_again_after_a_pause_that_grows(flight_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, bounds=BRISK)
+    judged = CheckedCache(flight_dtd, bounds=BRISK)
     changes = []
     before = False
     for number, document in enumerate(barren(600, make_event)):
@@ -237,9 +241,11 @@ def test_it_is_tried_again_after_a_pause_that_grows(flight_dtd: Dtd, make_event:
 
 
 def test_learning_is_paid_for_by_hits(flight_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, bounds=ShapeBounds(window=10_000, credit=4, hits_per_credit=8))
+    judged = CheckedCache(
+        flight_dtd, bounds=ShapeBounds(window=10_000, credit=4, hits_per_credit=8)
+    )
     for n in range(1, 10):
-        judged.twice(legs(make_event, n))
+        judged.meet_twice(legs(make_event, n))
     (found,) = judged.cache.statistics().values()
     assert found.learnt == 4
     assert found.not_learnable == {"credit": 5}
@@ -253,7 +259,7 @@ def test_learning_is_paid_for_by_hits(flight_dtd: Dtd, make_event: Event) -> Non
 
 
 def test_other_types_do_not_mind(flight_dtd: Dtd, note_dtd: Dtd, make_event: Event) -> None:
-    judged = Judged(flight_dtd, note_dtd, bounds=BRISK)
+    judged = CheckedCache(flight_dtd, note_dtd, bounds=BRISK)
     note = make_event(b'<note xmlns:x="urn:x"><line>x</line></note>', type_name="note")
     for document in barren(100, make_event):
         judged.meet(document)
@@ -264,7 +270,7 @@ def test_other_types_do_not_mind(flight_dtd: Dtd, note_dtd: Dtd, make_event: Eve
 
 
 def test_nothing_is_learnt_if_the_tree_says_otherwise(
-    judged: Judged, flight_dtd: Dtd, make_event: Event
+    judged: CheckedCache, flight_dtd: Dtd, make_event: Event
 ) -> None:
     document, other = legs(make_event, 1), legs(make_event, 1, text="other")
     for _ in range(2):
@@ -272,4 +278,4 @@ def test_nothing_is_learnt_if_the_tree_says_otherwise(
         assert shape is None
     (found,) = judged.cache.statistics().values()
     assert found.not_learnable == {"unverified": 1}
-    assert not judged.knows(document)
+    assert not judged.recognises(document)

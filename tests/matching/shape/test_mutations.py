@@ -15,8 +15,8 @@ from broker.event.envelope import EventType
 from broker.event.event_id import EventIdGenerator
 from broker.event.writer import extract_payload_element, write_event
 from broker.testing.events import ASDI, FLIGHT, air_traffic, flight_payloads
-from tests.matching.shape.mutations import mutated
-from tests.matching.shape.oracle import Judged
+from tests.matching.shape.mutations import mutate
+from tests.matching.shape.oracle import CheckedCache
 
 
 def shipped(type_name: str, version: str) -> Dtd:
@@ -26,7 +26,7 @@ def shipped(type_name: str, version: str) -> Dtd:
     return Dtd.load(reference, text, catalogue.read)
 
 
-def disturb(judged: Judged, documents: list[bytes], count: int, seed: int) -> None:
+def disturb(judged: CheckedCache, documents: list[bytes], count: int, seed: int) -> None:
     """Learn the documents, then meet changed ones; every one is held against the reference."""
     chance = random.Random(seed)
     for document in documents:
@@ -35,7 +35,7 @@ def disturb(judged: Judged, documents: list[bytes], count: int, seed: int) -> No
     assert learnt > len(documents) // 2
     accepted = judged.accepted
     for _ in range(count):
-        judged.meet(mutated(chance, chance.choice(documents), documents))
+        judged.meet(mutate(chance, chance.choice(documents), documents))
     # Some changes make a valid document of a known shape, most do not.
     assert learnt < judged.recognised
     assert judged.recognised - learnt <= judged.accepted - accepted < count
@@ -48,7 +48,7 @@ def test_changed_flights(seed: int) -> None:
         write_event(mint.next_id(1_700_000_000_000 + n), "flights", FLIGHT, payload)
         for n, payload in enumerate(flight_payloads(30, seed))
     ]
-    disturb(Judged(shipped("flight", "1.1")), documents, 2_500, seed)
+    disturb(CheckedCache(shipped("flight", "1.1")), documents, 2_500, seed)
 
 
 def test_changed_air_traffic() -> None:
@@ -57,7 +57,7 @@ def test_changed_air_traffic() -> None:
         write_event(mint.next_id(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
         for n, made in enumerate(air_traffic(300, seed=3))
     ]
-    disturb(Judged(shipped("asdi", "1.0")), documents, 2_000, 5)
+    disturb(CheckedCache(shipped("asdi", "1.0")), documents, 2_000, 5)
 
 
 def test_changed_voevents(shared_data: Path) -> None:
@@ -69,4 +69,4 @@ def test_changed_voevents(shared_data: Path) -> None:
                 payload = extract_payload_element(file.read())
                 kind = EventType("VOEvent", "2.0")
                 documents.append(write_event(mint.next_id(1), "voevent", kind, payload))
-    disturb(Judged(shipped("VOEvent", "2.0")), documents, 1_500, 7)
+    disturb(CheckedCache(shipped("VOEvent", "2.0")), documents, 1_500, 7)

@@ -17,7 +17,7 @@ from broker.event.event_id import EventIdGenerator
 from broker.event.writer import extract_payload_element, write_event
 from broker.matching.shape.tree import Node, NodeKind
 from tests.matching.conftest import load_dtd
-from tests.matching.shape.oracle import Judged, check_tree
+from tests.matching.shape.oracle import CheckedCache, check_tree
 
 _ENVELOPE = """
 <!ENTITY % Mspaces.content ", ({root})">
@@ -51,7 +51,7 @@ def events(packets: Iterator[bytes]) -> Iterator[bytes]:
 
 @pytest.mark.soak
 def test_a_week_of_voevents_has_few_shapes(shared_data: Path) -> None:
-    judged = Judged(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
+    judged = CheckedCache(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
     seen, misses = arrive(judged, shared_data, "2014-04.001.tar.bz2")
     assert seen == 14_196
     assert misses < 0.02 * seen
@@ -59,7 +59,7 @@ def test_a_week_of_voevents_has_few_shapes(shared_data: Path) -> None:
 
 
 def test_two_days_of_voevents_have_few_shapes(shared_data: Path) -> None:
-    judged = Judged(shipped("VOEvent", "2.0"))
+    judged = CheckedCache(shipped("VOEvent", "2.0"))
     seen, misses = arrive(judged, shared_data, "2021-09.002.tar.bz2")
     assert seen == 3_674
     assert misses < 0.04 * seen
@@ -69,7 +69,7 @@ def test_two_days_of_voevents_have_few_shapes(shared_data: Path) -> None:
     assert statistics.not_learnable == {}
 
 
-def arrive(judged: Judged, folder: Path, name: str) -> tuple[int, int]:
+def arrive(judged: CheckedCache, folder: Path, name: str) -> tuple[int, int]:
     """Packets in order of arrival: how many there were, and how many were not recognised.
 
     Every hundredth that is recognised is held against the parser.
@@ -91,7 +91,7 @@ def arrive(judged: Judged, folder: Path, name: str) -> tuple[int, int]:
 
 def test_what_describes_a_parameter_stays_constant(shared_data: Path) -> None:
     """So that queries such as `//Param[@name="SC_Lat"]` are decided once for a shape."""
-    judged = Judged(shipped("VOEvent", "2.0"))
+    judged = CheckedCache(shipped("VOEvent", "2.0"))
     arrive(judged, shared_data, "2020-06.002.tar.bz2")
     shape = max(judged.cache._weights, key=lambda each: each.hits)
     assert shape.payload is not None
@@ -150,7 +150,7 @@ SWIM = {
 def test_deep_documents_have_shapes_up_to_the_bounds(shared_data: Path, name: str) -> None:
     payload = extract_payload_element((shared_data / "faa-swim-race" / name).read_bytes())
     root = etree.fromstring(payload)
-    judged = Judged(load_dtd("swim", "1.0", permissive(root)))
+    judged = CheckedCache(load_dtd("swim", "1.0", permissive(root)))
     kind, mint = EventType("swim", "1.0"), EventIdGenerator("feed", 1)
     for n in range(3):
         judged.meet(write_event(mint.next_id(n), "swim", kind, payload))
@@ -162,7 +162,7 @@ def test_auctions_of_many_shapes_do_no_harm(shared_data: Path) -> None:
     folder = shared_data / "xmark-nux"
     declarations = (folder / "auction.dtd").read_bytes()
     text = _ENVELOPE.format(root="item | person | open_auction | closed_auction").encode()
-    judged = Judged(load_dtd("auction", "1.0", text + declarations))
+    judged = CheckedCache(load_dtd("auction", "1.0", text + declarations))
     root = etree.parse(str(folder / "auction-0.01.xml")).getroot()
     kind, mint = EventType("auction", "1.0"), EventIdGenerator("feed", 1)
     for n, element in enumerate(root.iter("item", "person", "open_auction", "closed_auction")):

@@ -8,7 +8,7 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.matching.shape.bounds import ShapeBounds
-from tests.matching.shape.oracle import Judged
+from tests.matching.shape.oracle import CheckedCache
 
 Event = Callable[..., bytes]
 
@@ -37,19 +37,19 @@ PAYLOAD = b'<flight><id>U1</id><remark>text</remark><remark text="said">x</remar
 
 @pytest.mark.parametrize("name", sorted(MARKUP))
 def test_markup_that_only_the_parser_understands_is_left_to_it(
-    judged: Judged, make_event: Event, name: str
+    judged: CheckedCache, make_event: Event, name: str
 ) -> None:
     plain = make_event(PAYLOAD)
     old, new = MARKUP[name]
     document = plain.replace(old, new, 1)
     assert document != plain
-    assert judged.twice(document) is None
-    assert judged.twice(document) is None
+    assert judged.meet_twice(document) is None
+    assert judged.meet_twice(document) is None
     assert judged.accepted == 4
     (statistics,) = judged.cache.statistics().values()
     assert statistics.not_learnable.keys() == {"markup"}
-    assert judged.twice(plain) is not None
-    assert not judged.knows(document)
+    assert judged.meet_twice(plain) is not None
+    assert not judged.recognises(document)
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,21 @@ def test_markup_that_only_the_parser_understands_is_left_to_it(
     ],
 )
 def test_a_declared_encoding_other_than_utf8_is_left_to_the_parser(
-    judged: Judged, make_event: Event, old: bytes, new: bytes
+    judged: CheckedCache, make_event: Event, old: bytes, new: bytes
 ) -> None:
     document = make_event().replace(old, new)
-    assert judged.twice(document) is None
+    assert judged.meet_twice(document) is None
     assert judged.accepted == 2
     (statistics,) = judged.cache.statistics().values()
     assert statistics.not_learnable == {"encoding": 2}
 
 
-def test_a_pointer_does_not_pass_for_a_declared_encoding(judged: Judged, make_event: Event) -> None:
+def test_a_pointer_does_not_pass_for_a_declared_encoding(
+    judged: CheckedCache, make_event: Event
+) -> None:
     document = make_event(system_id="utf-8").replace(b"UTF-8", b"US-ASCII")
-    assert judged.twice(document) is None
-    assert judged.twice(document.replace(b"UAL1021", "é".encode())) is None
+    assert judged.meet_twice(document) is None
+    assert judged.meet_twice(document.replace(b"UAL1021", "é".encode())) is None
 
 
 @pytest.mark.parametrize(
@@ -91,14 +93,14 @@ def test_a_pointer_does_not_pass_for_a_declared_encoding(judged: Judged, make_ev
     ],
 )
 def test_spellings_of_the_same_are_shapes_of_their_own(
-    judged: Judged, make_event: Event, old: bytes, new: bytes
+    judged: CheckedCache, make_event: Event, old: bytes, new: bytes
 ) -> None:
     plain = make_event(PAYLOAD)
     other = new + plain if not old else plain.replace(old, new, 1)
     assert other != plain
-    first = judged.twice(plain)
-    assert not judged.knows(other)
-    second = judged.twice(other)
+    first = judged.meet_twice(plain)
+    assert not judged.recognises(other)
+    second = judged.meet_twice(other)
     assert first is not None
     assert second is not None
     assert first is not second
@@ -106,11 +108,11 @@ def test_spellings_of_the_same_are_shapes_of_their_own(
 
 @pytest.mark.parametrize("bad", [bytes([n]) for n in range(32) if n not in (9, 10, 13)])
 def test_control_characters_are_not_recognised(
-    judged: Judged, make_event: Event, bad: bytes
+    judged: CheckedCache, make_event: Event, bad: bytes
 ) -> None:
-    assert judged.twice(make_event(PAYLOAD)) is not None
+    assert judged.meet_twice(make_event(PAYLOAD)) is not None
     document = make_event(PAYLOAD).replace(b">text<", b">te" + bad + b"xt<")
-    assert not judged.knows(document)
+    assert not judged.recognises(document)
     assert judged.meet(document) is None
 
 
@@ -119,19 +121,19 @@ def test_bounds_on_slots_and_constants(note_dtd: Dtd, make_event: Event) -> None
         payload = b'<note xmlns:x="urn:x">%b</note>' % (b"<line>x</line>" * lines)
         return make_event(payload, type_name="note")
 
-    judged = Judged(note_dtd, bounds=ShapeBounds(max_slots=16, max_constant_bytes=2000))
-    assert judged.twice(note(10)) is not None
-    assert judged.twice(note(11)) is None
-    assert judged.twice(note(500)) is None
+    judged = CheckedCache(note_dtd, bounds=ShapeBounds(max_slots=16, max_constant_bytes=2000))
+    assert judged.meet_twice(note(10)) is not None
+    assert judged.meet_twice(note(11)) is None
+    assert judged.meet_twice(note(500)) is None
     assert judged.meet(note(500)) is None
     (statistics,) = judged.cache.statistics().values()
     assert statistics.not_learnable == {"slots": 1, "constants": 2}
 
 
 def test_a_type_is_learnt_again_when_its_dtd_is_another(
-    flight_dtd: Dtd, judged: Judged, make_event: Event
+    flight_dtd: Dtd, judged: CheckedCache, make_event: Event
 ) -> None:
-    shape = judged.twice(make_event(PAYLOAD))
+    shape = judged.meet_twice(make_event(PAYLOAD))
     assert shape is not None
     newer = Dtd.load(
         flight_dtd.reference,
@@ -140,8 +142,8 @@ def test_a_type_is_learnt_again_when_its_dtd_is_another(
     )
     assert newer.content_hash != flight_dtd.content_hash
     gone: list[object] = []
-    judged.cache.on_forgotten = gone.append
+    judged.cache.on_dropped = gone.append
     root = judged.parsed(make_event(PAYLOAD))
     assert judged.cache.learn(make_event(PAYLOAD), root, newer.reference, newer) is None
     assert gone == [shape]
-    assert not judged.knows(make_event(PAYLOAD))
+    assert not judged.recognises(make_event(PAYLOAD))

@@ -1,0 +1,69 @@
+"""From bytes to a tree: one hardened parser, and its complaints in our words (T23)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from lxml import etree
+
+from broker.errors import InvalidEvent, NotWellFormed, TooLarge
+from broker.matching.document_limits import DocumentLimits
+
+_MAX_MESSAGE = 300
+#: XML_ERR_NAME_TOO_LONG and XML_ERR_RESOURCE_LIMIT (depth, sizes).
+_LIMIT_CODES = frozenset({110, 114})
+#: The ends of libxml2's messages that `line`, `column` and our own file names make superfluous.
+_PLACE = re.compile(r"(, line [0-9]+, column [0-9]+)?( \(<string>, line [0-9]+\))?$")
+
+
+class DocumentParser:
+    """Parses documents that were screened (see `screening.py`), one after the other."""
+
+    def __init__(self, limits: DocumentLimits) -> None:
+        self._limits = limits
+        self._parser = _make_parser()
+        self._too_deep = _compile_condition("/*" * (limits.max_depth + 1))
+        self._too_many = _compile_condition(f"//*[count(@*) > {limits.max_attributes}]")
+
+    def parse(self, document: bytes) -> etree._Element:
+        """The root element; raises `NotWellFormed` or `TooLarge` with line and column."""
+        try:
+            root = etree.fromstring(document, self._parser)
+        except etree.XMLSyntaxError as error:
+            # The parser would keep the complaints, possibly very many, until the next document.
+            self._parser = _make_parser()
+            raise _to_error(error) from None
+        limits = self._limits
+        # `<a>` and `</a>` have 7 bytes, ` a=""` has 5: small documents need no closer look.
+        if len(document) > 7 * limits.max_depth and self._too_deep(root):
+            raise TooLarge(f"elements are nested more than {limits.max_depth} deep")
+        if (
+            len(document) > 5 * limits.max_attributes
+            and document.count(b"=") > limits.max_attributes
+            and self._too_many(root)
+        ):
+            raise TooLarge(f"an element has more than {limits.max_attributes} attributes")
+        return root
+
+
+def _make_parser() -> etree.XMLParser:
+    return etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        huge_tree=False,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+    )
+
+
+def _compile_condition(path: str) -> etree.XPath:
+    return etree.XPath(f"boolean({path})", regexp=False)
+
+
+def _to_error(error: etree.XMLSyntaxError) -> InvalidEvent:
+    line, column = error.position
+    message = " ".join(_PLACE.sub("", str(error.msg)).split())[:_MAX_MESSAGE]
+    kind = TooLarge if int(cast(Any, error).code) in _LIMIT_CODES else NotWellFormed
+    return kind(message, line=max(line, 0), column=max(column, 0))

@@ -1,0 +1,36 @@
+"""Documents of one shape that came together, as columns of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker.matching.partial.source import Computed, Constant, Slot, Source
+
+
+class ShapeBatch:
+    """The slots' values of documents of one shape; what is computed of them is computed once."""
+
+    __slots__ = ("_columns", "_slots", "index_cache", "size")
+
+    def __init__(self, values: Sequence[tuple[bytes, ...]]) -> None:
+        self.size = len(values)
+        self._slots = list(zip(*values, strict=True))
+        self._columns: dict[Source, Any] = {}
+        self.index_cache: dict[Any, Any] = {}
+        """What indexes computed of the columns."""
+
+    def column(self, source: Source) -> Sequence[Any]:
+        """The source's value in each document."""
+        if isinstance(source, Slot):
+            return self._slots[source.number]
+        found = self._columns.get(source)
+        if found is None:
+            if isinstance(source, Computed):
+                columns = [self.column(argument) for argument in source.arguments]
+                found = list(map(source.function, *columns))
+            else:
+                assert isinstance(source, Constant)
+                found = [source.value] * self.size
+            self._columns[source] = found
+        return found

@@ -1,0 +1,68 @@
+"""Match one document of a known shape: the way of an event that comes alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from broker.errors import BadEnvelope
+from broker.matching.contract import Verdict
+from broker.matching.engine.batch import ShapeBatch
+from broker.matching.engine.plan_cache import PlanCache
+from broker.matching.engine.shape_bindings import MembersByRow, UndecidedByRow
+from broker.matching.engine.stream_patterns import StreamPatterns
+from broker.matching.shape.cache import LENGTH_CLASSES, ShapeCache
+from broker.matching.type_counters import CountersByType
+
+
+class LoneDocumentMatcher:
+    """Decides a document by the shape that its length suggests and the plan of that shape.
+
+    It takes the steps of a batch without the groups and columns that only several documents need.
+    """
+
+    def __init__(
+        self,
+        shapes: ShapeCache,
+        plans: PlanCache,
+        streams: StreamPatterns,
+        figures: CountersByType,
+        counts: Counter[str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._shapes = shapes
+        self._plans = plans
+        self._patterns = streams
+        self._type_counters = figures
+        self._counts = counts
+        self._clock = clock
+
+    def match(self, document: bytes) -> Verdict | None:
+        """Return the verdict; None for a document that needs the steps of a batch."""
+        shape = self._shapes.likely_shapes[len(document) % LENGTH_CLASSES]
+        if shape is None:
+            return None
+        began = self._clock()
+        values = shape.extract_values(document)
+        if values is None:
+            return None
+        recognised = self._clock()
+        plan = self._plans.get(shape)
+        if plan is None or plan.pending:
+            return None
+        try:
+            header = shape.read_header(values)
+        except BadEnvelope:
+            return None
+        found: MembersByRow = [None]
+        undecided: UndecidedByRow = {}
+        plan.bindings.match_batch(ShapeBatch((values,)), found, undecided)
+        if undecided:
+            return None
+        view, members = self._patterns.get_view(header.stream), found[0]
+        wanted = view.unfiltered if members is None else view.subscriptions_of(members)
+        self._shapes.record_use(shape, 1)
+        self._counts["recognised"] += 1
+        self._type_counters.recognition_seconds += recognised - began
+        self._type_counters.count_recognised(shape.reference, 1, self._clock() - recognised)
+        return shape.verdict_class(header, wanted)

@@ -1,0 +1,88 @@
+"""The family of all queries that share a template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.matching.engine.index_conjunction import predict_form
+from broker.matching.engine.indexed_members import IndexedMembers
+from broker.matching.engine.plain_part import find_plain_part
+from broker.matching.index.member import Member
+from broker.matching.index.parameter import Literal
+from broker.matching.index.shared_index import IndexPool, Signature
+from broker.matching.index.template_members import TemplateMembers
+from broker.matching.partial.template import Template
+from broker.matching.query.worst_case import WorstCaseCosts
+
+#: With so many members a family is put into the index in which it will most likely be looked up,
+#: so that the first shape, or document, finds it there: each newcomer costs its share, nobody more.
+EARLY_INDEX_SIZE = 64
+
+
+class QueryFamily:
+    """All queries of one template. `sequence` rises from family to family."""
+
+    __slots__ = (
+        "_pool",
+        "_by_signature",
+        "_worst_case_costs",
+        "is_dead",
+        "members",
+        "plain_part",
+        "sequence",
+        "template",
+    )
+
+    def __init__(self, template: Template, sequence: int, pool: IndexPool) -> None:
+        self.template = template
+        self.members = TemplateMembers(template.parameters, owner=self)
+        self.sequence = sequence
+        self.is_dead = False
+        """Nobody has a query of it any more."""
+        self.plain_part = find_plain_part(template)
+        self._pool = pool
+        self._by_signature: dict[tuple[tuple[int, ...], Signature], IndexedMembers] = {}
+        self._worst_case_costs: WorstCaseCosts | None = None
+
+    def add_member(self, literals: Sequence[Literal]) -> Member:
+        """The member with these literals, new if there is none."""
+        size = len(self.members)
+        member = self.members.add(literals)
+        if len(self.members) > size:
+            for projection in self._by_signature.values():
+                projection.add_member(member)
+            if size + 1 == EARLY_INDEX_SIZE and not self._by_signature:
+                self._index_early()
+        return member
+
+    def remove_member(self, member: Member) -> None:
+        """Forget a member."""
+        self.members.remove(member)
+        for projection in self._by_signature.values():
+            projection.remove_member(member)
+        if not self.members:
+            for _, signature in self._by_signature:
+                self._pool.release_index(signature)
+            self._by_signature.clear()
+
+    def worst_case_costs(self) -> WorstCaseCosts:
+        """What its queries cost at worst, for the budget; few families are ever asked."""
+        if self._worst_case_costs is None:
+            self._worst_case_costs = WorstCaseCosts(self.template.expression)
+        return self._worst_case_costs
+
+    def _index_early(self) -> None:
+        form = predict_form(self.template)
+        if form is not None:
+            self.indexed_members(form.parameters, form.signature).index_members(EARLY_INDEX_SIZE)
+
+    def indexed_members(self, holes: tuple[int, ...], signature: Signature) -> IndexedMembers:
+        """The members by these holes, in the index for the signature; to be filled, if it is new.
+
+        From then on it is kept up to date.
+        """
+        known = self._by_signature.get((holes, signature))
+        if known is None:
+            known = IndexedMembers(holes, self._pool.get_index(signature), self.members)
+            self._by_signature[holes, signature] = known
+        return known

@@ -1,0 +1,127 @@
+"""What a shape's documents are matched with: the families bound to it so far."""
+
+from __future__ import annotations
+
+from broker.matching.engine.batch import ShapeBatch
+from broker.matching.engine.binding import Binding
+from broker.matching.engine.distinct_query import DistinctQuery
+from broker.matching.engine.family_binding import bind_family
+from broker.matching.engine.index_conjunction import ConjunctionReader
+from broker.matching.engine.query_family import QueryFamily
+from broker.matching.engine.shape_bindings import ShapeBindings
+from broker.matching.engine.subscription_registry import SubscriptionRegistry
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.function_library import parse_digits
+from broker.matching.partial.source import Source, computed, source_of
+from broker.matching.shape.shape import Shape
+from broker.matching.shape.tree import Value
+
+#: Nodes visited for new families in one turn, about 1 us each: what new shapes, or very many new
+#: queries, may hold up everybody else. Until all are bound, each document of the
+#: shape costs about as much again.
+VISITS_A_CALL = 10_000
+#: What a family costs beside the nodes that are visited, in visits.
+VISITS_A_FAMILY = 10
+#: Members that one visit's time is enough to make known to an index, which takes some 4 us each.
+MEMBERS_A_VISIT = 1 / 4
+
+
+class ShapePlan:
+    """The families that concern one shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.bindings = ShapeBindings()
+        self.dtd = shape.dtd
+        self._input = make_evaluation_input(shape)
+        self.pending: dict[QueryFamily, Binding | None] = {}
+        """Families that are not asked about yet, with what is known of how to."""
+        self._reader = ConjunctionReader()
+        self.newest_family = 0
+        """The sequence number of the newest family that was looked at."""
+        self.dead_families = 0
+        """How many families were dead when dead ones were last dropped."""
+
+    def bind_families(self, registry: SubscriptionRegistry, visits: int) -> int:
+        """Bind families that came, within about so many visits of nodes; how many it took."""
+        if self.dead_families != registry.dead_families:
+            self.dead_families = registry.dead_families
+            self.bindings.drop_dead_families()
+        if self.newest_family != registry.newest_family:
+            self.pending.update(
+                dict.fromkeys(
+                    registry.families_after(self.newest_family)
+                    if self.newest_family
+                    else registry.structure_index.match_shape(self._input)
+                )
+            )
+            self.newest_family = registry.newest_family
+        taken = 0
+        while self.pending and taken < visits:
+            family, binding = self.pending.popitem()
+            if not family.is_dead:
+                taken += self._bind_family(family, binding, visits - taken)
+        if not self.pending:
+            # What comes later comes one at a time, and has little in common.
+            self._reader = ConjunctionReader()
+            self._input.clear_caches()
+        return taken
+
+    def _bind_family(self, family: QueryFamily, binding: Binding | None, visits: int) -> int:
+        taken = 0
+        if binding is None:
+            binding, visits_taken = bind_family(family, self._input, self._reader)
+            taken += visits_taken + VISITS_A_FAMILY
+            if binding is None:
+                return taken
+        most = max(1, round((visits - taken) * MEMBERS_A_VISIT))
+        taken += round(binding.prepare_members(most) / MEMBERS_A_VISIT)
+        if binding.is_ready:
+            self.bindings.add_binding(binding)
+        else:
+            self.pending[family] = binding
+        return taken
+
+    def matches_query(self, entry: DistinctQuery, batch: ShapeBatch, row: int) -> bool | None:
+        """Whether one query matches a document, None if only its evaluation can tell."""
+        if entry.is_suspended:
+            return False
+        undecided = False
+        for family, member in zip(entry.families, entry.members, strict=True):
+            binding = self.bindings.get(family)
+            if family in self.pending:
+                undecided = True
+            elif binding is not None and binding.matches_member(
+                member, lambda source: batch.column(source)[row]
+            ):
+                if binding.is_decided:
+                    return True
+                undecided = True
+        return None if undecided else False
+
+
+def make_evaluation_input(shape: Shape) -> EvaluationInput:
+    """What queries address in a shape."""
+    fields = shape.fields
+    type_name = shape.reference.type.encode()
+
+    def text(value: Value) -> Source:
+        return source_of(value)
+
+    def number(value: Value) -> Source:
+        return computed(parse_digits, source_of(value))
+
+    return EvaluationInput(
+        payload=shape.payload or shape.tree,
+        envelope=shape.tree,
+        variables={
+            "StreamId": text(fields.stream),
+            "ClientId": text(fields.client_id),
+            "TimeStamp": number(fields.timestamp),
+            "SequenceNumber": number(fields.sequence_number),
+            "Incarnation": number(fields.incarnation),
+            "VersionNum": text(fields.version_num),
+            "EventType": text(type_name),
+            "Securitylevel": text(fields.security_level),
+            "Liveness": text(fields.liveness),
+        },
+    )

@@ -1,0 +1,169 @@
+"""From bytes to a subject: screened, parsed, valid, defaults applied, envelope read.
+
+This is the full parse: what it says of a document is right by definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from lxml import etree
+
+from broker.dtd.interfaces import IDtd, IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BadEnvelope, InvalidEvent, NotValid, UnknownType
+from broker.event.envelope import Header, Liveness
+from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
+from broker.matching.document_limits import DocumentLimits
+from broker.matching.document_parser import DocumentParser
+from broker.matching.envelope import EnvelopeParts, find_payload, read_envelope
+from broker.matching.envelope_structure import apply_envelope_defaults, check_envelope_structure
+from broker.matching.name_watch import NameWatch
+from broker.matching.prolog import Prolog, PrologReader, check_prolog
+from broker.matching.screening import check_entity_references, screen_document
+from broker.matching.whitespace import mark_mixed_runs
+from broker.matching.xpath_evaluation import ParsedEvent
+
+_NO_NAMES: frozenset[str] = frozenset()
+_GUARDING = "too many unknown names were seen, so they are looked for before a document is read"
+
+
+class Examiner:
+    """Examines documents one after the other; one parse serves all (T24)."""
+
+    def __init__(self, dtds: IDtdCache, limits: DocumentLimits, names: NameWatch | None) -> None:
+        self._dtds = dtds
+        self._limits = limits
+        self._parser = DocumentParser(limits)
+        self._prologs = PrologReader()
+        self.name_watch = names or NameWatch()
+
+    def examine(
+        self,
+        document: bytes,
+        undescribed: Set[DtdReference],
+        variants: Variants = NO_VARIANTS,
+    ) -> ParsedEvent | TypeMissing:
+        """The event, if it is valid; raises `InvalidEvent`.
+
+        Events of the types in `undescribed` need no DTD, only the envelope's own structure.
+        """
+        screen_document(document, self._limits)
+        prolog = self._prologs.read(document)
+        reference = prolog.reference
+        if variants and reference is not None:
+            reference = variants.get(reference, reference)
+        dtd = None if reference is None else self._dtds.get(reference)
+        if self.name_watch.is_guarding:
+            if reference is None:
+                raise _missing_doctype()
+            if dtd is None:
+                return self._report_unknown_type(reference, prolog, undescribed)
+            self._check_names(document, prolog, dtd)
+        try:
+            root = self._parse(document, prolog)
+            if reference is None:
+                raise _missing_doctype()
+            if document.find(b"&", prolog.end) >= 0:
+                check_entity_references(document, prolog.end)
+            if dtd is not None:
+                if (invalid := dtd.check(root)) is not None:
+                    raise invalid
+                dtd.apply_defaults(root)
+            else:
+                self.name_watch.count_undeclared(document[prolog.end :], _NO_NAMES)
+                if reference not in undescribed:
+                    return TypeMissing(reference, prolog.system_id)
+                check_envelope_structure(root)
+                apply_envelope_defaults(root)
+        except InvalidEvent:
+            declared = _NO_NAMES if dtd is None else dtd.names
+            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], declared)
+            raise
+        return ParsedEvent(root, self._read(root, document, prolog, reference, dtd))
+
+    def find_known_type(self, document: bytes) -> DtdReference | None:
+        """The type that a document names, if its DTD is in the cache."""
+        try:
+            reference = self._prologs.read(document).reference
+        except InvalidEvent:
+            return None
+        return None if reference is None or self._dtds.get(reference) is None else reference
+
+    def _parse(self, document: bytes, prolog: Prolog) -> etree._Element:
+        root = self._parser.parse(mark_mixed_runs(document, prolog.end))
+        check_prolog(prolog, root)
+        return root
+
+    def _read(
+        self,
+        root: etree._Element,
+        document: bytes,
+        prolog: Prolog,
+        reference: DtdReference,
+        dtd: IDtd | None,
+    ) -> EnvelopeParts:
+        instructions = _contains(document, b"<?", prolog.end)
+        if dtd is not None and (instructions or prolog.extras):
+            # The targets of processing instructions are names too, and no DTD declares them.
+            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
+        plain = not instructions and not _contains(document, b"<!--", prolog.end)
+        return read_envelope(root, reference, plain=plain)
+
+    def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd) -> None:
+        name = self.name_watch.find_undeclared(prolog.extras + document[prolog.end :], dtd.names)
+        if name is not None:
+            raise NotValid(f"{name} is not declared ({_GUARDING})")
+
+    def _report_unknown_type(
+        self, reference: DtdReference, prolog: Prolog, undescribed: Set[DtdReference]
+    ) -> TypeMissing:
+        if reference in undescribed:
+            raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
+        return TypeMissing(reference, prolog.system_id)
+
+    def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
+        """An event that was recognised: it is valid by `dtd`, and has this header."""
+        root = self._parser.parse(document)
+        dtd.apply_defaults(root)
+        return ParsedEvent(root, EnvelopeParts(header, find_payload(root)))
+
+    def parse_logged(
+        self,
+        document: bytes,
+        liveness: Liveness | None,
+        undescribed: Set[DtdReference],
+        variants: Variants = NO_VARIANTS,
+    ) -> ParsedEvent:
+        """An event that was accepted before: parsed, with its DTD's defaults, not validated.
+
+        `liveness` is the effective value, the document's own if None. Raises `DtdNeeded` when its
+        DTD is not in the cache and not in `undescribed`, `InvalidEvent` for bytes that can not be
+        read at all.
+        """
+        prolog = self._prologs.read(document)
+        reference = prolog.reference
+        if reference is None:
+            raise _missing_doctype()
+        if variants:
+            reference = variants.get(reference, reference)
+        dtd = self._dtds.get(reference)
+        if dtd is None and reference not in undescribed:
+            raise DtdNeeded(TypeMissing(reference, prolog.system_id))
+        root = self._parse(document, prolog)
+        if dtd is not None:
+            dtd.apply_defaults(root)
+        else:
+            check_envelope_structure(root)
+            apply_envelope_defaults(root)
+        plain = not any(_contains(document, sign, prolog.end) for sign in (b"<?", b"<!--"))
+        return ParsedEvent(root, read_envelope(root, reference, plain=plain), liveness)
+
+
+def _missing_doctype() -> BadEnvelope:
+    return BadEnvelope("the document has no DOCTYPE, which would name its type", line=1, column=1)
+
+
+def _contains(document: bytes, sign: bytes, start: int) -> bool:
+    # Its second character is rare, and a single one is looked for much faster.
+    return document.find(sign[1:2], start) >= 0 and document.find(sign, start) >= 0

@@ -1,0 +1,106 @@
+"""A bound on the names that libxml2 keeps for ever (checklist T27).
+
+libxml2 keeps every name that it meets (of elements, attributes, entities, processing instructions,
+and namespaces) until the process ends: 6 MB for 200,000 short ones. A valid document has only names
+that its DTD declares, so what grows are the names of documents that were refused. They are counted,
+about; when there were too many, the watch begins to *guard*: from then on a document is looked over
+before it is parsed, and one with a name that its DTD does not declare is refused unparsed.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Set
+
+from broker.matching.screening import find_undefined_entity
+
+_MARKUP = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)"
+    rb"|<\?(?P<target>[^\s?>]*).*?(?:\?>|\Z)"
+    rb"|</(?P<end>[^\s>]*)"
+    rb"|<(?P<start>[^\s/>]*)(?P<rest>(?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)",
+    re.DOTALL,
+)
+_QUOTED = re.compile(rb"=\s*(\"[^\"]*+\"|'[^']*+')")
+_WORD = re.compile(rb"[^\s=/]+")
+_NAMESPACE_VALUE = re.compile(rb"(?<=[\s\"'])xmlns[^\s=\"']*+\s*+=\s*+(\"[^\"]*+\"|'[^']*+')")
+_BLANKS_KEPT = re.compile(rb">([ \t\r\n]{2,59})<\?")
+_REFERENCE = re.compile(rb"&([^\s;&<>\"'#]+)")
+#: Bits of the sketch that counts distinct names: a name sets one.
+_SKETCH_BITS = 1 << 20
+
+
+class NameWatch:
+    """Counts undeclared names; `guarding` once there were too many of them.
+
+    `max_names` counts distinct names, `max_bytes` their length: a name may have 50,000 bytes.
+    """
+
+    def __init__(self, max_names: int = 100_000, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self._max_names = max_names
+        self._max_bytes = max_bytes
+        self._sketch = bytearray(_SKETCH_BITS // 8)
+        self._bytes = 0
+        self.count = 0
+
+    @property
+    def is_guarding(self) -> bool:
+        """Whether documents must be looked over before they are parsed."""
+        return self.count >= self._max_names or self._bytes >= self._max_bytes
+
+    def count_undeclared(self, text: bytes, declared: Set[str]) -> None:
+        """Count the names of a text that went through the parser and that no DTD declares."""
+        for name in _iterate_names(text):
+            if self.is_guarding:
+                return
+            if name.decode("utf-8", "replace") not in declared:
+                self._count_name(name)
+
+    def find_undeclared(self, text: bytes, declared: Set[str]) -> str | None:
+        """The first name in the text that is not declared, None if there is no such name.
+
+        Holds for text that is not well-formed too: it errs on the side of finding one.
+        """
+        for match in _MARKUP.finditer(text):
+            target, end, start, rest = match.group("target", "end", "start", "rest")
+            if target is not None:
+                return f"<?{_shown(target)}?>"
+            for word in _WORD.findall(end or b""):
+                if word.decode("utf-8", "replace") not in declared:
+                    return _shown(word)
+            if start is None:
+                continue
+            for word in (start, *_WORD.findall(_QUOTED.sub(b" ", rest))):
+                if word.decode("utf-8", "replace") not in declared:
+                    return _shown(word)
+        reference = find_undefined_entity(text, 0)
+        return None if reference is None else f"&{reference[1]};"
+
+    def _count_name(self, name: bytes) -> None:
+        bit = zlib.crc32(name) % _SKETCH_BITS
+        byte, mask = bit >> 3, 1 << (bit & 7)
+        if not self._sketch[byte] & mask:
+            self._sketch[byte] |= mask
+            self.count += 1
+            self._bytes += len(name)
+
+
+def _iterate_names(text: bytes) -> Iterator[bytes]:
+    """All that libxml2 would keep, and maybe more: this is for counting."""
+    for match in _MARKUP.finditer(text):
+        target, end, start, rest = match.group("target", "end", "start", "rest")
+        if target:
+            yield target
+        elif end:
+            yield end
+        elif start:
+            yield start
+            yield from _WORD.findall(_QUOTED.sub(b" ", rest))
+            yield from _NAMESPACE_VALUE.findall(rest)
+    yield from _REFERENCE.findall(text)
+    yield from _BLANKS_KEPT.findall(text)
+
+
+def _shown(name: bytes) -> str:
+    return name[:60].decode("utf-8", "replace")

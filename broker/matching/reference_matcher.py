@@ -1,0 +1,211 @@
+"""The reference engine: parse, validate, and each distinct query once per event.
+
+It is the oracle (DESIGN 5): what it says of an event is right by definition, and a faster engine
+must say the same. One parse serves all (T24).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from functools import partial
+from math import inf
+
+from zope.interface import implementer
+
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import InvalidEvent, QueryTooExpensive
+from broker.event.envelope import Liveness
+from broker.event.stream import StreamPattern
+from broker.matching.budget import Budget
+from broker.matching.client_time_share import FREE_SECONDS_WITHOUT_INDEX, ClientTimeShares
+from broker.matching.contract import (
+    NO_VARIANTS,
+    IMatcher,
+    Refused,
+    TypeCounters,
+    TypeMissing,
+    Variants,
+    Verdict,
+    accepted_class,
+)
+from broker.matching.document_limits import DocumentLimits
+from broker.matching.examiner import Examiner
+from broker.matching.explain.explainer import Explainer
+from broker.matching.explain.explanation import Explanation
+from broker.matching.name_watch import NameWatch
+from broker.matching.query.limits import QueryLimits
+from broker.matching.query.query import Query
+from broker.matching.query_bounds import QueryBounds
+from broker.matching.subscription_table import StreamQuery, SubscriptionTable
+from broker.matching.type_counters import CountersByType
+from broker.matching.xpath_evaluation import ParsedEvent
+
+_DOCUMENT_LIMITS = DocumentLimits()
+_QUERY_LIMITS = QueryLimits()
+
+
+@implementer(IMatcher)
+class ReferenceMatcher:
+    """The engine that shows what is right.
+
+    `clock` gives seconds, for the figures and the budget: `max_run_time` seconds for one query on
+    one event, and `max_share` of all time for the queries of one client.
+    """
+
+    def __init__(
+        self,
+        dtds: IDtdCache,
+        clock: Callable[[], float],
+        document_limits: DocumentLimits = _DOCUMENT_LIMITS,
+        query_limits: QueryLimits = _QUERY_LIMITS,
+        max_run_time: float = 0.05,
+        max_share: float = 0.1,
+        names: NameWatch | None = None,
+    ) -> None:
+        self._examiner = Examiner(dtds, document_limits, names)
+        self._time_shares = ClientTimeShares(clock, max_run_time, max_share)
+        self._budget = Budget(QueryBounds(query_limits, clock, max_run_time), self._time_shares)
+        self._subscriptions = SubscriptionTable()
+        self._suspended: list[tuple[int, QueryTooExpensive]] = []
+        self._accepted = 0
+        self._counts: Counter[str] = Counter()
+        self._clock = clock
+        self._type_counters = CountersByType()
+        self._variants: Variants = NO_VARIANTS
+        bounds = QueryBounds(query_limits, clock, max_run_time)
+        self._explainer = Explainer("reference", self._examiner, bounds, clock)
+
+    def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
+        """See `IMatcher`."""
+        number = self._subscriptions.add_subscription(pattern, query)
+        self._time_shares.add_subscription(number, client)
+        return number
+
+    def unsubscribe(self, number: int) -> None:
+        """See `IMatcher`."""
+        self._subscriptions.remove_subscription(number)
+        self._time_shares.remove_subscription(number)
+        self._suspended = [entry for entry in self._suspended if entry[0] != number]
+
+    def match(
+        self,
+        documents: Sequence[bytes],
+        undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
+    ) -> list[Verdict]:
+        """See `IMatcher`."""
+        self._variants = variants
+        verdicts: list[Verdict] = []
+        before = self._clock()
+        enough = before + seconds
+        for document in documents:
+            if before >= enough and verdicts:
+                break
+            verdict = self._match_document(document, undescribed)
+            now = self._clock()
+            known_type = partial(self._examiner.find_known_type, document)
+            self._type_counters.count_parsed(verdict, known_type, now - before)
+            before = now
+            verdicts.append(verdict)
+        return verdicts
+
+    def select(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
+    ) -> list[bool]:
+        """See `IMatcher`."""
+        group = self._subscriptions.group_of(number)
+        pattern = group.patterns[number]
+        selected: list[bool] = []
+        enough = self._clock() + seconds
+        for document in documents:
+            if selected and self._clock() >= enough:
+                break
+            subject = self._examiner.parse_logged(document, liveness, undescribed, variants)
+            wanted = not group.suspended and pattern.matches(subject.header.stream)
+            interests = (StreamQuery(group, (number,)),) if wanted else ()
+            # It comes when there is time for it.
+            found = self._evaluate(interests, subject, document, lambda _: ())
+            selected.append(bool(found))
+        return selected
+
+    def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
+        """See `IMatcher`."""
+        told, self._suspended = self._suspended, []
+        return told
+
+    def statistics(self) -> dict[str, int | float]:
+        """See `IMatcher`; refusals are counted by the code of their error."""
+        return {
+            "accepted": self._accepted,
+            "type_missing": self._counts["type_missing"],
+            **{name: n for name, n in self._counts.items() if name.startswith("refused.")},
+            "evaluations": self._budget.evaluations,
+            "subscriptions": len(self._subscriptions),
+            "distinct_queries": self._subscriptions.distinct_queries,
+            "suspended_queries": self._counts["suspended_queries"],
+            "undeclared_names": self._examiner.name_watch.count,
+            "guarding_names": int(self._examiner.name_watch.is_guarding),
+        }
+
+    def type_counters(self) -> tuple[TypeCounters, ...]:
+        """See `IMatcher`."""
+        return self._type_counters.snapshot()
+
+    def explain(
+        self,
+        query: Query,
+        document: bytes | None,
+        undescribed: Set[DtdReference] = frozenset(),
+        *,
+        shapes: bool = True,
+    ) -> Explanation:
+        """See `IMatcher`: each query is evaluated on each event, so there is little to tell."""
+        return self._explainer.explain(query, document, undescribed, shapes=shapes)
+
+    # ---------------------------------------------------------------- one document
+
+    def _match_document(self, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+        try:
+            examined = self._examiner.examine(document, undescribed, self._variants)
+        except InvalidEvent as error:
+            self._counts[f"refused.{error.code}"] += 1
+            return Refused(error)
+        if isinstance(examined, TypeMissing):
+            self._counts["type_missing"] += 1
+            return examined
+        self._accepted += 1
+        header, accepted = examined.header, accepted_class(document)
+        interests = self._subscriptions.queries_on(header.stream)
+        if not interests:
+            return accepted(header, ())
+        matching = self._evaluate(interests, examined, document, lambda each: each.numbers)
+        if len(matching) == 1:
+            return accepted(header, matching[0].numbers)
+        return accepted(header, tuple(sorted(n for interest in matching for n in interest.numbers)))
+
+    # ---------------------------------------------------------------- queries
+
+    def _evaluate(
+        self,
+        interests: tuple[StreamQuery, ...],
+        subject: ParsedEvent,
+        document: bytes,
+        subscriptions: Callable[[StreamQuery], Sequence[int]],
+    ) -> list[StreamQuery]:
+        matching, broken = self._budget.evaluate_queries(
+            interests, subject, document, subscriptions, FREE_SECONDS_WITHOUT_INDEX
+        )
+        for interest, error in broken:
+            self._counts["suspended_queries"] += 1
+            numbers = self._subscriptions.suspend_group(interest.group)
+            self._suspended.extend((number, error) for number in numbers)
+        return matching

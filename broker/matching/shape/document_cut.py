@@ -1,0 +1,294 @@
+"""A valid document cut into constants and values, and its tree, held against the parser's.
+
+The tags are found by an expression: that is exact for documents without the markup that `Reason`
+names, and every name, text and attribute is compared with what the parser made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+from lxml import etree
+
+from broker.matching.query.namespaces import XML_NAMESPACE
+from broker.matching.shape.document_template import SLOT_TEXT, SLOT_VALUE
+from broker.matching.shape.eligible_values import AttributeClass, EligibleValues
+from broker.matching.shape.reason import NotLearnable, Reason
+from broker.matching.shape.tree import Node, NodeKind
+
+_NAME = rb"[^ \t\n<>/=\"'&]++"
+_TAG = re.compile(
+    rb"<(?P<end>/)?(?P<name>" + _NAME + rb")"
+    rb"(?P<attributes>(?:[ \t\n]+" + _NAME + rb"[ \t\n]*=[ \t\n]*\"[^\"<]*+\")*+)"
+    rb"[ \t\n]*+(?P<empty>/)?>"
+)
+_ATTRIBUTE = re.compile(rb"(" + _NAME + rb")[ \t\n]*=[ \t\n]*\"([^\"]*+)\"")
+_PREFIXED_NAME = etree.XPath("name(@*[position() = $place])", regexp=False)
+
+
+@attrs.frozen
+class Token:
+    """A value that may vary: where it stands, and its node."""
+
+    start: int
+    end: int
+    node: Node
+    attribute: AttributeClass | None
+    #: None for a text.
+
+
+@attrs.frozen
+class DocumentCut:
+    """A document's eligible values, in its order, and its tree.
+
+    The nodes of these values have none yet; all others have theirs.
+    """
+
+    document: bytes
+    tokens: tuple[Token, ...]
+    tree: Node
+    payload: Node | None
+    #: Within `tree`.
+
+    def constants_around(self, tokens: tuple[Token, ...]) -> list[bytes]:
+        """What lies around these tokens: one more than there are tokens."""
+        document, at, found = self.document, 0, []
+        for token in tokens:
+            found.append(document[at : token.start])
+            at = token.end
+        found.append(document[at:])
+        return found
+
+    def values_of(self, tokens: tuple[Token, ...]) -> tuple[bytes, ...]:
+        """What these tokens are: the same bytes in the document and in the parser's tree."""
+        return tuple(self.document[token.start : token.end] for token in tokens)
+
+
+def cut_document(
+    document: bytes,
+    start: int,
+    root: etree._Element,
+    payload: etree._Element | None,
+    eligible: EligibleValues,
+    max_constant_bytes: int,
+) -> DocumentCut:
+    """Cut a document whose root element begins at `start`.
+
+    `root` is its valid tree, with defaults applied. Raises `NotLearnable`.
+    """
+    return _Cutter(document, root, payload, eligible, max_constant_bytes).run(start)
+
+
+class _Cutter:
+    def __init__(
+        self,
+        document: bytes,
+        root: etree._Element,
+        payload: etree._Element | None,
+        eligible: EligibleValues,
+        max_constant_bytes: int,
+    ) -> None:
+        self._document = document
+        self._elements: Iterator[etree._Element] = root.iter()
+        self._payload = payload
+        self._eligible = eligible
+        self._max_constant_bytes = max_constant_bytes
+        self._order = 0
+        self._tokens: list[Token] = []
+        self._tree = self._parent = Node(NodeKind.ROOT, None, 0)
+        self._payload_node: Node | None = None
+        #: Elements that are open, innermost last, as written and as the parser has them.
+        self._open: list[tuple[bytes, etree._Element]] = []
+        #: The element behind which a text would now stand, None directly behind a start tag.
+        self._previous: etree._Element | None = None
+        self._cut_bytes = 0
+
+    def run(self, start: int) -> DocumentCut:
+        document, at = self._document, start
+        while self._open or at == start:
+            tag = _TAG.match(document, at)
+            if tag is None:
+                raise NotLearnable(Reason.MARKUP)
+            if tag.end() - self._cut_bytes > self._max_constant_bytes:
+                raise NotLearnable(Reason.CONSTANTS)
+            if tag["end"]:
+                self._end_tag(tag["name"])
+            else:
+                self._start_tag(tag)
+                if tag["empty"]:
+                    self._end_tag(tag["name"])
+            at = tag.end()
+            if self._open:
+                at = self._cut_text(at, is_leaf=not (tag["end"] or tag["empty"]))
+        if document[at:].strip(b" \t\n") or next(self._elements, None) is not None:
+            raise NotLearnable(Reason.MARKUP)
+        self._tree.last = self._order
+        return DocumentCut(document, tuple(self._tokens), self._tree, self._payload_node)
+
+    # ---------------------------------------------------------------- tags
+
+    def _start_tag(self, tag: re.Match[bytes]) -> None:
+        name, element = tag["name"], next(self._elements, None)
+        if name not in self._eligible.names:
+            raise NotLearnable(Reason.UNDECLARED)
+        if element is None:
+            raise NotLearnable(Reason.UNVERIFIED)
+        local, namespace = _split_name(str(element.tag))
+        prefix = element.prefix
+        if name.decode() != (f"{prefix}:{local}" if prefix else local):
+            raise NotLearnable(Reason.UNVERIFIED)
+        node = self._make_node(
+            NodeKind.ELEMENT, self._parent, namespace=namespace, local=local, prefix=prefix
+        )
+        self._parent.children.append(node)
+        if element is self._payload:
+            self._payload_node = node
+        self._parent = node
+        self._open.append((name, element))
+        self._previous = None
+        self._cut_attributes(name, element, tag.start("attributes"), tag.end("attributes"))
+
+    def _end_tag(self, name: bytes) -> None:
+        opened, self._previous = self._open.pop()
+        if opened != name or self._parent.parent is None:
+            raise NotLearnable(Reason.UNVERIFIED)
+        self._parent.last = self._order
+        self._parent = self._parent.parent
+
+    def _cut_attributes(self, name: bytes, element: etree._Element, start: int, end: int) -> None:
+        if start == end and not element.attrib:
+            return
+        known = [(str(key), str(value)) for key, value in element.items()]
+        place = 0
+        for match in _ATTRIBUTE.finditer(self._document, start, end):
+            written, value = match.groups()
+            if written not in self._eligible.names:
+                raise NotLearnable(Reason.UNDECLARED)
+            if SLOT_VALUE.fullmatch(value) is None:
+                raise NotLearnable(Reason.MARKUP)
+            if written == b"xmlns" or written.startswith(b"xmlns:"):
+                continue
+            clark, prefix = _clark_name(written.decode(), element)
+            if place >= len(known) or known[place] != (clark, value.decode()):
+                raise NotLearnable(Reason.UNVERIFIED)
+            place += 1
+            node = self._add_attribute(clark, prefix, value)
+            if (name, written) in self._eligible.attributes:
+                self._add_token(match.start(2), match.end(2), node, (name, written))
+        # What follows are the defaults that the DTD supplied.
+        for supplied, (clark, text) in enumerate(known[place:], place + 1):
+            prefix = None
+            if clark[0] == "{":
+                prefix = str(_PREFIXED_NAME(element, place=supplied)).partition(":")[0]
+            self._add_attribute(clark, prefix, text.encode())
+
+    def _add_attribute(self, clark: str, prefix: str | None, value: bytes) -> Node:
+        local, namespace = _split_name(clark)
+        node = self._make_node(
+            NodeKind.ATTRIBUTE,
+            self._parent,
+            namespace=namespace,
+            local=local,
+            prefix=prefix,
+            value=value,
+        )
+        self._parent.attributes.append(node)
+        return node
+
+    # ---------------------------------------------------------------- texts
+
+    def _cut_text(self, start: int, *, is_leaf: bool) -> int:
+        document = self._document
+        end = document.find(b"<", start)
+        text = document[start:end]
+        name, parent = self._open[-1]
+        known = parent.text if self._previous is None else self._previous.tail
+        if text.decode() != (known or ""):
+            raise NotLearnable(Reason.UNVERIFIED)
+        if not text:
+            return end
+        if SLOT_TEXT.fullmatch(text) is None:
+            raise NotLearnable(Reason.MARKUP)
+        node = self._make_node(NodeKind.TEXT, self._parent, value=text)
+        self._parent.children.append(node)
+        if (
+            is_leaf
+            and document.startswith(b"</", end)
+            and self._eligible.is_eligible_text(name, str(parent.tag))
+        ):
+            self._add_token(start, end, node, None)
+        return end
+
+    # ---------------------------------------------------------------- both
+
+    def _make_node(
+        self,
+        kind: NodeKind,
+        parent: Node,
+        *,
+        namespace: str | None = None,
+        local: str = "",
+        prefix: str | None = None,
+        value: bytes = b"",
+    ) -> Node:
+        self._order += 1
+        return Node(
+            kind,
+            parent,
+            self._order,
+            namespace=namespace,
+            local=local,
+            prefix=prefix,
+            value=value,
+        )
+
+    def _add_token(
+        self, start: int, end: int, node: Node, attribute: AttributeClass | None
+    ) -> None:
+        self._cut_bytes += end - start
+        self._tokens.append(Token(start, end, node, attribute))
+
+
+def _split_name(clark: str) -> tuple[str, str | None]:
+    """Local name and namespace."""
+    if clark[0] != "{":
+        return clark, None
+    namespace, _, local = clark[1:].rpartition("}")
+    return local, namespace
+
+
+def _clark_name(written: str, element: etree._Element) -> tuple[str, str | None]:
+    """An attribute's name as lxml has it, and its prefix."""
+    prefix, colon, local = written.partition(":")
+    if not colon:
+        return written, None
+    namespace = XML_NAMESPACE if prefix == "xml" else element.nsmap.get(prefix)
+    return f"{{{namespace}}}{local}", prefix
+
+
+def copy_as_document(element: Node) -> Node:
+    """A copy of an element as a document of its own: its root node."""
+    root = Node(NodeKind.ROOT, None, 0)
+    # Orders rise without holes within an element, so that those of the copy are known.
+    behind = element.order - 1
+    _copy(element, root, behind)
+    root.last = element.last - behind
+    return root
+
+
+def _copy(node: Node, parent: Node, behind: int) -> None:
+    copy = Node(
+        node.kind,
+        parent,
+        node.order - behind,
+        namespace=node.namespace,
+        local=node.local,
+        prefix=node.prefix,
+        value=node.value,
+    )
+    copy.last = node.last - behind
+    (parent.attributes if node.kind is NodeKind.ATTRIBUTE else parent.children).append(copy)
+    for below in (*node.attributes, *node.children):
+        _copy(below, copy, behind)

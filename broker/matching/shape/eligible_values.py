@@ -1,0 +1,52 @@
+"""Which values of a type may vary without a parser's or a validator's say (soundness of slots)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
+from broker.dtd.interfaces import IDtd
+from broker.event.envelope import NAMESPACE
+
+#: An attribute of an element, both by the names that documents write.
+AttributeClass: TypeAlias = tuple[bytes, bytes]
+
+#: Its text must be the DOCTYPE's version, so in an accepted document it never varies.
+_VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
+
+
+class EligibleValues:
+    """The texts and attributes of a type in which the DTD lets anything stand.
+
+    Only what is declared under the very name that a document writes counts: libxml2 also validates
+    `x:a` by the declaration of `a`.
+    """
+
+    def __init__(self, dtd: IDtd) -> None:
+        self.texts = frozenset(
+            name.encode() for name, element in dtd.elements.items() if _allows_any_text(element)
+        )
+        self.attributes: frozenset[AttributeClass] = frozenset(
+            (name.encode(), attribute.qualified_name.encode())
+            for name, element in dtd.elements.items()
+            for attribute in element.attributes
+            if _allows_any_value(attribute)
+        )
+        self.names = frozenset(name.encode() for name in dtd.names)
+
+    def is_eligible_text(self, name: bytes, tag: str) -> bool:
+        """Whether a leaf of this name (as written, and as lxml tells it) may hold any text."""
+        return name in self.texts and tag != _VERSION_NUM
+
+
+def _allows_any_text(element: DeclaredElement) -> bool:
+    return element.type in ("mixed", "any")
+
+
+def _allows_any_value(attribute: DeclaredAttribute) -> bool:
+    return (
+        attribute.type == "cdata"
+        and not attribute.fixed
+        and attribute.declares_prefix is None
+        and attribute.prefix != "xml"
+    )

@@ -1,0 +1,266 @@
+"""What one type has taught: which documents get a shape, and whether shapes pay at all.
+
+A document like none before is only remembered, by a signature that takes one pass in C. When the
+signature comes a second time, the document is cut (see `cutting.py`), and its skeleton learnt. Of a
+type whose documents are nearly all recognised, that is done at once.
+
+Learning costs about as much as a hundred recognitions save, so a type has a *credit*. A type of
+which hardly a document is recognised is *suspended* for a number of documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import attrs
+from lxml import etree
+
+from broker.dtd.interfaces import IDtd
+from broker.matching.envelope import EnvelopeParts
+from broker.matching.shape.bounds import ShapeBounds
+from broker.matching.shape.document_cut import DocumentCut, cut_document
+from broker.matching.shape.eligible_values import AttributeClass, EligibleValues
+from broker.matching.shape.reason import NotLearnable, Reason
+from broker.matching.shape.shape import Shape
+from broker.matching.shape.skeleton import Skeleton, Variant, skeleton_key
+
+_NOT_MARKUP = bytes(set(range(256)) - set(b'<>"'))
+_ENCODING = re.compile(
+    rb"(?:\xef\xbb\xbf)?<\?xml[^>]*?encoding[ \t\n]*=[ \t\n]*[\"']([^\"']*)[\"']"
+)
+#: Documents not recognised between two accounts of the hits.
+_CREDIT_INTERVAL = 32
+
+
+@attrs.frozen
+class TypeStatistics:
+    """Counters of a type since its DTD was first met, and what it has now."""
+
+    shapes: int
+    hits: int
+    misses: int
+    #: Documents accepted that were not recognised.
+
+    learnt: int
+    forgotten: int
+    not_learnable: dict[str, int]
+    #: Documents that had no shape, by `Reason`.
+
+    slot_attributes: int
+    #: Attributes found to vary.
+
+    suspended: bool
+    #: Its shapes do not recur: it is parsed.
+
+    suspensions: int
+
+
+class TypeLearner:
+    """Decides what of one type is learnt; it makes shapes, and the cache keeps them."""
+
+    def __init__(
+        self,
+        dtd: IDtd,
+        bounds: ShapeBounds,
+        make: Callable[[DocumentCut, Skeleton], Shape],
+        forget: Callable[[Shape], None],
+    ) -> None:
+        """`make` gives a shape with the skeleton's slots, `forget` drops one."""
+        self.dtd = dtd
+        self.shapes: dict[Shape, tuple[Skeleton, Variant]] = {}
+        self.not_learnable: Counter[str] = Counter()
+        self._bounds = bounds
+        self._make_shape = make
+        self._drop_shape = forget
+        self._eligible: EligibleValues | None = None
+        self._signatures: set[int] = set()
+        self._too_large: set[int] = set()
+        self._skeletons: dict[bytes, Skeleton] = {}
+        self._generalised: set[AttributeClass] = set()
+        self._misses = self._learnt = self._forgotten = self._suspensions = 0
+        self._hits_of_forgotten = 0
+        self._pause = bounds.pause
+        self._suspended_for = 0
+        self._window_ends = bounds.window
+        self._hits_before = 0
+        self._credit, self._credit_from = bounds.credit, 0
+
+    @property
+    def hits(self) -> int:
+        """Documents recognised."""
+        return self._hits_of_forgotten + sum(shape.hits for shape in self.shapes)
+
+    def statistics(self) -> TypeStatistics:
+        """What it has come to."""
+        return TypeStatistics(
+            shapes=len(self.shapes),
+            hits=self.hits,
+            misses=self._misses,
+            learnt=self._learnt,
+            forgotten=self._forgotten,
+            not_learnable=dict(self.not_learnable),
+            slot_attributes=len(self._generalised),
+            suspended=self._suspended_for > 0,
+            suspensions=self._suspensions,
+        )
+
+    # ---------------------------------------------------------------- shapes
+
+    def was_seen(self, document: bytes, start: int) -> bool:
+        """Whether one like this was met before; remembers it. `start`: of the root element.
+
+        Raises `NotLearnable` for what can be seen without cutting the document.
+        """
+        signature = _signature(document, start)
+        if signature in self._too_large:
+            raise NotLearnable(Reason.CONSTANTS)
+        if signature in self._signatures:
+            if self._credit <= 0:
+                raise NotLearnable(Reason.CREDIT)
+            return True
+        _add_signature(self._signatures, signature, self._bounds.max_signatures)
+        return self._credit > 0 and self._is_mostly_recognised
+
+    @property
+    def _is_mostly_recognised(self) -> bool:
+        """Whether so many are recognised that one like none before will hardly be the last."""
+        return self.hits >= self._bounds.hits_per_miss * self._misses
+
+    def learn_document(
+        self, document: bytes, start: int, root: etree._Element, parts: EnvelopeParts
+    ) -> tuple[Shape, tuple[bytes, ...]] | None:
+        """The shape of a familiar document that was not recognised, and its values; or None.
+
+        Raises `NotLearnable`. The shape may be one that is known already, and not prepared for
+        values like these. The values are what the parser says.
+        """
+        if self._eligible is None:
+            self._eligible = EligibleValues(self.dtd)
+        try:
+            pieces = cut_document(
+                document,
+                start,
+                root,
+                parts.payload,
+                self._eligible,
+                self._bounds.max_constant_bytes,
+            )
+            return self._learn_cut(pieces)
+        except NotLearnable as refusal:
+            if refusal.reason in (Reason.CONSTANTS, Reason.SLOTS):
+                _add_signature(
+                    self._too_large, _signature(document, start), self._bounds.max_signatures
+                )
+            raise
+
+    def remove_shape(self, shape: Shape) -> None:
+        """The cache has dropped a shape."""
+        skeleton, variant = self.shapes.pop(shape)
+        self._hits_of_forgotten += shape.hits
+        self._forgotten += 1
+        variant.shape = None
+        for key in [key for key, each in skeleton.variants.items() if each is variant]:
+            del skeleton.variants[key]
+
+    def _learn_cut(self, pieces: DocumentCut) -> tuple[Shape, tuple[bytes, ...]] | None:
+        skeleton, is_new = self._get_skeleton(pieces)
+        variant = skeleton.find_variant(pieces)
+        if variant is None:
+            if skeleton.can_generalise(self._generalised):
+                # Its attributes vary, and it is known which usually do.
+                self._drop_shapes(skeleton.generalise(self._generalised))
+                is_new = True
+            elif len(skeleton.variants) >= self._bounds.max_variants:
+                skeleton.add_variant(pieces)
+                varied = skeleton.most_varied_attributes(pieces)
+                self._generalised |= varied
+                self._drop_shapes(skeleton.generalise(varied))
+                is_new = True
+            variant = skeleton.add_variant(pieces)
+            if not (is_new or self._is_mostly_recognised):
+                return None
+        if variant.shape is None:
+            shape = self._make_shape(pieces, skeleton)
+            variant.shape = shape
+            self.shapes[shape] = (skeleton, variant)
+            self._learnt += 1
+            self._credit -= 1
+        return variant.shape, pieces.values_of(skeleton.slot_tokens(pieces))
+
+    def _get_skeleton(self, pieces: DocumentCut) -> tuple[Skeleton, bool]:
+        key = skeleton_key(pieces)
+        known = self._skeletons.pop(key, None)
+        if known is not None:
+            # Behind the others: the first is the one not met for longest.
+            self._skeletons[key] = known
+            return known, False
+        if len(self._skeletons) >= 2 * self._bounds.max_shapes_of_type:
+            # At most half of them have a shape.
+            del self._skeletons[
+                next(key for key, each in self._skeletons.items() if not each.shapes())
+            ]
+        skeleton = self._skeletons[key] = Skeleton(pieces, self._generalised)
+        return skeleton, True
+
+    def _drop_shapes(self, shapes: list[Shape]) -> None:
+        for shape in shapes:
+            self._drop_shape(shape)
+
+    # ---------------------------------------------------------------- whether it pays
+
+    def should_learn(self) -> bool:
+        """Count a document that was not recognised; False while the type is suspended."""
+        self._misses += 1
+        if self._suspended_for:
+            self._suspended_for -= 1
+            if not self._suspended_for:
+                self._window_ends = self._misses + self._bounds.window
+                self._hits_before = self.hits
+            return False
+        if self._misses % _CREDIT_INTERVAL == 0:
+            self._add_credit()
+        if self._misses >= self._window_ends:
+            return not self._suspend_if_unrecognised()
+        return True
+
+    def _suspend_if_unrecognised(self) -> bool:
+        bounds, hits = self._bounds, self.hits
+        self._window_ends = self._misses + bounds.window
+        recognised, self._hits_before = hits - self._hits_before, hits
+        if recognised >= bounds.min_hit_rate * (recognised + bounds.window):
+            self._pause = bounds.pause
+            return False
+        self._drop_shapes(list(self.shapes))
+        self._skeletons.clear()
+        self._signatures.clear()
+        self._too_large.clear()
+        self._suspended_for = self._pause
+        self._suspensions += 1
+        self._pause = min(2 * self._pause, bounds.max_pause)
+        self._credit = bounds.credit // 4
+        return True
+
+    def _add_credit(self) -> None:
+        earned = (self.hits - self._credit_from) // self._bounds.hits_per_credit
+        self._credit_from += earned * self._bounds.hits_per_credit
+        self._credit = min(self._credit + earned, self._bounds.credit)
+
+
+def _signature(document: bytes, start: int) -> int:
+    """The sequence of markup signs, as a hash; raises `NotLearnable` for what it shows."""
+    if document.find(b"&") >= 0 or document.find(b"\r") >= 0:
+        raise NotLearnable(Reason.MARKUP)
+    if document.find(b"<!", start) >= 0 or document.find(b"<?", start) >= 0:
+        raise NotLearnable(Reason.MARKUP)
+    encoding = _ENCODING.match(document, 0, start)
+    if encoding is not None and encoding[1].lower() != b"utf-8":
+        raise NotLearnable(Reason.ENCODING)
+    return hash(document.translate(None, _NOT_MARKUP))
+
+
+def _add_signature(known: set[int], signature: int, most: int) -> None:
+    if len(known) >= most:
+        known.clear()
+    known.add(signature)

@@ -1,0 +1,181 @@
+"""A query compiled by lxml, and what of an event it is evaluated on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import attrs
+from lxml import etree
+
+from broker.event.envelope import NAMESPACE, Header, Liveness
+from broker.matching.document_limits import SHALLOW_DEPTH
+from broker.matching.envelope import EnvelopeParts
+from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
+from broker.matching.query.namespaces import ENVELOPE_PREFIX
+from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.query import Query
+from broker.matching.query.tree import FunctionCall
+
+_VALUES: dict[str, Any] = {
+    "StreamId": lambda header: header.stream,
+    "ClientId": lambda header: header.event_id.client_id,
+    "TimeStamp": lambda header: float(header.event_id.timestamp),
+    "SequenceNumber": lambda header: float(header.event_id.sequence_number),
+    "Incarnation": lambda header: float(header.event_id.incarnation),
+    "VersionNum": lambda header: header.version,
+    "EventType": lambda header: header.type_name,
+    "Securitylevel": lambda header: header.security_level.value,
+}
+
+_NODES = etree.XPath("count(//node()) + count(//@*)")
+_DEEPER = etree.XPath(f"boolean({'/*' * (SHALLOW_DEPTH + 1)})")
+
+
+class ParsedEvent:
+    """One event as queries see it; its parts are made when the first query needs them."""
+
+    __slots__ = ("_depth", "_document", "_envelope", "_liveness", "_payload", "header")
+
+    def __init__(
+        self, envelope: etree._Element, parts: EnvelopeParts, liveness: Liveness | None = None
+    ) -> None:
+        """`liveness` is the effective value (DESIGN 5), the document's own if None."""
+        self.header: Header = parts.header
+        self._envelope = envelope
+        self._payload = parts.payload
+        self._liveness = liveness or parts.header.liveness
+        self._document: etree._Element | None = None
+        self._depth = 0
+
+    @property
+    def envelope(self) -> etree._Element:
+        """The envelope's root element."""
+        return self._envelope
+
+    def document(self) -> etree._Element:
+        """The root of the document that queries address: the payload's, else the envelope's.
+
+        A copy: only a document of its own makes `/` the payload's.
+        """
+        if self._document is None:
+            if self._payload is None:
+                self._document = self._envelope
+            else:
+                # lxml copies the text behind an element along, as a sibling of the new root.
+                self._document = copy.deepcopy(self._payload)
+                if self._payload.tail is not None:
+                    self._document.tail = None
+        return self._document
+
+    @property
+    def depth(self) -> int:
+        """How many elements are inside each other, the envelope's included."""
+        if not self._depth:
+            level = [self._envelope]
+            while level:
+                self._depth += 1
+                level = [child for element in level for child in element]
+        return self._depth
+
+    def count_nodes(self, *, envelope: bool) -> int:
+        """How many nodes queries see, those of the envelope's document among them or not."""
+        count = int(cast(float, _NODES(self.document())))
+        return max(count, int(cast(float, _NODES(self._envelope)))) if envelope else count
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether no more than `SHALLOW` elements are inside each other: found out much faster."""
+        return not _DEEPER(self._envelope)
+
+    def variable(self, name: str) -> Any:
+        """The value of an envelope variable."""
+        if name == "Liveness":
+            return self._liveness.value
+        return _VALUES[name](self.header)
+
+
+@attrs.frozen(slots=True)
+class QueryInputs:
+    """What a query reads: the payload, the envelope, envelope variables.
+
+    `functions`: it calls functions of ours.
+    """
+
+    payload: bool
+    envelope: bool
+    variables: frozenset[str]
+    functions: bool
+
+
+@lru_cache(maxsize=1024)
+def _shared_inputs(
+    payload: bool, envelope: bool, variables: frozenset[str], functions: bool
+) -> QueryInputs:
+    return QueryInputs(payload, envelope, variables, functions)
+
+
+def query_inputs(query: Query) -> QueryInputs:
+    """One object for all queries that read the same: few differ in it."""
+    return _shared_inputs(
+        query.uses_payload, query.uses_envelope, query.variables, query.uses_extension_functions
+    )
+
+
+class CompiledXPath:
+    """An expression ready to run: `boolean(...)`, so that no node-set becomes a Python list."""
+
+    __slots__ = ("_calls", "_inputs", "_simple", "_xpath")
+
+    def __init__(
+        self,
+        compilable: str,
+        namespaces: tuple[tuple[str, str], ...],
+        reading: QueryInputs,
+        calls: Sequence[str] = (),
+    ) -> None:
+        """The text, and what it reads, as `Query` has them; `calls` as `HoistedQuery` has them."""
+
+        def compiled(text: str) -> etree.XPath:
+            return etree.XPath(
+                text,
+                namespaces={**dict(namespaces), ENVELOPE_PREFIX: NAMESPACE},
+                extensions=EXTENSION_FUNCTIONS if reading.functions else None,
+                regexp=False,
+                smart_strings=False,
+            )
+
+        self._xpath = compiled(f"boolean({compilable})")
+        self._calls = {f"i{place}": compiled(call) for place, call in enumerate(calls)}
+        self._inputs = reading
+        self._simple = reading.payload and not (reading.variables or reading.envelope or calls)
+
+    def matches(self, subject: ParsedEvent) -> bool:
+        """Return the value; raises `etree.XPathError` or `QueryTooExpensive`."""
+        if self._simple:
+            return bool(self._xpath(subject.document()))
+        reading = self._inputs
+        values: dict[str, Any] = {name: subject.variable(name) for name in reading.variables}
+        context = subject.document() if reading.payload else subject.envelope
+        if reading.envelope:
+            values[ENVELOPE_VARIABLE] = [subject.envelope]
+            values[PAYLOAD_VARIABLE] = [context]
+        if self._calls:
+            values |= {name: call(context, **values) for name, call in self._calls.items()}
+        return bool(self._xpath(context, **values))
+
+
+class CompiledQuery(CompiledXPath):
+    """A query with its expression ready to run."""
+
+    __slots__ = ("is_always_true", "query")
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query.compilable, query.namespaces, query_inputs(query))
+        self.query = query
+        #: The query `true()`: every event of its streams.
+        self.is_always_true = (
+            isinstance(query.expression, FunctionCall) and query.expression.name == "true"
+        )

@@ -1,0 +1,238 @@
+"""Small things that once were wrong, or easily could be."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.dtd.dtd import Dtd
+from broker.event.envelope import Liveness
+from broker.matching.contract import Refused
+from broker.matching.query.limits import QueryLimits
+from tests.matching.conftest import event
+from tests.matching.engine.engine_pair import EnginePair
+
+
+@pytest.fixture
+def twins(flight_dtd: Dtd) -> EnginePair:
+    return EnginePair(flight_dtd)
+
+
+def flight(*legs: str, flight_id: str = "1") -> bytes:
+    return event(f"<flight><id>{flight_id}</id>{''.join(legs)}</flight>".encode())
+
+
+def leg(altitude: str) -> str:
+    return f"<leg><altitude>{altitude}</altitude></leg>"
+
+
+@pytest.mark.parametrize("value", [b"x", b"9" * 19, b"9" * 500, b"9" * 5_000, b"-1", b" 5", b"1.5"])
+@pytest.mark.parametrize("field", ["TimeStamp", "SequenceNumber", "Incarnation"])
+def test_a_bad_number_in_a_recognised_envelope_is_refused_like_any_other(
+    twins: EnginePair, field: str, value: bytes
+) -> None:
+    twins.subscribe(f"${field} > 5")
+    twins.subscribe(f"${field} * 2 = 14")
+    document = event()
+    twins.match([document] * 3)
+    start = document.index(f"<Mspaces:{field}>".encode()) + len(f"<Mspaces:{field}>")
+    bad = document[:start] + value + document[document.index(b"<", start) :]
+    before = twins.count("recognised")
+    verdicts = twins.match([document, bad, document])
+    assert isinstance(verdicts[1], Refused)
+    assert twins.count("recognised") == before + 2
+
+
+def test_remarks_around_the_document_are_seen_by_queries_of_large_families(
+    twins: EnginePair,
+) -> None:
+    for number in range(40):
+        twins.subscribe(f'/Mspaces:Event/preceding-sibling::comment() = "x{number}"')
+        twins.subscribe(f'/comment() = "x{number}"')
+        twins.subscribe(f"count(/node()) = {number}")
+    document = event()
+    before = document.replace(b"<!DOCTYPE", b"<!--x3--><!DOCTYPE")
+    alone = event(None).replace(b"<!DOCTYPE", b"<!--x3--><!DOCTYPE")
+    twins.match([document, before, alone, document + b"<!--x4-->", alone + b"<?p x?>"])
+    assert twins.matched > 5
+
+
+def test_a_query_on_other_streams_is_neither_evaluated_nor_suspended(flight_dtd: Dtd) -> None:
+    twins = EnginePair(flight_dtd, query_limits=QueryLimits())
+    dear = twins.subscribe("//leg[count(following::leg[altitude > 5]) > 1]", "other")
+    document = event(f"<flight><id>1</id>{leg('7') * 1_100}</flight>".encode(), stream="asdi.zbw")
+    for _ in range(4):
+        twins.match([document])
+    assert twins.count("recognised") > 0
+    assert twins.count("evaluations") == 0
+    assert twins.suspended == set()
+    twins.match([document.replace(b"asdi.zbw", b"other")])
+    assert twins.suspended == {dear}
+    twins.match([flight(leg("6"), leg("7"))])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_suspended_query_missed_no_event_before_and_matches_none_behind(
+    flight_dtd: Dtd, seed: int
+) -> None:
+    """However the events of the batch are read, and whether the query needs an evaluation."""
+    twins = EnginePair(flight_dtd, query_limits=QueryLimits())
+    queries = (
+        "//leg[count(following::leg[altitude > {}]) > 1] or /flight/id = '2'",
+        "//altitude > {}",
+    )
+    large = flight(leg("7") * 1_100)
+    known = [flight(leg("6"), leg("7")), flight(leg("6"), flight_id="2"), flight(leg("7") * 5)]
+    for _ in range(3):
+        twins.match([large, *known])
+    dear = [twins.subscribe(queries[0].format(altitude)) for altitude in (1, 5, 6)]
+    twins.subscribe(queries[1].format(5))
+    remark = known[0].replace(b"<flight>", b"<flight><!-- so -->")
+    batch = [*known, remark] * 4
+    random.Random(seed).shuffle(batch)
+    half = len(batch) // 2
+    twins.match(batch[:half] + [large] + batch[half:] + [large])
+    assert twins.suspended == {*dear}
+    assert twins.matched > half
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_query_that_is_suspended_selects_nothing_behind(flight_dtd: Dtd, first: int) -> None:
+    twins = EnginePair(flight_dtd, query_limits=QueryLimits())
+    large, small = flight(leg("7") * 1_100), flight(leg("6"), flight_id="2")
+    for _ in range(3):
+        twins.match([small])
+    number = twins.subscribe("/flight/id = '2' or //leg[count(following::leg[altitude > 5]) > 1]")
+    batch = [small, flight(leg("6"), leg("7")), large, small]
+    twins.select(number, batch[first:], Liveness.LIVE)
+
+
+#: Pairs that share a template, of which one matches what the other's structure rules out.
+POISONOUS = [
+    ("count(//leg) > 3", "count(//leg) > -1"),
+    ("//altitude > 5", "//altitude > 'x'"),
+    ("string(//altitude) = 'x'", "string(//altitude) = ''"),
+    ("string(//altitude) != ''", "string(//altitude) != 'x'"),
+    ("starts-with(//altitude, 'x')", "starts-with(//altitude, '')"),
+    ("not(//altitude = 5)", "not(//altitude = 'x')"),
+    ("number(//altitude) != 5", "number(//altitude) != -0"),
+    ("sum(//altitude) = 5", "sum(//altitude) = 0"),
+    ("sum(//altitude) >= 1", "sum(//altitude) >= -0"),
+    ("string-length(//altitude) > 1", "string-length(//altitude) > -1"),
+    ("substring(//altitude, 1) = 'x'", "substring(//altitude, 1) = ''"),
+    ("concat(//altitude, 'a') = 'x'", "concat(//altitude, 'a') = 'a'"),
+    ("name(//altitude) = 'x'", "name(//altitude) = ''"),
+    ("//leg[count(altitude) > 1]", "//leg[count(altitude) > -1]"),
+    ("string(//altitude > 5) = 'x'", "string(//altitude > 5) = 'false'"),
+    ("floor(count(//leg)) = 1", "floor(count(//leg)) = 0"),
+    ("contains(concat(//altitude, 'ab'), 'x')", "contains(concat(//altitude, 'ab'), 'b')"),
+    ("translate(//altitude, 'a', 'b') = 'x'", "translate(//altitude, 'a', 'b') = ''"),
+    ("(//altitude > 5) = 3", "(//altitude > 5) = 0"),
+]
+
+
+@pytest.mark.parametrize("queries", POISONOUS, ids=lambda pair: pair[0])
+@pytest.mark.parametrize("many", [False, True])
+def test_one_querys_literal_does_not_decide_for_its_family(
+    flight_dtd: Dtd, queries: tuple[str, str], many: bool
+) -> None:
+    for order in (queries, queries[::-1]):
+        twins = EnginePair(flight_dtd)
+        numbers = [twins.subscribe(query) for query in order]
+        if many:
+            numbers += [
+                twins.subscribe(queries[0].replace("5", str(n)).replace("'x'", f"'x{n}'"))
+                for n in range(40)
+            ]
+        documents = [
+            *([flight()] * 3),
+            *([flight("<leg/>")] * 3),
+            *([flight(leg(value)) for value in ("5", "x", "x7", "6", "-0", "a")]),
+            flight(leg("x"), leg("5"), leg("7"), leg("8")),
+        ]
+        for document in documents:
+            twins.match([document])
+        assert twins.count("recognised") >= 4
+        for number in numbers[:2]:
+            twins.select(number, documents, Liveness.RECOVERY)
+        twins.unsubscribe(numbers[0])
+        twins.match(documents)
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "'NaN'",
+        "'inf'",
+        "'-inf'",
+        "'x'",
+        "-0",
+        "0",
+        "'-0'",
+        "' 5 '",
+        "''",
+        "'1e3'",
+        "1e999",
+        "-1e999",
+    ]
+    + ["0.1", "'0.1'", "123456789012345678901", "'+5'", "'1_000'", "--5", "---5"],
+)
+def test_literals_that_are_odd_numbers(twins: EnginePair, literal: str) -> None:
+    for operator in ("=", "!=", "<", "<=", ">", ">="):
+        for subject in ("//altitude", "number(//altitude)", "string(//altitude)", "count(//leg)"):
+            twins.subscribe(f"{subject} {operator} {literal}")
+            twins.subscribe(f"{literal} {operator} {subject}")
+            twins.subscribe(f"{subject} {operator} 5")
+    values = (
+        "5",
+        "0",
+        "-0",
+        " 5 ",
+        "NaN",
+        "inf",
+        "+5",
+        "1_000",
+        "1e3",
+        "0.1",
+        "1e999",
+        "-1e999",
+        "x",
+    )
+    for _ in range(3):
+        twins.match([flight(), *(flight(leg(value)) for value in values)])
+    assert twins.count("recognised") > len(values)
+    assert twins.matched > 0
+
+
+def test_a_template_whose_last_query_went_comes_back(twins: EnginePair) -> None:
+    documents = [flight(leg(str(value))) for value in (280, 290, 300)]
+    twins.match(documents)
+    for _ in range(3):
+        first = twins.subscribe("//altitude > 285")
+        twins.match(documents)
+        second = twins.subscribe("//altitude > 295")
+        twins.match(documents)
+        twins.unsubscribe(first)
+        twins.match(documents)
+        twins.unsubscribe(second)
+        assert twins.count("templates") == 0
+        twins.match(documents)
+    assert twins.count("recognised") > 20
+
+
+def test_alternatives_are_shared_and_taken_apart_again(twins: EnginePair) -> None:
+    documents = [flight(leg(str(value)), flight_id=str(value)) for value in (1, 2, 3)]
+    twins.match(documents * 2)
+    texts = ["id = 1 or //altitude = 2", "//altitude = 2 or id = 1", "id = 1", "id = 1 or id = 1"]
+    texts += [f"id = 1 or //altitude = {n}" for n in range(3, 50)]
+    numbers = [twins.subscribe(text) for text in texts for _ in range(2)]
+    twins.match(documents)
+    for number in numbers[::2]:
+        twins.unsubscribe(number)
+    twins.match(documents)
+    for number in numbers[1::2]:
+        twins.match(documents[:1])
+        twins.unsubscribe(number)
+    assert twins.count("distinct_queries") == twins.count("templates") == 0
+    assert twins.matched > 100

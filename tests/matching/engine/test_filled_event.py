@@ -1,0 +1,91 @@
+"""Queries that no shape decides are evaluated on filled forms as on a parsed document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.dtd.dtd import Dtd
+from broker.matching.engine import filled_event
+from tests.matching.conftest import event
+from tests.matching.engine.engine_pair import EnginePair
+
+#: None is decided by a shape: how many nodes there are depends on values.
+QUERIES = (
+    "count(//leg[altitude > 3]) > 0",
+    "count(/flight/leg[@status = 'active']) = 1",
+    "sum(//leg[altitude > 3]/altitude) = 9",
+    "count(//*[. = 'x y']) > 0",
+    "count(//*[contains(., '\n')]) > 0",
+    "count(/Mspaces:Event/Mspaces:EventId/*[. = '3']) > 0",
+    "count(/Mspaces:Event/*[. = 'né']) > 0 or count(//leg[altitude > 8]) > 0",
+    "count(//leg[altitude > $SequenceNumber]) > 0",
+    "count(//@*[. = 'scheduled']) > 0",
+    "count(/..//node()[. = '']) > 0",
+)
+#: Nodes of the forms of all shapes of `documents`, at least.
+MANY = 5_000
+LEG = '<leg status="{}"><altitude>{}</altitude></leg>'
+
+
+def documents() -> list[bytes]:
+    """Of three shapes by turns, the last without a payload."""
+    found = []
+    for number in range(1, 13):
+        summary = ("x y", "né", "2")[number % 3]
+        legs = LEG.format(("active", "", "né")[number % 3], number)
+        legs += LEG.format("active", (number, "x\ty", "x\ny", "3.5")[number % 4])
+        for payload in (
+            f"<flight><id>{number}</id>{legs}</flight>".encode(),
+            f"<flight><id>x y</id>{LEG.format('none', number)}</flight>".encode(),
+            None,
+        ):
+            found.append(event(payload, sequence_number=number, summary=summary))
+    return found
+
+
+@pytest.fixture
+def rereadings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Documents that were parsed although they were recognised."""
+    found: list[bytes] = []
+    reread = filled_event.Examiner.parse_recognised
+
+    def noted(self: Any, document: bytes, *others: Any) -> Any:
+        found.append(document)
+        return reread(self, document, *others)
+
+    monkeypatch.setattr(filled_event.Examiner, "parse_recognised", noted)
+    return found
+
+
+@pytest.mark.parametrize("room", [MANY + 1, 50, 0])
+def test_the_answers_are_the_references(
+    flight_dtd: Dtd, rereadings: list[bytes], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(filled_event, "MAX_NODES", room)
+    twins = EnginePair(flight_dtd)
+    for query in QUERIES:
+        twins.subscribe(query)
+    for _ in range(2):
+        for document in documents():
+            twins.match([document])
+    assert twins.matched > 50
+    recognised = twins.count("recognised")
+    twins.match(documents())
+    assert twins.count("recognised") > recognised
+    assert twins.count("undecided") > 100
+    # One parse for each shape, unless they have to make room for each other.
+    assert (len(rereadings) <= twins.count("shapes")) == (room > MANY)
+
+
+def test_forms_go_with_their_shapes(flight_dtd: Dtd) -> None:
+    twins = EnginePair(flight_dtd)
+    twins.subscribe(QUERIES[0])
+    for _ in range(3):
+        twins.match(documents())
+    switch = twins.switch
+    assert 0 < len(switch._fillable_trees._trees) <= len(switch._shapes)
+    for shape in list(switch._shapes):
+        switch._shapes.drop_shape(shape)
+    assert (switch._fillable_trees._trees, switch._fillable_trees._nodes) == ({}, 0)
