@@ -42,7 +42,7 @@ def flip(data: bytearray, at: int, random: Random) -> None:
     data[at] ^= 1 << random.randrange(8)
 
 
-class Damages:
+class LogDamage:
     """Kinds of damage to one file, with older copies of it."""
 
     def __init__(self, older: list[bytes], data: bytes) -> None:
@@ -110,8 +110,8 @@ class Damages:
         return int(struct.unpack_from("<Q", self._data, at)[0])
 
 
-KINDS: dict[str, Callable[[Damages, bytearray, Random], None]] = {
-    name: getattr(Damages, name)
+KINDS: dict[str, Callable[[LogDamage, bytearray, Random], None]] = {
+    name: getattr(LogDamage, name)
     for name in ("bit", "bits", "page_header", "node", "branch", "meta", "zeros", "moved", "stale")
 }
 
@@ -127,7 +127,7 @@ class Trial:
         world.run(0.5)
         client = world.client("reader", "a")
         reader = Reader(world, client, durable="d")
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         self._publish(publisher, READ_BEFORE)
         read(world, reader)
         world.kill_client(client)
@@ -144,7 +144,7 @@ class Trial:
         world.kill_client(publisher.client)
         (world.stop if stopped else world.kill)("a")
         self._data = self._path.read_bytes()
-        self._damages = Damages(older, self._data)
+        self._damages = LogDamage(older, self._data)
 
     def _publish(self, publisher: Publisher, count: int) -> None:
         for number in range(count):
@@ -156,7 +156,7 @@ class Trial:
     def close(self) -> None:
         self._world.close()
 
-    def outcome(self, kind: str, seed: int) -> str:
+    def run_trial(self, kind: str, seed: int) -> str:
         """Run a trial in a child process and return its outcome."""
         reading, writing = os.pipe()
         child = os.fork()
@@ -232,7 +232,7 @@ def main(first: int, last: int, kinds: list[str]) -> int:
     for kind in kinds or KINDS:
         outcomes: Counter[str] = Counter()
         for seed in range(first, last):
-            outcome = trial.outcome(kind, seed)
+            outcome = trial.run_trial(kind, seed)
             outcomes[outcome if outcome in GOOD else "bad"] += 1
             if outcome not in GOOD:
                 status = 1

@@ -25,7 +25,7 @@ from broker.testing.guarantees import (
 )
 from broker.testing.guarantees.records import digest_of
 from broker.testing.virtual_time import VirtualTime
-from tests.simulation.network.simulated_client import Reader, Truths
+from tests.simulation.network.simulated_client import LogEntries, Reader
 from tests.simulation.simulated_client import Interest, altitude_of
 
 
@@ -62,15 +62,15 @@ class Observer:
         client._enqueue = recorded  # type: ignore[method-assign]
         return client
 
-    def logs(self, logs: Truths, *, complete: bool = True) -> None:
+    def record_logs(self, logs: LogEntries, *, complete: bool = True) -> None:
         """Record the places of all events; `complete` if no log lost any."""
         for origin, log in logs.items():
-            for truth in log:
-                key = EventKey.of(truth.header.event_id)
-                self.seen.record_place(key, Place(origin, *truth.mark))
+            for entry in log:
+                key = EventKey.of(entry.header.event_id)
+                self.seen.record_place(key, Place(origin, *entry.mark))
         self.seen.has_all_places = complete
 
-    def subscriber(
+    def add_subscriber(
         self,
         name: str,
         readers: Sequence[Reader],
@@ -86,15 +86,15 @@ class Observer:
         for number, reader in enumerate(readers, 1):
             process = made.add_process()
             process.end = End.RUNNING if number == len(readers) else End.KILLED
-            if reader.flowing:
-                process.record_flow(reader.began_after)
+            if reader.is_flowing:
+                process.record_flow(reader.starts_after)
             if reader.error is not None:
                 process.error = repr(reader.error)
             process.items += map(_item, reader.items)
         return made
 
     @staticmethod
-    def not_handled(process: Process, events: Sequence[ReceivedEvent]) -> None:
+    def mark_unhandled(process: Process, events: Sequence[ReceivedEvent]) -> None:
         """Record events that a process was given and did not finish."""
         process.items += [attrs.evolve(_delivered(each), handled=False) for each in events]
 
@@ -106,7 +106,7 @@ class Observer:
 
 
 def _matches(interest: Interest, event: Published) -> bool:
-    return interest.wants(event.stream, event.value)
+    return interest.matches(event.stream, event.value)
 
 
 def _item(item: ReceivedEvent | Gap) -> Delivered | ReportedGap:

@@ -23,12 +23,12 @@ def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hel
 
 
 @implementer(ISocketReceiver)
-class Stranger:
+class RawConnection:
     """One connection that sends any packet."""
 
     def __init__(self, world: World, address: str = "stranger") -> None:
         self.packets: list[bytes] = []
-        self.lost = False
+        self.is_lost = False
         self.channel: ISocketChannel = world.wait(
             world.network.connect(world.client_address(address))
         )
@@ -38,7 +38,7 @@ class Stranger:
         self.packets += packets
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        self.lost = True
+        self.is_lost = True
 
     def writable_changed(self, writable: bool) -> None:
         pass
@@ -54,27 +54,27 @@ class Stranger:
 
 
 @implementer(IStackReceiver)
-class Talker:
+class RawSession:
     """A session that sends any message."""
 
     def __init__(self, world: World, client_id: str = "talker", incarnation: int = 1) -> None:
-        stranger = Stranger(world, client_id)
+        stranger = RawConnection(world, client_id)
         stranger.channel.send([messages.encode(hello(client_id, incarnation))])
         world.run_until(lambda: bool(stranger.packets))
         self._attach(world, stranger, incarnation)
-        world.run_until(lambda: self.up)
+        world.run_until(lambda: self.is_connected)
 
     @classmethod
-    def on(cls, world: World, stranger: Stranger, incarnation: int) -> Talker:
+    def attach_to(cls, world: World, stranger: RawConnection, incarnation: int) -> RawSession:
         """Attach a new stack to a connection that was accepted."""
         talker = cls.__new__(cls)
         talker._attach(world, stranger, incarnation)
         return talker
 
-    def _attach(self, world: World, stranger: Stranger, incarnation: int) -> None:
+    def _attach(self, world: World, stranger: RawConnection, incarnation: int) -> None:
         assert isinstance(messages.decode(stranger.packets[0]), Welcome), stranger.refusal
-        self.heard: list[bytes] = []
-        self.up = False
+        self.received: list[bytes] = []
+        self.is_connected = False
         self.channel = stranger.channel
         self.driver = StackDriver(session_layers(incarnation, 1 << 20), world.clock, self)
         self.driver.attach(stranger.channel)
@@ -84,27 +84,27 @@ class Talker:
             stranger.channel.receiver.packets_received([packet])
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        self.heard += batch
+        self.received += batch
         self.driver.consumed(len(batch))
 
     def view_changed(self, view: View) -> None:
-        self.up = view.state is LinkState.CONNECTED
+        self.is_connected = view.state is LinkState.CONNECTED
 
     def writable_changed(self, writable: bool) -> None:
         pass
 
-    def say(self, *said: Message | bytes) -> None:
+    def send(self, *said: Message | bytes) -> None:
         self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
 
     @property
-    def told(self) -> list[Message]:
+    def control_messages(self) -> list[Message]:
         """Received messages without deliveries."""
-        return [messages.decode(data) for data in self.heard if data[0] != messages.DELIVER]
+        return [messages.decode(data) for data in self.received if data[0] != messages.DELIVER]
 
     @property
     def refusal(self) -> BrokerError | None:
         """The error with which the node ended the session."""
-        for message in self.told:
+        for message in self.control_messages:
             if isinstance(message, Refuse):
                 return from_wire(message.error)
         return None

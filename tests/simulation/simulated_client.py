@@ -45,7 +45,7 @@ class Interest:
 
     pattern: str
     query: str
-    wants: Callable[[str, int], bool]
+    matches: Callable[[str, int], bool]
     """(stream, altitude) -> True if the event matches."""
 
 
@@ -69,7 +69,7 @@ INTERESTS = (
 
 
 @attrs.frozen
-class Truth:
+class LogEntry:
     """One event as the log holds it."""
 
     mark: Mark
@@ -78,15 +78,15 @@ class Truth:
     arrival: int
 
     @classmethod
-    def of(cls, event: LoggedEvent) -> Truth:
+    def of(cls, event: LoggedEvent) -> LogEntry:
         header = header_from_fields(msgpack.unpackb(event.record))
         return cls(event.mark, header, altitude_of(event.document), event.arrival)
 
 
-def truths(world: World) -> list[Truth]:
+def read_log(world: World) -> list[LogEntry]:
     """Return all events of the log."""
     events = world.wait(world.node.event_log.read(1, 1 << 40, 1 << 60))
-    return [Truth.of(event) for event in events]
+    return [LogEntry.of(event) for event in events]
 
 
 class Publisher:
@@ -147,7 +147,7 @@ class Reader:
         self.subscription: Subscription | None = None
         self.cut: Mark = (0, 0)
         """The first cut of the subscription."""
-        self.began_after: Mark = (0, 0)
+        self.starts_after: Mark = (0, 0)
         """Events after this mark must be delivered."""
         self._start = start
         self.items: list[ReceivedEvent | Gap] = []
@@ -167,7 +167,7 @@ class Reader:
         (self.cut,) = subscription.cut.marks.values()
         if self._start in (None, NEW):
             # The stored position, or else the cut.
-            (self.began_after,) = subscription.position.marks.values() or [(0, 0)]
+            (self.starts_after,) = subscription.position.marks.values() or [(0, 0)]
         arrived = subscription.receive_item
 
         def watch(item: Any) -> None:
@@ -202,23 +202,23 @@ class Reader:
     def gaps(self) -> list[Gap]:
         return [item for item in self.items if isinstance(item, Gap)]
 
-    def wanted(self, log: list[Truth]) -> list[Mark]:
+    def expected(self, log: list[LogEntry]) -> list[Mark]:
         """Return the marks of the events that must arrive."""
         start = self._start.time_ms if self._start is not None else 0
         return [
-            truth.mark
-            for truth in log
-            if truth.mark > self.began_after
-            and truth.arrival >= start
-            and self.interest.wants(truth.header.stream, truth.altitude)
+            entry.mark
+            for entry in log
+            if entry.mark > self.starts_after
+            and entry.arrival >= start
+            and self.interest.matches(entry.header.stream, entry.altitude)
         ]
 
-    def check(self, log: list[Truth]) -> None:
+    def check(self, log: list[LogEntry]) -> None:
         """Check that each expected event came once and in order, or in a reported gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
-        wanted = self.wanted(log)
+        wanted = self.expected(log)
         got = [event.place.mark for event in self.events]
         assert got == sorted(set(got)), f"order or duplicates: {got} ({where})"
         assert set(got) <= set(wanted), f"unwanted: {sorted(set(got) - set(wanted))} ({where})"
@@ -226,7 +226,7 @@ class Reader:
         dropped = sum(gap.count for gap in self.gaps if gap.reason == "slow")
         if self.durable or not self.gaps:
             assert not missing, (
-                f"lost {missing} of {len(wanted)} after {self.began_after} ({where})"
+                f"lost {missing} of {len(wanted)} after {self.starts_after} ({where})"
             )
         assert dropped == len(missing), f"{dropped} told, {len(missing)} missing ({where})"
         self._check_gaps(missing, where)
@@ -245,29 +245,29 @@ class Reader:
 
 
 def check_publishers(
-    log: list[Truth], publishers: list[Publisher], lost: list[Publisher], seed: int
+    log: list[LogEntry], publishers: list[Publisher], lost: list[Publisher], seed: int
 ) -> None:
     """Check that each acknowledged event is in the log once, at its place and in order.
 
     Publishers in `lost` were killed; their unacknowledged events may be in the log.
     """
-    by_id: dict[tuple[str, int, int], Truth] = {}
+    by_id: dict[tuple[str, int, int], LogEntry] = {}
     newest: dict[tuple[str, int], int] = {}
-    for truth in log:
-        event_id = truth.header.event_id
+    for entry in log:
+        event_id = entry.header.event_id
         key = (event_id.client_id, event_id.incarnation)
         assert newest.get(key, 0) < event_id.sequence_number, f"{event_id} (seed {seed})"
         newest[key] = event_id.sequence_number
-        by_id[(*key, event_id.sequence_number)] = truth
+        by_id[(*key, event_id.sequence_number)] = entry
     for publisher in publishers:
         assert len(publisher.results) == publisher.published, f"seed {seed}"
     for publisher in (*publishers, *lost):
         for event_id, result in publisher.results:
             assert isinstance(result, Receipt), f"{event_id}: {result!r} (seed {seed})"
-            truth = by_id[event_id.client_id, event_id.incarnation, event_id.sequence_number]
+            entry = by_id[event_id.client_id, event_id.incarnation, event_id.sequence_number]
             assert result.duplicate or result.place is not None
             if result.place is not None:
-                assert result.place.mark == truth.mark, f"{event_id} (seed {seed})"
+                assert result.place.mark == entry.mark, f"{event_id} (seed {seed})"
 
 
 def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:

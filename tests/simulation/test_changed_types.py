@@ -229,7 +229,7 @@ def test_type_from_a_folder_is_known_before_its_first_event(tmp_path: Path) -> N
 def test_many_subscriptions_are_analysed_in_time_slices(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "QUERIES_A_TURN", 4)
+    monkeypatch.setattr(notices, "QUERIES_PER_SLICE", 4)
     client = world.client("reader")
     queries = [f"/flight/flightleg[altitude > {number}]" for number in range(30)]
     many = [subscribe(world, client, query) for query in queries]

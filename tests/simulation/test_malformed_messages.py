@@ -83,7 +83,7 @@ def test_silent_connection_is_closed_after_the_timeout(world: World) -> None:
     assert stranger.packets == [] and not stranger.is_lost
     world.run(1.0)
     assert isinstance(stranger.refusal, PeerSilent) and stranger.is_lost
-    assert world.node.acceptor.refused == {"peer-silent": 1}
+    assert world.node.acceptor.refused_connections == {"peer-silent": 1}
 
 
 GARBAGE = [

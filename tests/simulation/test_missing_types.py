@@ -120,7 +120,7 @@ def test_events_without_a_dtd_are_refused_and_others_accepted(
         False,
     ]
     assert isinstance(results[1], UnknownType) and "the late source" in str(results[1])
-    assert [truth.altitude for truth in read_log(world)] == [1, 3, 5]
+    assert [entry.altitude for entry in read_log(world)] == [1, 3, 5]
     world.check_outcomes()
     # The event's own pointer is forbidden, which is the more precise error.
     assert world.node.input.outcomes.refused == {"forbidden-pointer": 2}
@@ -224,7 +224,7 @@ def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
         world.run(5.0)
         source.answer()
         world.run(2.0)
-        assert [truth.altitude for truth in read_log(world)] == [1, 2, 3]
+        assert [entry.altitude for entry in read_log(world)] == [1, 2, 3]
         check_publishers(read_log(world), [publisher], [], 1)
         world.check_outcomes()
 
@@ -242,7 +242,7 @@ def test_node_restart_loses_no_waiting_batch(world: World) -> None:
     world.run(3.0)
     source.answer()
     world.run(1.0)
-    assert [truth.altitude for truth in read_log(world)] == [1, 2]
+    assert [entry.altitude for entry in read_log(world)] == [1, 2]
     check_publishers(read_log(world), [publisher], [], 1)
 
 

@@ -118,7 +118,7 @@ def test_outbox_is_bounded_and_sent_when_the_node_starts(world: World) -> None:
     assert publisher.results == []
     world.start_node()
     settle(world, publisher)
-    numbers = [truth.header.event_id.sequence_number for truth in read_log(world)]
+    numbers = [entry.header.event_id.sequence_number for entry in read_log(world)]
     assert numbers == list(range(1, 11))
 
 

@@ -17,7 +17,7 @@ def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
         first = Reader(world, world.client("first", "a"), durable="d")
         away = Reader(world, world.client("away", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: first.flowing and away.flowing)
+        world.run_until(lambda: first.is_flowing and away.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, first, away)
@@ -33,7 +33,7 @@ def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
         world.start("a")
         back = Reader(world, world.client("away", "a", incarnation=2), durable="d")
         new = Reader(world, world.client("new", "a"), durable="d")
-        world.run_until(lambda: back.flowing and new.flowing)
+        world.run_until(lambda: back.is_flowing and new.is_flowing)
         publisher.publish()
         read(world, first, back, new, seconds=10.0)
         for reader, numbers in ((first, [*range(1, 11), 11]), (back, [11]), (new, [11])):
@@ -58,7 +58,7 @@ def test_client_returning_at_another_restored_node_gets_a_gap() -> None:
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: far.flowing)
+        world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, far)
@@ -95,7 +95,7 @@ def test_client_continues_after_an_unmarked_restore() -> None:
         world.run(1.0)
         reader = Reader(world, world.client("reader", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publisher.publish()
         read(world, reader)
         copy = world.copy_disk("a")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client.received import ALL
-from broker.sessions import session
-from broker.sessions import time_slices as turns
+from broker.sessions import session, time_slices
 from broker.sessions.time_slices import MAX_SLICE_SECONDS
 from broker.testing.simulation import World
 from tests.simulation.simulated_client import Publisher, Reader, check_publishers, read_log
@@ -20,9 +19,9 @@ from tests.simulation.test_greedy_subscribers import Greedy, settings
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A node whose time slices end at once, after one document each."""
-    monkeypatch.setattr(turns, "SECONDS_A_TURN", 0.0)
-    monkeypatch.setattr(session, "SECONDS_A_TURN", 0.0)
-    monkeypatch.setattr(session, "MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(time_slices, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(session, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(session, "MAX_DOCUMENTS", 1)
     with World(1, settings=settings(20)) as made:
         yield made
 
@@ -51,10 +50,10 @@ def test_time_slices_lose_nothing_and_keep_the_order(world: World) -> None:
 def test_connection_broken_between_time_slices_loses_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
-    inner = turns.TimeSlices._run_later_slice
+    inner = time_slices.TimeSlices._run_later_slice
     begun = 0
 
-    def cutting(self: turns.Turns) -> None:
+    def cutting(self: time_slices.TimeSlices) -> None:
         nonlocal begun
         begun += 1
         if begun == turn:
@@ -63,7 +62,7 @@ def test_connection_broken_between_time_slices_loses_nothing(
 
     greedy = Greedy(world)
     world.run(1.0)
-    monkeypatch.setattr(turns.TimeSlices, "_later_turn", cutting)
+    monkeypatch.setattr(time_slices.TimeSlices, "_run_later_slice", cutting)
     greedy.ask(0, 30)
     world.run_until(lambda: greedy.answered == 30)
     assert begun >= 19
@@ -229,7 +228,7 @@ def test_full_disk_during_a_batch_keeps_the_order(
     reader.read()
     log = read_log(world)
     reader.check(log)
-    assert [truth.altitude for truth in log] == [*range(DOCUMENTS), *[DOCUMENTS] * 10]
+    assert [entry.altitude for entry in log] == [*range(DOCUMENTS), *[DOCUMENTS] * 10]
     check_publishers(log, [publisher], [], 1)
     assert world.node.input.outcomes.duplicate > 0
     world.check_outcomes()
@@ -252,7 +251,7 @@ def test_client_killed_during_a_batch_leaves_the_rest_unpublished(slow_world: Wo
     run_calls(world, 5.0)
     log = read_log(world)
     assert 0 < len(log) < DOCUMENTS
-    assert [truth.altitude for truth in log] == list(range(len(log)))
+    assert [entry.altitude for entry in log] == list(range(len(log)))
     check_publishers(log, [], [publisher], 1)
     assert not again.unacknowledged
     world.check_outcomes()

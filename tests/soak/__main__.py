@@ -96,7 +96,7 @@ def _run(plan: Plan, dtd_port: int, *, keep: bool) -> Verdict:
         f"{time.monotonic() - started:.0f} s",
         flush=True,
     )
-    for line in verdict.odd:
+    for line in verdict.problems:
         print(f"  odd: {line}")
     if verdict.violations:
         print(verdict.text)

@@ -28,7 +28,7 @@ from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
 from broker.wire.messages import Flowing, Subscribe, Subscribed
 from tests.simulation.simulated_client import flight
-from tests.soak.interests import ALTITUDES, INTERESTS_OF_ALL, STREAMS
+from tests.soak.interests import ALL_INTERESTS, ALTITUDES, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields
 
@@ -97,7 +97,7 @@ class Publisher:
         except BrokerError as error:
             self._notes.note("refused", number=number, error=repr(error))
         else:
-            self._notes.receipt(receipt)
+            self._notes.note_receipt(receipt)
 
 
 async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
@@ -151,18 +151,18 @@ def trace_positions(notes: Notebook) -> None:
 async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
     """Run a subscriber."""
     trace_positions(notes)
-    interest = INTERESTS_OF_ALL[said["interest"]]
+    interest = ALL_INTERESTS[said["interest"]]
     durable = "" if interest.kind in (Kind.TRANSIENT, Kind.FROM_ALL) else "d"
     start = ALL if interest.kind is Kind.FROM_ALL else None
 
     async def follow() -> None:
         subscription = await client.subscribe(
-            interest.query, interest.pattern, durable=durable, start=start, on_gap=notes.gap
+            interest.query, interest.pattern, durable=durable, start=start, on_gap=notes.note_gap
         )
         notes.note("flowing", cut={} if start is ALL else dict(subscription.cut.marks))
         waiting_task = asyncio.create_task(caught_up()) if start is ALL else None
         async for event in subscription:
-            notes.delivered(event)
+            notes.note_delivery(event)
         notes.note("error", error="the subscription has ended by itself")
         if waiting_task is not None:
             waiting_task.cancel()
@@ -174,7 +174,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
         notes.note("caught-up")
 
     async def handle(event: ReceivedEvent) -> None:
-        notes.delivered(event)
+        notes.note_delivery(event)
 
     async def work() -> None:
         await client.when_connected()
@@ -182,7 +182,12 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
         asyncio.get_running_loop().call_later(3.0, notes.note, "flowing")
         working = Working(pause=0.1)
         await client.work(
-            handle, interest.query, interest.pattern, durable="d", working=working, on_gap=notes.gap
+            handle,
+            interest.query,
+            interest.pattern,
+            durable="d",
+            working=working,
+            on_gap=notes.note_gap,
         )
 
     task = asyncio.create_task(work() if interest.kind is Kind.WORKING else follow())

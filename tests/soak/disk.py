@@ -35,7 +35,7 @@ class Disk:
                 # The disk is full.
                 return
 
-    def empty(self, pid: int) -> None:
+    def free(self, pid: int) -> None:
         """Free the space again."""
         if self.mounted:
             (self.folder / "ballast").unlink(missing_ok=True)

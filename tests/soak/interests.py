@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from broker.testing.guarantees import Kind, Published
-from tests.soak.layout import FETCHING, NAMES
+from tests.soak.layout import DTD_FETCHING_NODES, NAMES
 
 #: Events on streams below `safe` are acknowledged when a neighbour has a copy.
 STREAMS: Final = ("safe.zbw.tz", "safe.zny.ho", "quick.zbw.tz", "quick.zny.ho")
@@ -37,7 +37,7 @@ class Interest:
         return LEVELS.index(self.account)
 
     @property
-    def keeps_state(self) -> bool:
+    def has_state_folder(self) -> bool:
         """True if the client has a state folder."""
         return self.kind in (Kind.POSITIONS, Kind.WORKING)
 
@@ -75,14 +75,17 @@ INTERESTS: Final[Mapping[str, Interest]] = {
     )
 }
 #: Subscribers that start after the faults and read all events, with their nodes.
-LATE: Final[Mapping[str, str]] = {f"high-late-{node}": node for node in FETCHING}
-INTERESTS_OF_ALL: Final[Mapping[str, Interest]] = {
+LATE_READERS: Final[Mapping[str, str]] = {f"high-late-{node}": node for node in DTD_FETCHING_NODES}
+ALL_INTERESTS: Final[Mapping[str, Interest]] = {
     **INTERESTS,
-    **{name: Interest(name, Kind.FROM_ALL, ">", "true()", lambda event: True) for name in LATE},
+    **{
+        name: Interest(name, Kind.FROM_ALL, ">", "true()", lambda event: True)
+        for name in LATE_READERS
+    },
 }
 #: Nodes of each publisher: some have one node, one may use all.
 PUBLISHERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "high-feed-1": FETCHING[:1],
-    "high-feed-2": FETCHING[1:],
+    "high-feed-1": DTD_FETCHING_NODES[:1],
+    "high-feed-2": DTD_FETCHING_NODES[1:],
     "high-feed-3": NAMES,
 }

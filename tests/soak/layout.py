@@ -17,12 +17,12 @@ CLUSTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "plain": ("p1",),
 }
 #: The cluster whose members are linked by UDP, without relays.
-BY_UDP: Final = "coast"
+UDP_CLUSTER: Final = "coast"
 #: The dialling node, and the node of another cluster that it dials.
 GATEWAYS: Final[Mapping[str, str]] = {"c1": "a2", "c2": "a3", "p1": "c1"}
 NAMES: Final = tuple(name for names in CLUSTERS.values() for name in names)
 #: Nodes that may fetch DTDs from the pointers of events.
-FETCHING: Final = ("a1", "c1")
+DTD_FETCHING_NODES: Final = ("a1", "c1")
 SECRET: Final = "soak"
 #: Clearance of each account.
 ACCOUNTS: Final[Mapping[str, str]] = {"low": "low", "med": "med", "high": "high"}
@@ -63,7 +63,7 @@ class Layout:
     def settings(self, name: str, faults: str = "") -> str:
         """Return the configuration of a node, with `[[faults]]` tables if given."""
         ports = self.ports[name]
-        pointers = [f"http://127.0.0.1:{self.dtd_port}/"] if name in FETCHING else []
+        pointers = [f"http://127.0.0.1:{self.dtd_port}/"] if name in DTD_FETCHING_NODES else []
         return (
             f'[node]\nname = "{name}"\ndata = "{self.data(name)}"\n'
             f'[listen]\nendpoints = ["tcp:port={ports.clients}:interface=127.0.0.1"]\n'
@@ -79,7 +79,7 @@ class Layout:
         cluster = next(each for each, names in CLUSTERS.items() if name in names)
         founder = CLUSTERS[cluster][0]
         joining = f'cluster = "{cluster}"\n'
-        by_udp = cluster == BY_UDP
+        by_udp = cluster == UDP_CLUSTER
         if name != founder:
             port = self.ports[founder].nodes if by_udp else self.ports[founder].relay
             joining = f'join = ["127.0.0.1:{port}"]\n'

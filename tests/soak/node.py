@@ -25,12 +25,12 @@ class SoakNode:
         self.disk = Disk(layout.data(name))
         self._log = self.folder / "node.log"
         self.process: SoakProcess | None = None
-        self.busy = False
+        self.is_claimed = False
         """True while a fault acts on it."""
 
     def start(self, faults: str = "") -> None:
         """Start a process with the previous data unless one runs."""
-        if self.running:
+        if self.is_running:
             return
         settings = self.folder / "node.toml"
         settings.write_text(self.layout.settings(self.name, faults))
@@ -38,14 +38,14 @@ class SoakNode:
         self.process = SoakProcess(PRELUDE + _RUN, arguments, self.folder, self._log)
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """True while a process exists, paused or not."""
-        return self.process is not None and self.process.running
+        return self.process is not None and self.process.is_running
 
     @property
     def pid(self) -> int:
         """Process id; 0 without a process."""
-        return self.process.pid if self.process is not None and self.process.running else 0
+        return self.process.pid if self.process is not None and self.process.is_running else 0
 
     def send(self, number: signal.Signals) -> None:
         if self.process is not None:
@@ -70,16 +70,16 @@ class SoakNode:
         """Return the process ids of its archiver."""
         return children_of(self.pid, "broker.archiver") if self.pid else []
 
-    def log(self) -> str:
+    def read_log(self) -> str:
         """Return the log of all its processes."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def origins(self) -> set[str]:
         """Origins of the event logs that it has had."""
-        return set(_READY.findall(self.log()))
+        return set(_READY.findall(self.read_log()))
 
     @property
     def starts(self) -> int:
         """Number of times that it became ready."""
-        return len(_READY.findall(self.log()))
+        return len(_READY.findall(self.read_log()))

@@ -26,12 +26,12 @@ class Notebook:
         line = json.dumps({"kind": kind, "at": time.monotonic(), **fields})
         os.write(self._file, line.encode() + b"\n")
 
-    def receipt(self, receipt: Receipt) -> None:
+    def note_receipt(self, receipt: Receipt) -> None:
         """Note an acknowledged publication."""
         place = None if receipt.place is None else place_fields(receipt.place)
         self.note("receipt", key=key_fields(receipt.event_id), place=place)
 
-    def delivered(self, event: ReceivedEvent) -> None:
+    def note_delivery(self, event: ReceivedEvent) -> None:
         """Note an event that the process has handled."""
         header = event.header
         self.note(
@@ -45,7 +45,7 @@ class Notebook:
             liveness=event.liveness.value,
         )
 
-    def gap(self, gap: Gap) -> None:
+    def note_gap(self, gap: Gap) -> None:
         """Note a gap that the process received."""
         self.note(
             "gap",
@@ -64,14 +64,14 @@ def place_fields(place: Place) -> list[Any]:
     return [place.origin, place.epoch, place.offset]
 
 
-class Pages:
+class NotebookReader:
     """Reader of a growing notebook."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
-    def new(self) -> Iterator[dict[str, Any]]:
+    def read_new(self) -> Iterator[dict[str, Any]]:
         """Yield the observations appended since the last call."""
         if not self._path.exists():
             return

@@ -24,9 +24,9 @@ from broker.testing.guarantees import (
     Published,
     ReportedGap,
 )
-from tests.soak.interests import INTERESTS_OF_ALL
+from tests.soak.interests import ALL_INTERESTS
 from tests.soak.node import SoakNode
-from tests.soak.notebook import Pages
+from tests.soak.notebook import NotebookReader
 from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.soak_client import SoakClient
 
@@ -39,28 +39,30 @@ class Observer:
 
     def __init__(self) -> None:
         self.seen = Observations()
-        self._pages: dict[tuple[str, int], Pages] = {}
+        self._pages: dict[tuple[str, int], NotebookReader] = {}
         self._processes: dict[tuple[str, int], Process] = {}
-        self.newest = 0.0
+        self.newest_note_at = 0.0
         """Time of the newest delivery or receipt."""
-        self.flowing: set[str] = set()
+        self.flowing_clients: set[str] = set()
         """Clients with an active subscription in some process."""
-        self.caught_up: set[str] = set()
+        self.caught_up_clients: set[str] = set()
         """Clients that have received all past events."""
-        self.refused: list[str] = []
+        self.refused_publications: list[str] = []
         """Publications that the node refused."""
         self.recorded = RecordedPlaces()
 
-    def read(self, clients: Iterable[SoakClient]) -> Observations:
+    def read_notebooks(self, clients: Iterable[SoakClient]) -> Observations:
         """Record all notes since the last call."""
         for client in clients:
             for number, process in enumerate(client.processes, 1):
-                pages = self._pages.setdefault((client.name, number), Pages(client.notes(number)))
-                for line in pages.new():
+                pages = self._pages.setdefault(
+                    (client.name, number), NotebookReader(client.notebook_of(number))
+                )
+                for line in pages.read_new():
                     self._record(client.name, number, line)
-                if client.name in INTERESTS_OF_ALL:
+                if client.name in ALL_INTERESTS:
                     process_seen = self._process(client.name, number)
-                    if not process.running and process_seen.end is End.RUNNING:
+                    if not process.is_running and process_seen.end is End.RUNNING:
                         process_seen.end = End.KILLED
         return self.seen
 
@@ -89,7 +91,7 @@ class Observer:
 
     def _process(self, name: str, number: int) -> Process:
         if (name, number) not in self._processes:
-            interest = INTERESTS_OF_ALL[name]
+            interest = ALL_INTERESTS[name]
             transient = interest.kind is Kind.TRANSIENT
             subscriber_name = f"{name}#{number}" if transient else name
             found = [each for each in self.seen.subscribers if each.name == subscriber_name]
@@ -116,10 +118,10 @@ class Observer:
             durability = "neighbour" if self.seen.events[key].stream[:5] == "safe." else "node"
             place = Place(*line["place"]) if line["place"] else None
             self.seen.record_receipt(key, durability, place, at)
-            self.newest = at
+            self.newest_note_at = at
         elif kind == "refused":
-            self.refused.append(f"{name}/{line['number']}: {line['error']}")
-        elif name in INTERESTS_OF_ALL:
+            self.refused_publications.append(f"{name}/{line['number']}: {line['error']}")
+        elif name in ALL_INTERESTS:
             self._record_delivery(name, number, line)
 
     def _record_delivery(self, name: str, number: int, line: dict[str, Any]) -> None:
@@ -129,7 +131,7 @@ class Observer:
             process.record_flow(
                 cut if cut is None else {origin: tuple(mark) for origin, mark in cut.items()}, at
             )
-            self.flowing.add(name)
+            self.flowing_clients.add(name)
         elif kind == "accepted":
             process.may_repeat |= any(each.endswith(MAY_REPEAT) for each in line["warnings"])
         elif kind == "delivered":
@@ -142,16 +144,16 @@ class Observer:
                     **{each: line[each] for each in fields},
                 )
             )
-            self.newest = at
+            self.newest_note_at = at
         elif kind == "gap":
             first, last = Place(*line["first"]), Place(*line["last"])
             count, reason = line["count"], line["reason"]
             gap = ReportedGap(first.origin, first.mark, last.mark, count, reason, at)
             process.items.append(gap)
-            self.newest = at
+            self.newest_note_at = at
         elif kind == "caught-up":
-            self.caught_up.add(name)
-            self.newest = at
+            self.caught_up_clients.add(name)
+            self.newest_note_at = at
         elif kind == "closed":
             process.end = End.CLOSED
         elif kind == "error":

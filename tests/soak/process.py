@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 #: Lets the kernel kill the process when the soak ends, even by `kill -9`.
 DIES_WITH_PARENT: Final = f"import ctypes; ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)})\n"
 #: Seconds for a process to end after SIGTERM.
-GOODBYE: Final = 15.0
+STOP_SECONDS: Final = 15.0
 
 
 class SoakProcess:
@@ -40,7 +40,7 @@ class SoakProcess:
         return self._process.pid
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.poll() is None
 
     @property
@@ -50,7 +50,7 @@ class SoakProcess:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal unless the process has ended."""
-        if self.running:
+        if self.is_running:
             self._process.send_signal(number)
 
     def kill(self) -> None:
@@ -64,11 +64,11 @@ class SoakProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def wait(self, seconds: float = GOODBYE) -> bool:
+    def wait(self, seconds: float = STOP_SECONDS) -> bool:
         """Wait for the end; return whether it came in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        return not self.running
+        return not self.is_running
 
 
 def children_of(pid: int, part_of_command: str) -> list[int]:

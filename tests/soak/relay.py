@@ -100,7 +100,7 @@ class Relays:
         self, name: str, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         port = writer.get_extra_info("peername")[1]
-        dialler = owner_of(port, self._pids())
+        dialler = find_owner(port, self._pids())
         while (dialler, name) in self._refused:
             await self._changed.wait()
         try:
@@ -135,7 +135,7 @@ class Relays:
                 writer.write_eof()
 
 
-def owner_of(port: int, pids: dict[str, int]) -> str:
+def find_owner(port: int, pids: dict[str, int]) -> str:
     """Return the node whose process has the socket with this local port, or an empty string."""
     inode = _inode_of(port)
     if inode:

@@ -27,7 +27,7 @@ from broker.testing.guarantees import (
     report,
 )
 from tests.soak.faults import FAULTS
-from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
+from tests.soak.interests import ALL_INTERESTS, INTERESTS, LATE_READERS, PUBLISHERS
 from tests.soak.observer import Observer
 from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.world import World, last_lines, make_layout
@@ -58,7 +58,7 @@ class Verdict:
     faults: int
     violations: Sequence[Violation]
     text: str
-    odd: Sequence[str]
+    problems: Sequence[str]
 
 
 @attrs.frozen
@@ -101,17 +101,17 @@ async def run(plan: Plan, folder: Path, dtd_port: int) -> Verdict:
 
 async def _start_clients(world: World, observer: Observer) -> None:
     for name in INTERESTS:
-        world.clients[name].come()
+        world.clients[name].start_process()
     try:
         async with asyncio.timeout(START_SECONDS):
-            while len(observer.flowing) < len(INTERESTS):
+            while len(observer.flowing_clients) < len(INTERESTS):
                 await asyncio.sleep(0.2)
-                observer.read(world.clients.values())
+                observer.read_notebooks(world.clients.values())
     except TimeoutError:
-        missing = sorted(set(INTERESTS) - observer.flowing)
+        missing = sorted(set(INTERESTS) - observer.flowing_clients)
         raise RuntimeError(f"{missing} did not begin to flow in {START_SECONDS:g} s") from None
     for name in PUBLISHERS:
-        world.clients[name].come()
+        world.clients[name].start_process()
 
 
 async def _inject_faults(world: World, plan: Plan) -> None:
@@ -136,13 +136,13 @@ async def _inject_faults(world: World, plan: Plan) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     # A fault may fail, for example because a file has disappeared.
-    world.odd += [f"a fault failed: {each!r}" for each in results if each is not None]
+    world.problems += [f"a fault failed: {each!r}" for each in results if each is not None]
 
 
 async def _restart_dead_nodes(world: World) -> None:
     """Start nodes that ended unexpectedly."""
     for node in world.nodes.values():
-        if not node.running and not node.busy:
+        if not node.is_running and not node.is_claimed:
             _record_death(world, node.name)
             await world.start_node(node)
 
@@ -151,7 +151,7 @@ def _record_death(world: World, name: str) -> None:
     node = world.nodes[name]
     status = None if node.process is None else node.process.status
     world.note(f"{name} has ended by itself, status {status}")
-    world.odd.append(f"{name} ended by itself, status {status}: {last_lines(node.log())}")
+    world.problems.append(f"{name} ended by itself, status {status}: {last_lines(node.read_log())}")
     node.kill(machine=True)
 
 
@@ -161,29 +161,29 @@ async def _heal(world: World, observer: Observer) -> None:
     world.relays.heal(reset=True)
     await _restart_dead_nodes(world)
     for name in (*INTERESTS, *PUBLISHERS):
-        world.clients[name].come()
+        world.clients[name].start_process()
     closing = [
         asyncio.to_thread(world.clients[name].close, LONGEST_WAIT / 3) for name in PUBLISHERS
     ]
     for name, closed in zip(PUBLISHERS, await asyncio.gather(*closing), strict=True):
         if not closed:
-            world.odd.append(f"{name} did not get its last receipts in {LONGEST_WAIT / 3:g} s")
-    for name in LATE:
-        world.clients[name].come()
-    observer.read(world.clients.values())
+            world.problems.append(f"{name} did not get its last receipts in {LONGEST_WAIT / 3:g} s")
+    for name in LATE_READERS:
+        world.clients[name].start_process()
+    observer.read_notebooks(world.clients.values())
 
 
 async def _quiescence(world: World, observer: Observer) -> None:
     """Wait until nothing is missing, or nothing arrives any more."""
     started = time.monotonic()
     while (now := time.monotonic()) < started + LONGEST_WAIT:
-        seen = observer.read(world.clients.values())
+        seen = observer.read_notebooks(world.clients.values())
         _restart_dead_clients(world)
-        calm = now - max(observer.newest, started)
+        calm = now - max(observer.newest_note_at, started)
         if calm > PATIENCE:
             return
         # An unknown origin has no missing events, so the late readers must have caught up.
-        is_over = calm > CALM_SECONDS and observer.caught_up.issuperset(LATE)
+        is_over = calm > CALM_SECONDS and observer.caught_up_clients.issuperset(LATE_READERS)
         if is_over and is_complete(seen, _allowances(world, seen)):
             return
         await asyncio.sleep(POLL_SECONDS)
@@ -191,11 +191,11 @@ async def _quiescence(world: World, observer: Observer) -> None:
 
 def _restart_dead_clients(world: World) -> None:
     """Restart subscribers that ended unexpectedly, like a supervisor."""
-    for name in INTERESTS_OF_ALL:
+    for name in ALL_INTERESTS:
         client = world.clients[name]
-        if client.processes and not client.running and not client.busy:
+        if client.processes and not client.is_running and not client.is_claimed:
             world.note(f"{name} has ended by itself, and comes back")
-            client.come()
+            client.start_process()
 
 
 def _allowances(
@@ -204,13 +204,13 @@ def _allowances(
     """Return the exceptions that this run's faults justify; `recorded` is given after its end."""
     damaged = {
         origin: until
-        for name, until in world.damaged.items()
+        for name, until in world.lost_until.items()
         for origin in world.nodes[name].origins
     }
-    set_back = {origin for name in world.set_back for origin in world.nodes[name].origins}
+    set_back = {origin for name in world.restored_nodes for origin in world.nodes[name].origins}
 
     def was_on_lost_disk(key: EventKey, place: Place) -> bool:
-        if seen.receipts[key].durability == "neighbour" and len(world.damaged) < 2:
+        if seen.receipts[key].durability == "neighbour" and len(world.lost_until) < 2:
             return False
         # Events published after the damage were never on the lost disk.
         return seen.events[key].at <= damaged.get(place.origin, 0.0)
@@ -232,7 +232,7 @@ def _allowances(
         is_unrecorded=is_unrecorded,
         # If the archive can not be searched, a recovery ends with an error.
         errors_end_processes=True,
-        unknown_origins=world.stepped or world.emptied,
+        unknown_origins=world.has_stepped_clock or world.has_emptied_disk,
         # Publishers that move use several origins.
         fifo_across_origins=False,
         set_back_origins=frozenset(set_back),
@@ -241,26 +241,29 @@ def _allowances(
 
 
 def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
-    seen = observer.read(world.clients.values())
-    world.odd += observer.read_logs(world.nodes.values())
-    world.odd += observer.read_archive(world.layout.archive)
-    for line in world.lines:
+    seen = observer.read_notebooks(world.clients.values())
+    world.problems += observer.read_logs(world.nodes.values())
+    world.problems += observer.read_archive(world.layout.archive)
+    for line in world.fault_notes:
         seen.record_fault(line)
     violations = check(seen, _allowances(world, seen, observer.recorded))
-    if observer.refused:
-        world.odd.append(f"{len(observer.refused)} refused, for example {observer.refused[0]}")
+    if observer.refused_publications:
+        refused = observer.refused_publications
+        world.problems.append(f"{len(refused)} refused, for example {refused[0]}")
     for subscriber in seen.subscribers:
         for process in subscriber.processes:
             if process.error:
-                world.odd.append(f"{subscriber.name}, process {process.number}: {process.error}")
+                world.problems.append(
+                    f"{subscriber.name}, process {process.number}: {process.error}"
+                )
     for name, node in world.nodes.items():
-        world.odd += [f"{name} logged: {each}" for each in tracebacks(node.log())]
+        world.problems += [f"{name} logged: {each}" for each in tracebacks(node.read_log())]
     of_new_types = sum(seen.events[key].type.startswith("soak ") for key in seen.receipts)
     deliveries = sum(len(list(each.deliveries)) for each in seen.subscribers)
     text = report(f"{plan.seed} ({','.join(plan.faults)})", seen, violations)
     return Verdict(
-        *(plan.seed, len(seen.receipts), of_new_types, deliveries, len(world.lines)),
-        *(violations, "\n".join([text, "faults:", *world.lines]), world.odd),
+        *(plan.seed, len(seen.receipts), of_new_types, deliveries, len(world.fault_notes)),
+        *(violations, "\n".join([text, "faults:", *world.fault_notes]), world.problems),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
+from tests.soak.interests import ALL_INTERESTS, INTERESTS, LATE_READERS, PUBLISHERS
 from tests.soak.layout import NAMES, Layout
 from tests.soak.process import SoakProcess
 
@@ -33,44 +33,44 @@ class SoakClient:
         self._folder = layout.folder / "clients"
         self.processes: list[SoakProcess] = []
         self.closed: list[int] = []
-        self.busy = False
+        self.is_claimed = False
         self.version = 0
         """Version of the unknown type that a publisher uses."""
         if name in PUBLISHERS:
             self._nodes = list(PUBLISHERS[name])
-        elif name in LATE:
-            self._nodes = [LATE[name]]
+        elif name in LATE_READERS:
+            self._nodes = [LATE_READERS[name]]
         else:
             first = NAMES[(list(INTERESTS).index(name) + 1) % len(NAMES)]
             self._nodes = [first, *(each for each in NAMES if each != first)]
 
-    def roam(self) -> None:
+    def shuffle_nodes(self) -> None:
         """Let the next process try other nodes first."""
         self._random.shuffle(self._nodes)
 
-    def notes(self, number: int) -> Path:
+    def notebook_of(self, number: int) -> Path:
         """Return the notebook of a process."""
         return self._folder / f"{self.name}.{number}.jsonl"
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """True while a process runs."""
-        return bool(self.processes) and self.processes[-1].running
+        return bool(self.processes) and self.processes[-1].is_running
 
-    def come(self) -> None:
+    def start_process(self) -> None:
         """Start a process unless one runs."""
-        if self.running:
+        if self.is_running:
             return
         number = len(self.processes) + 1
         arguments = {
             "client": self.name,
             "endpoints": [self._layout.endpoint(node) for node in self._nodes],
-            "notes": str(self.notes(number)),
+            "notes": str(self.notebook_of(number)),
             "state": "",
         }
-        if self.name in INTERESTS_OF_ALL:
+        if self.name in ALL_INTERESTS:
             arguments["interest"] = self.name
-            if INTERESTS_OF_ALL[self.name].keeps_state:
+            if ALL_INTERESTS[self.name].has_state_folder:
                 arguments["state"] = str(self._folder / "state")
         else:
             arguments |= {
@@ -87,12 +87,12 @@ class SoakClient:
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""
-        if self.running:
+        if self.is_running:
             self.processes[-1].kill()
 
     def close(self, seconds: float = 15.0) -> bool:
         """Send SIGTERM, then SIGKILL after `seconds`; return whether it stopped in time."""
-        if not self.running:
+        if not self.is_running:
             return True
         process = self.processes[-1]
         process.send(signal.SIGTERM)
@@ -103,11 +103,11 @@ class SoakClient:
     def next_version(self) -> None:
         """Let a publisher use a newer version of the unknown type."""
         self.version += 1
-        if self.running:
+        if self.is_running:
             self.processes[-1].send(signal.SIGUSR1)
 
 
-def all_clients(layout: Layout, random: Random, rate: float) -> dict[str, SoakClient]:
+def make_clients(layout: Layout, random: Random, rate: float) -> dict[str, SoakClient]:
     """Return all clients by name."""
-    names = (*INTERESTS, *PUBLISHERS, *LATE)
+    names = (*INTERESTS, *PUBLISHERS, *LATE_READERS)
     return {name: SoakClient(name, layout, random, rate) for name in names}

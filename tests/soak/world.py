@@ -10,10 +10,18 @@ from pathlib import Path
 from random import Random
 
 from examples.free_ports import free_ports
-from tests.soak.layout import BY_UDP, CLUSTERS, FETCHING, GATEWAYS, NAMES, Layout, Ports
+from tests.soak.layout import (
+    CLUSTERS,
+    DTD_FETCHING_NODES,
+    GATEWAYS,
+    NAMES,
+    UDP_CLUSTER,
+    Layout,
+    Ports,
+)
 from tests.soak.node import SoakNode
 from tests.soak.relay import Relays
-from tests.soak.soak_client import SoakClient, all_clients
+from tests.soak.soak_client import SoakClient, make_clients
 
 #: Seconds until a started node is ready.
 READY_SECONDS = 60.0
@@ -28,24 +36,24 @@ class World:
         self.random = Random(f"soak {seed}")
         self.layout = layout
         self.nodes = {name: SoakNode(name, layout) for name in NAMES}
-        self.clients = all_clients(layout, Random(f"clients {seed}"), rate)
+        self.clients = make_clients(layout, Random(f"clients {seed}"), rate)
         self.relays = Relays(lambda: {name: node.pid for name, node in self.nodes.items()})
         self.most_damaged = most_damaged
-        self.damaged: dict[str, float] = {}
+        self.lost_until: dict[str, float] = {}
         """Nodes whose disks lost data, with the last time at which an event may have been lost."""
-        self.stepped = False
+        self.has_stepped_clock = False
         """True after a fault stepped a clock."""
-        self.emptied = False
+        self.has_emptied_disk = False
         """True after a node restarted without a log; it knows no other origin."""
-        self.set_back: set[str] = set()
+        self.restored_nodes: set[str] = set()
         """Nodes that started from an older copy of their disks."""
         self.versions = 0
         """Number of versions of the unknown type."""
-        self.lines: list[str] = []
+        self.fault_notes: list[str] = []
         """Faults and unexpected deaths, with their times."""
-        self.odd: list[str] = []
+        self.problems: list[str] = []
         """Problems that break no guarantee."""
-        self.began = time.monotonic()
+        self.started_at = time.monotonic()
 
     @property
     def edges(self) -> list[tuple[str, str]]:
@@ -55,13 +63,15 @@ class World:
             for cluster, names in CLUSTERS.items()
             for one in names
             for other in names
-            if one < other and cluster != BY_UDP
+            if one < other and cluster != UDP_CLUSTER
         ]
         return [*inside, *GATEWAYS.items()]
 
     def note(self, line: str) -> None:
         """Record a fault with its time."""
-        self.lines.append(f"{time.monotonic():.3f} (+{time.monotonic() - self.began:.1f} s) {line}")
+        self.fault_notes.append(
+            f"{time.monotonic():.3f} (+{time.monotonic() - self.started_at:.1f} s) {line}"
+        )
 
     async def start(self) -> None:
         """Start relays and nodes, and wait until the nodes are ready."""
@@ -72,12 +82,12 @@ class World:
             node.start()
         async with asyncio.timeout(READY_SECONDS):
             for node in self.nodes.values():
-                await self.ready(node, 1)
+                await self.wait_until_ready(node, 1)
 
-    async def ready(self, node: SoakNode, starts: int) -> None:
+    async def wait_until_ready(self, node: SoakNode, starts: int) -> None:
         """Wait until a node was ready `starts` times; RuntimeError if its process ended."""
         while node.starts < starts:
-            if not node.running:
+            if not node.is_running:
                 status = None if node.process is None else node.process.status
                 raise RuntimeError(f"{node.name} ended with status {status}")
             await asyncio.sleep(POLL_SECONDS)
@@ -88,48 +98,54 @@ class World:
         node.start(faults)
         try:
             async with asyncio.timeout(READY_SECONDS):
-                await self.ready(node, starts)
+                await self.wait_until_ready(node, starts)
         except (RuntimeError, TimeoutError) as error:
-            self.odd.append(f"{node.name} did not start: {error!r}; {last_lines(node.log())}")
+            self.problems.append(
+                f"{node.name} did not start: {error!r}; {last_lines(node.read_log())}"
+            )
             return False
         return True
 
     @contextmanager
-    def some_node(self) -> Iterator[SoakNode | None]:
+    def claim_node(self) -> Iterator[SoakNode | None]:
         """Claim a running node that no other fault acts on; None if there is none."""
-        free = [node for node in self.nodes.values() if node.running and not node.busy]
+        free = [node for node in self.nodes.values() if node.is_running and not node.is_claimed]
         # More than half of the nodes must keep running.
         if len(free) <= len(self.nodes) // 2:
             yield None
             return
         node = self.random.choice(free)
-        node.busy = True
+        node.is_claimed = True
         try:
             yield node
         finally:
-            node.busy = False
+            node.is_claimed = False
 
     @contextmanager
-    def some_disk(self) -> Iterator[SoakNode | None]:
+    def claim_disk(self) -> Iterator[SoakNode | None]:
         """Claim a node whose disk may lose data; None if there is none.
 
         A restored node is not claimed again. Until it has its events back, a second failure of
         its disk is beyond the guarantees (`docs/guarantees.md`, limits).
         """
-        names = set(self.damaged if len(self.damaged) >= self.most_damaged else self.nodes)
+        names = set(self.lost_until if len(self.lost_until) >= self.most_damaged else self.nodes)
         # Nodes with publishers lose most, so they are claimed more often.
-        free = [self.nodes[name] for name in (*sorted(names), *(3 * FETCHING)) if name in names]
-        free = [node for node in free if node.running and not node.busy]
-        free = [node for node in free if node.name not in self.set_back]
+        free = [
+            self.nodes[name]
+            for name in (*sorted(names), *(3 * DTD_FETCHING_NODES))
+            if name in names
+        ]
+        free = [node for node in free if node.is_running and not node.is_claimed]
+        free = [node for node in free if node.name not in self.restored_nodes]
         if not free:
             yield None
             return
         node = self.random.choice(free)
-        node.busy = True
+        node.is_claimed = True
         try:
             yield node
         finally:
-            node.busy = False
+            node.is_claimed = False
 
     def stop(self, *, keep: bool) -> None:
         """Kill all processes and unmount all disks; with `keep`, copy their files first."""
@@ -140,9 +156,9 @@ class World:
             node.kill(machine=True)
             node.disk.close(keep=keep)
 
-    def some_client(self) -> SoakClient | None:
+    def pick_client(self) -> SoakClient | None:
         """Return a running client that no other fault acts on, or None."""
-        free = [each for each in self.clients.values() if each.running and not each.busy]
+        free = [each for each in self.clients.values() if each.is_running and not each.is_claimed]
         return self.random.choice(free) if free else None
 
 

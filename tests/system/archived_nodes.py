@@ -25,7 +25,7 @@ FILLING = "x" * 8_000
 POLL_SECONDS = 0.05
 
 
-def settings(
+def node_settings(
     archive: Path | str, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> str:
     """Return settings with a small log and an archive; `more` belongs to `[recovery]`."""
@@ -40,7 +40,7 @@ def two_nodes(
     folder: Path, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> list[NodeProcess]:
     """Return the two nodes of a cluster with a common archive, not started."""
-    common = settings(folder / "archive", engine=engine, more=more, log=log)
+    common = node_settings(folder / "archive", engine=engine, more=more, log=log)
     ports = {"a": free_port(), "b": free_port()}
     return [
         NodeProcess(
@@ -53,7 +53,7 @@ def two_nodes(
     ]
 
 
-async def archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
+async def wait_until_archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
     """Wait until the archive has the events of all receipts."""
     archive = Archive(open_object_store(str(folder)))
     marks: dict[str, Mark] = {}
@@ -68,16 +68,16 @@ async def archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
             await asyncio.sleep(POLL_SECONDS)
 
 
-def ids(receipts: Sequence[Receipt]) -> list[EventId]:
+def ids_of(receipts: Sequence[Receipt]) -> list[EventId]:
     return [receipt.event_id for receipt in receipts]
 
 
-def recovered(events: Sequence[ReceivedEvent]) -> list[EventId]:
+def recovered_ids(events: Sequence[ReceivedEvent]) -> list[EventId]:
     """Return the EventIds of recovery events."""
     return [each.event_id for each in events if each.liveness is Liveness.RECOVERY]
 
 
-async def first_events(
+async def read_first_events(
     node: NodeProcess, count: int, state: Path | None = None
 ) -> list[ReceivedEvent]:
     """Read `count` events with one process of the durable client, acknowledge them, and end."""
@@ -93,14 +93,14 @@ async def first_events(
         return events
 
 
-async def come_back(client: AsyncioClient) -> Inbox:
+async def resume(client: AsyncioClient) -> Inbox:
     """Subscribe again with another process of the durable client."""
     await client.when_connected(PATIENCE)
     async with asyncio.timeout(4 * PATIENCE):
         return Inbox(await client.subscribe("true()", "roaming.>", durable="d"))
 
 
-def child_of(node: NodeProcess, module: str) -> int:
+def find_child(node: NodeProcess, module: str) -> int:
     """Return the process id of a node's child that runs a module; raises `LookupError`."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
@@ -116,14 +116,16 @@ def child_of(node: NodeProcess, module: str) -> int:
 
 def kill_child(node: NodeProcess, module: str) -> None:
     """Kill a node's child that runs a module with SIGKILL."""
-    os.kill(child_of(node, module), signal.SIGKILL)
+    os.kill(find_child(node, module), signal.SIGKILL)
 
 
-async def until_all(inbox: Inbox, receipts: Sequence[Receipt], seconds: float = PATIENCE) -> None:
+async def wait_for_all(
+    inbox: Inbox, receipts: Sequence[Receipt], seconds: float = PATIENCE
+) -> None:
     """Wait until each event has come; the error lists missing ones."""
-    expected = set(ids(receipts))
+    expected = set(ids_of(receipts))
     try:
-        await inbox.until(lambda: expected <= set(inbox.ids), seconds)
+        await inbox.wait_until(lambda: expected <= set(inbox.ids), seconds)
     except TimeoutError:
         missing = sorted(map(str, expected - set(inbox.ids)))
         raise AssertionError(

@@ -20,7 +20,7 @@ class Certificate:
     key: Path
     certificate: Path
 
-    def together(self) -> Path:
+    def write_combined(self) -> Path:
         """Write both into one file and return its path."""
         both = self.certificate.with_suffix(".both.pem")
         both.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())

@@ -22,7 +22,7 @@ from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.socket.multicast import MulticastPort
 from broker.transport.socket.udp import UdpPort
-from tests.system.recording_member import NotingMember
+from tests.system.recording_member import RecordingMember
 
 reactor = cast(Any, the_reactor)
 
@@ -133,12 +133,12 @@ def group(name: str, address: str, interface: str, count: str) -> Callable[[], o
             start = state["sent"]
             state["sent"] += 50
             port.send(packets[start : start + 50])
-        (received,) = member.heard.values() or ([],)
+        (received,) = member.received.values() or ([],)
         if len(received) >= len(packets) and not state["told"]:
             state["told"] = True
             report("complete" if received == packets and not member.gaps else "wrong")
 
-    member = NotingMember(changed)
+    member = RecordingMember(changed)
     port = MulticastPort(reactor, address, GROUP_PORT, interface, name, member, secret=b"secret")
     port.start()
     return port.stop

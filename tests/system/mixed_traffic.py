@@ -65,25 +65,25 @@ class Publisher:
         self.published.append(Published(receipt.event_id, high))
         self._room.release()
 
-    def due(self, *, high: bool) -> list[EventId]:
+    def expected_ids(self, *, high: bool) -> list[EventId]:
         """Return the published events in order, all or only those that fly high."""
         found = [each.event_id for each in self.published if each.high or not high]
         return sorted(found, key=lambda event_id: event_id.sequence_number)
 
 
-def check(
+def check_received(
     received: Sequence[ReceivedEvent], publishers: Sequence[Publisher], *, high: bool = False
 ) -> None:
     """Check that a subscriber got each event once, in its publisher's order, and no others."""
     ids = [event.event_id for event in received]
     for publisher in publishers:
-        due = publisher.due(high=high)
+        due = publisher.expected_ids(high=high)
         client = due[0].client_id
         assert [each for each in ids if each.client_id == client] == due
-    assert len(ids) == sum(len(each.due(high=high)) for each in publishers)
+    assert len(ids) == sum(len(each.expected_ids(high=high)) for each in publishers)
 
 
-async def until_all(
+async def wait_for_all(
     inboxes: Iterable[Inbox],
     publishers: Sequence[Publisher],
     *,
@@ -91,12 +91,12 @@ async def until_all(
     high: bool = False,
 ) -> None:
     """Wait until all published events have come; an earlier inbox got the first `before`."""
-    due = sum(len(publisher.due(high=high)) for publisher in publishers) - before
+    due = sum(len(publisher.expected_ids(high=high)) for publisher in publishers) - before
     for inbox in inboxes:
-        await inbox.until(lambda inbox=inbox: len(inbox.events) >= due)  # type: ignore[misc]
+        await inbox.wait_until(lambda inbox=inbox: len(inbox.events) >= due)  # type: ignore[misc]
 
 
-class Pauses:
+class LongestPause:
     """Longest time without an event of one publisher in an inbox."""
 
     def __init__(self, inbox: Inbox, client_id: str) -> None:
@@ -105,7 +105,7 @@ class Pauses:
         self._longest = 0.0
         self._task = asyncio.create_task(self._watch())
 
-    async def longest(self) -> float:
+    async def stop(self) -> float:
         """Stop and return the seconds."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -116,7 +116,7 @@ class Pauses:
         loop = asyncio.get_running_loop()
         events, seen, since = self._inbox.events, 0, 0.0
         while True:
-            await self._inbox.until(lambda seen=seen: len(events) > seen)  # type: ignore[misc]
+            await self._inbox.wait_until(lambda seen=seen: len(events) > seen)  # type: ignore[misc]
             now = loop.time()
             if any(each.event_id.client_id == self._client_id for each in events[seen:]):
                 self._longest = max(self._longest, now - (since or now))

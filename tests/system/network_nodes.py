@@ -13,7 +13,7 @@ from tests.system.node_process import NodeProcess
 MEMBERS, UDP, GROUP = 7100, 7200, "239.255.78.1:7300"
 
 
-def node_on(
+def make_node(
     host: Host, name: str, folder: Path, network: str, *, key: str = "a key of all the nodes"
 ) -> NodeProcess:
     """Return a node on a host, not started, with a Unix socket for clients."""
@@ -30,7 +30,7 @@ def node_on(
     )
 
 
-def members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeProcess]:
+def make_members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeProcess]:
     """Return the nodes n1, n2, ... of one cluster with links by UDP, not started."""
     nodes = []
     for number, host in enumerate(hosts, 1):
@@ -40,12 +40,12 @@ def members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeP
         )
         if with_group:
             network += f'group = "{GROUP}"\ngroup_interface = "{host.interface}"\n'
-        nodes.append(node_on(host, f"n{number}", folder, network))
+        nodes.append(make_node(host, f"n{number}", folder, network))
     return nodes
 
 
 @contextlib.contextmanager
-def running(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> Iterator[None]:
+def run_nodes(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> Iterator[None]:
     """Start all nodes and wait for these links; print the nodes' logs on failure."""
     try:
         for node in nodes:
@@ -62,19 +62,19 @@ def running(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> I
             node.kill()
 
 
-class LogFrom:
+class LogTail:
     """The lines that a node logs from now on."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
         self._seen = len(node.log().splitlines())
 
-    async def until(self, pattern: str) -> str:
+    async def wait_for(self, pattern: str) -> str:
         """Wait for the first line with the pattern."""
         return await asyncio.to_thread(self._node.await_log, pattern, self._seen)
 
 
-def place_of(key: str, host: Host) -> str:
+def address_setting(key: str, host: Host) -> str:
     """Return a settings line with the address at which a node on that host listens for others."""
     if key == "gateways":
         return f'gateways = ["tcp:host={host.address}:port={MEMBERS}"]\n'

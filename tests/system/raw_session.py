@@ -109,7 +109,7 @@ class RawSession:
                 self._received = fields[0]
                 return message if message[0] == messages.DELIVER else messages.decode(message)
 
-    async def refusal(self) -> BrokerError:
+    async def read_refusal(self) -> BrokerError:
         """Read until the node refuses the session, and return its error."""
         while True:
             message = await self.receive()
@@ -117,7 +117,7 @@ class RawSession:
                 return from_wire(message.error)
 
 
-async def refusal_of(port: int, packets: Sequence[bytes]) -> BrokerError:
+async def connect_and_read_refusal(port: int, packets: Sequence[bytes]) -> BrokerError:
     """Send packets on a new connection and return the node's error."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -129,7 +129,7 @@ async def refusal_of(port: int, packets: Sequence[bytes]) -> BrokerError:
         writer.transport.abort()
 
 
-async def how_it_ends(port: int, data: bytes) -> bytes:
+async def send_and_read_all(port: int, data: bytes) -> bytes:
     """Send bytes on a new connection and return everything that the node sends until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

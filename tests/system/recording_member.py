@@ -11,12 +11,12 @@ from broker.transport.socket.datagram_group import IGroupReceiver
 
 
 @implementer(IGroupReceiver)
-class NotingMember:
+class RecordingMember:
     """A receiver that records its calls and then calls `changed`."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
-        self.heard: dict[str, list[bytes]] = defaultdict(list)
+        self.received: dict[str, list[bytes]] = defaultdict(list)
         self.present: set[str] = set()
         self.gaps: list[tuple[str, int]] = []
         self.writable = True
@@ -26,7 +26,7 @@ class NotingMember:
         self.changed()
 
     def packets_received(self, sender: str, packets: Sequence[bytes]) -> None:
-        self.heard[sender] += packets
+        self.received[sender] += packets
         self.changed()
 
     def packets_lost(self, sender: str, count: int) -> None:

@@ -52,7 +52,7 @@ class Segment(Hosts):
             else:
                 host.run("iptables", "-D", "INPUT", "-s", sender.address, "-j", "DROP")
 
-    def silence(self, host: Host) -> None:
+    def isolate(self, host: Host) -> None:
         """Cut a host off from all others."""
         for other in self.hosts:
             if other is not host:

@@ -15,7 +15,7 @@ from broker.archive.writer import ArchiveWriter
 from broker.client.asyncio_face import connect
 from tests.archive.events import HOUR, MORNING, covering, event, everything_in
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import FLIGHT, flight, within
+from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -95,7 +95,7 @@ def test_thousands_of_small_files_are_compacted_while_the_node_archives(
 
     with NodeProcess(tmp_path, f'[archive]\nlocation = "{folder}"\nevery = 0.5\n') as node:
         node.await_log("events are archived")
-        within(work(), 2 * MAINTENANCE_SECONDS)
+        run_within(work(), 2 * MAINTENANCE_SECONDS)
         node.stop()
         assert "archiver:" not in node.log(), "somebody complained"
     archive = Archive.open(str(folder), create=False)
@@ -107,7 +107,7 @@ def test_old_events_expire_while_the_node_runs(filled: Path, tmp_path: Path) -> 
     folder = copytree(filled, tmp_path / "archive")
     settings = f'[archive]\nlocation = "{folder}"\nevery = 0.5\ncompact = false\nmax_age = "30d"\n'
     with NodeProcess(tmp_path, settings) as node:
-        within(publish(node, 0, 50))
+        run_within(publish(node, 0, 50))
         node.await_log(f"0 files merged, {THOUSANDS} expired")
         node.stop()
     assert len(everything_in(Archive.open(str(folder), create=False))) == 50

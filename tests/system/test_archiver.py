@@ -17,7 +17,7 @@ from broker.client.received import Receipt
 from broker.dtd.reference import DtdReference
 from broker.event.place import Place
 from tests.system.node_process import NodeProcess
-from tests.system.traffic import FLIGHT, flight, within
+from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -77,7 +77,7 @@ def test_acknowledged_events_are_archived_after_the_node_is_killed(tmp_path: Pat
 
     with NodeProcess(tmp_path, "[archive]\nevery = 3600.0\n") as node:
         node.await_log("events are archived")
-        within(work())
+        run_within(work())
         node.stop()
         assert "archiver: " not in node.log()
         assert archived(tmp_path).keys() == places(receipts)
@@ -105,7 +105,7 @@ def test_killed_archiver_restarts_and_misses_nothing(tmp_path: Path) -> None:
 
     with NodeProcess(tmp_path, "[archive]\nevery = 0.1\n") as node:
         node.await_log("events are archived")
-        within(work())
+        run_within(work())
         node.stop()
     assert archived(tmp_path).keys() == places(receipts)
 
@@ -120,7 +120,7 @@ def test_unwritable_archive_is_logged_once_and_publishing_goes_on(tmp_path: Path
         async def work() -> None:
             assert len(await publish(node, 0, 100)) == 100
 
-        within(work())
+        run_within(work())
         node.stop()
         assert node.log().count("nothing is archived") == 1
 
@@ -135,7 +135,7 @@ def test_archive_that_is_usable_again_gets_the_events_logged_meanwhile(tmp_path:
         async def work() -> None:
             receipts.extend(await publish(node, 0, 100))
 
-        within(work())
+        run_within(work())
         folder.unlink()
         node.await_log("events are archived")
         node.stop()

@@ -18,8 +18,14 @@ from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Answer, Goodbye, Hello, Published
 from tests.system.conftest import HANDSHAKE
 from tests.system.node_process import NodeProcess
-from tests.system.raw_session import RawSession, frame, hello, how_it_ends, refusal_of
-from tests.system.traffic import ask_status, bystander, within
+from tests.system.raw_session import (
+    RawSession,
+    connect_and_read_refusal,
+    frame,
+    hello,
+    send_and_read_all,
+)
+from tests.system.traffic import ask_status, checked_bystander, run_within
 
 pytestmark = pytest.mark.system
 
@@ -33,14 +39,14 @@ def run_beside_bystander(
 
     async def work() -> None:
         before = (await ask_status(node.endpoint))["refused_connections"].get(refused, 0)
-        async with bystander(node.endpoint) as other:
+        async with checked_bystander(node.endpoint) as other:
             attacking = asyncio.create_task(attack)
-            await other.goes_on()
+            await other.check_traffic()
             await attacking
         after = (await ask_status(node.endpoint))["refused_connections"].get(refused, 0)
         assert after == before + times
 
-    within(work())
+    run_within(work())
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_garbage_before_the_handshake_is_refused_and_counted(
     garbage: bytes, refused: type[ProtocolError], shared_node: NodeProcess
 ) -> None:
     async def attack() -> None:
-        await how_it_ends(shared_node.port, garbage)
+        await send_and_read_all(shared_node.port, garbage)
 
     run_beside_bystander(shared_node, attack(), refused.code)
 
@@ -70,15 +76,15 @@ def test_hello_of_another_protocol_is_refused(shared_node: NodeProcess) -> None:
     async def attack() -> None:
         good = hello("stranger")
         other = Hello("carrier-pigeon", (1,), "stranger", 1, bytes(16), "", "")
-        error = await refusal_of(shared_node.port, [messages.encode(other)])
+        error = await connect_and_read_refusal(shared_node.port, [messages.encode(other)])
         assert isinstance(error, ProtocolError)
         newer = Hello(good.magic, (77, 78), "stranger", 1, bytes(16), "", "")
-        error = await refusal_of(shared_node.port, [messages.encode(newer)])
+        error = await connect_and_read_refusal(shared_node.port, [messages.encode(newer)])
         assert isinstance(error, VersionMismatch)
         assert "77" in str(error)
         for token, incarnation in ((b"short", 1), (bytes(16), 0), (bytes(16), 1 << 63)):
             forged = Hello(good.magic, (1,), "stranger", incarnation, token, "", "")
-            error = await refusal_of(shared_node.port, [messages.encode(forged)])
+            error = await connect_and_read_refusal(shared_node.port, [messages.encode(forged)])
             assert isinstance(error, ProtocolError)
 
     run_beside_bystander(shared_node, attack(), ProtocolError.code, 4)
@@ -87,7 +93,7 @@ def test_hello_of_another_protocol_is_refused(shared_node: NodeProcess) -> None:
 def test_second_hello_before_the_welcome_is_refused(shared_node: NodeProcess) -> None:
     async def attack() -> None:
         greeting = messages.encode(hello("eager"))
-        error = await refusal_of(shared_node.port, [greeting, greeting])
+        error = await connect_and_read_refusal(shared_node.port, [greeting, greeting])
         assert isinstance(error, ProtocolError)
 
     run_beside_bystander(shared_node, attack(), ProtocolError.code)
@@ -113,7 +119,7 @@ def test_silence_before_or_during_the_handshake_times_out(
 ) -> None:
     async def attack() -> None:
         began = time.monotonic()
-        answer = await how_it_ends(shared_node.port, sent)
+        answer = await send_and_read_all(shared_node.port, sent)
         assert HANDSHAKE - 0.5 < time.monotonic() - began < HANDSHAKE + 5
         assert b"peer-silent" in answer
 
@@ -135,14 +141,14 @@ def test_invalid_packet_cuts_the_connection(shared_node: NodeProcess) -> None:
 
     async def work() -> None:
         before = await broken()
-        async with bystander(shared_node.endpoint):
+        async with checked_bystander(shared_node.endpoint):
             await cut_off(b"\x02garbage")
             await cut_off(wire.encode_data(7, 0, 1, [b"out of order"])[0])
             await cut_off(wire.encode_ack(1_000_000, 1))
             await cut_off(wire.encode_ping(5))
         assert await broken() == before + 4
 
-    within(work())
+    run_within(work())
 
 
 @pytest.mark.parametrize(
@@ -164,24 +170,24 @@ def test_invalid_message_ends_the_session_with_an_error(
 ) -> None:
     async def work() -> None:
         before = await ask_status(shared_node.endpoint)
-        async with bystander(shared_node.endpoint):
+        async with checked_bystander(shared_node.endpoint):
             session = await RawSession.open(shared_node.port, "rude")
             await session.send(message)
-            assert isinstance(await session.refusal(), ProtocolError)
+            assert isinstance(await session.read_refusal(), ProtocolError)
             session.close()
         after = await ask_status(shared_node.endpoint)
         assert "rude" not in {each["client"] for each in after["sessions"]}
         code = ProtocolError.code
         assert after["ended_sessions"][code] == before["ended_sessions"].get(code, 0) + 1
 
-    within(work())
+    run_within(work())
 
 
 def test_too_large_frame_ends_the_connection_without_buffering(
     shared_node: NodeProcess,
 ) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint):
+        async with checked_bystander(shared_node.endpoint):
             status = await ask_status(shared_node.endpoint)
             before = status["memory"]["private_bytes"]
             broken = status["broken_connections"].get(FrameTooLarge.code, 0)
@@ -195,4 +201,4 @@ def test_too_large_frame_ends_the_connection_without_buffering(
             assert status["memory"]["private_bytes"] - before < 32 << 20
             assert status["broken_connections"][FrameTooLarge.code] == broken + 1
 
-    within(work())
+    run_within(work())

@@ -36,8 +36,8 @@ from broker.identity import hash_secret
 from broker.wire import messages
 from tests.capability import need
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.raw_session import RawSession, hello, refusal_of
-from tests.system.traffic import FLIGHT, Inbox, ask_status, bystander, flight, within
+from tests.system.raw_session import RawSession, connect_and_read_refusal, hello
+from tests.system.traffic import FLIGHT, Inbox, ask_status, checked_bystander, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -63,7 +63,7 @@ def test_invalid_query_is_refused_with_its_position(
     query: str, position: int, shared_node: NodeProcess
 ) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             with pytest.raises(BadQuery) as refused:
                 await client.subscribe(query)
             if position:
@@ -71,7 +71,7 @@ def test_invalid_query_is_refused_with_its_position(
             # The session goes on.
             await (await client.subscribe("true()")).flowing
 
-    within(work())
+    run_within(work())
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_invalid_query_is_refused_with_its_position(
 )
 def test_too_expensive_query_is_refused(query: str, shared_node: NodeProcess) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             with pytest.raises(BadQuery) as refused:
                 await client.subscribe(query)
             assert isinstance(refused.value, QueryTooExpensive) or "long" in str(refused.value)
 
-    within(work())
+    run_within(work())
 
 
 def test_names_with_path_parts_are_refused_everywhere(shared_node: NodeProcess) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             for pattern in ("../../etc", "a/b", "", "a..b", "a.>.b", "a*", "\0"):
                 with pytest.raises(BadName):
                     await client.subscribe("true()", pattern)
@@ -104,34 +104,36 @@ def test_names_with_path_parts_are_refused_everywhere(shared_node: NodeProcess) 
         for client_id in ("../x", "a/b", "x" * 65):
             with pytest.raises(BadName):
                 connect(shared_node.endpoint, client_id=client_id)
-            error = await refusal_of(shared_node.port, [messages.encode(hello(client_id))])
+            error = await connect_and_read_refusal(
+                shared_node.port, [messages.encode(hello(client_id))]
+            )
             assert isinstance(error, BadName)
 
-    within(work())
+    run_within(work())
 
 
 def test_position_from_the_future_is_refused(shared_node: NodeProcess) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             await client.when_connected(PATIENCE)
             assert client.welcome is not None
             future = Position({client.welcome.origin: ((1 << 32) - 1, 1_000_000)})
             with pytest.raises(BadPosition):
                 await client.subscribe("true()", start=since(future))
 
-    within(work())
+    run_within(work())
 
 
 def test_subscriptions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
-        async with bystander(node.endpoint), connect(node.endpoint) as client:
+        async with checked_bystander(node.endpoint), connect(node.endpoint) as client:
             for _ in range(3):
                 await client.subscribe("true()")
             with pytest.raises(TooManySubscriptions):
                 await client.subscribe("true()")
 
     with NodeProcess(tmp_path, "[limits]\nmax_subscriptions_per_client = 3\n") as node:
-        within(work(node))
+        run_within(work(node))
 
 
 # --------------------------------------------------------------------------- identity
@@ -139,14 +141,14 @@ def test_subscriptions_beyond_the_limit_are_refused(tmp_path: Path) -> None:
 
 def test_second_process_of_a_client_takes_over_or_is_refused(shared_node: NodeProcess) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint):
+        async with checked_bystander(shared_node.endpoint):
             async with connect(shared_node.endpoint, client_id="twin") as older:
                 await older.when_connected(PATIENCE)
                 ended: asyncio.Future[BrokerError | None] = asyncio.Future()
                 older.on_state = lambda up, error: None if ended.done() else ended.set_result(error)
                 # Another process without the token and without a higher incarnation.
                 for incarnation in (older.incarnation, older.incarnation - 1):
-                    error = await refusal_of(
+                    error = await connect_and_read_refusal(
                         shared_node.port, [messages.encode(hello("twin", incarnation))]
                     )
                     assert isinstance(error, IncarnationRefused)
@@ -158,12 +160,12 @@ def test_second_process_of_a_client_takes_over_or_is_refused(shared_node: NodePr
                         older.publish("twin", flight(1), FLIGHT)
                     await newer.publish("twin", flight(1), FLIGHT)
             # The node has stored the incarnation, also without a session.
-            error = await refusal_of(
+            error = await connect_and_read_refusal(
                 shared_node.port, [messages.encode(hello("twin", older.incarnation))]
             )
             assert isinstance(error, IncarnationRefused)
 
-    within(work())
+    run_within(work())
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +211,7 @@ def test_wrong_or_missing_credential_is_refused_for_good(
     async def work() -> None:
         code = AuthenticationFailed.code
         before = (await ask_status(guarded_node.endpoint, **ADMIN))["refused_connections"]
-        async with bystander(guarded_node.endpoint, **ADMIN, client_id="keeper"):
+        async with checked_bystander(guarded_node.endpoint, **ADMIN, client_id="keeper"):
             client = connect(
                 guarded_node.endpoint, client_id="feed", account=account, secret=secret
             )
@@ -223,7 +225,7 @@ def test_wrong_or_missing_credential_is_refused_for_good(
         after = (await ask_status(guarded_node.endpoint, **ADMIN))["refused_connections"]
         assert after[code] == before.get(code, 0) + 1
 
-    within(work())
+    run_within(work())
 
 
 def test_account_has_only_its_own_client_ids_and_rights(guarded_node: NodeProcess) -> None:
@@ -266,13 +268,13 @@ def test_account_has_only_its_own_client_ids_and_rights(guarded_node: NodeProces
                 await admin.publish("open.a", flight(3), high),
                 await publisher.publish("open.a", flight(4), low),
             ]
-            await cleared.until_received(receipts)
-            await limited.until_received([receipts[1], receipts[3]])
+            await cleared.wait_for_receipts(receipts)
+            await limited.wait_for_receipts([receipts[1], receipts[3]])
             assert len(limited.events) == 2
             await cleared.close()
             await limited.close()
 
-    within(work())
+    run_within(work())
 
 
 # --------------------------------------------------------------------------- limits and slowness
@@ -300,9 +302,9 @@ def test_client_that_never_reads_costs_bounded_memory_and_no_delay(tmp_path: Pat
                         for n in range(50)
                     )
                 )
-                await inbox.until(lambda: inbox.events[-1:] != [])
+                await inbox.wait_until(lambda: inbox.events[-1:] != [])
                 last = receipts[-1].event_id
-                await inbox.until(lambda: inbox.events[-1].event_id == last)  # noqa: B023
+                await inbox.wait_until(lambda: inbox.events[-1].event_id == last)  # noqa: B023
                 latest = max(latest, time.monotonic() - began)
             assert len(inbox.events) == events
             assert latest < 5.0
@@ -327,7 +329,7 @@ def test_client_that_never_reads_costs_bounded_memory_and_no_delay(tmp_path: Pat
             await inbox.close()
 
     with NodeProcess(tmp_path, configuration) as node:
-        within(work(node))
+        run_within(work(node))
 
 
 def test_node_serves_after_thousands_of_silent_connections(
@@ -354,9 +356,9 @@ def test_node_serves_after_thousands_of_silent_connections(
             finally:
                 writer.transport.abort()
 
-        async with bystander(node.endpoint) as other:
+        async with checked_bystander(node.endpoint) as other:
             flood = [asyncio.create_task(silent()) for _ in range(count)]
-            await other.goes_on()
+            await other.check_traffic()
             answers = await asyncio.gather(*flood)
             # All were closed: those over the limit at once, the others after the timeout. A reset
             # may overtake the reason, so the node's counters are checked below.
@@ -376,7 +378,7 @@ def test_node_serves_after_thousands_of_silent_connections(
     try:
         endpoint = "tcp:port={port}:interface=127.0.0.1:backlog=1024"
         with NodeProcess(tmp_path, limits, endpoint=endpoint) as node:
-            within(work(node))
+            run_within(work(node))
             assert "Traceback" not in node.log()
             files = len(os.listdir(f"/proc/{node.process.pid}/fd"))
             assert files < 100

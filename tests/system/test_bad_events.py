@@ -32,7 +32,7 @@ from broker.wire.messages import Published
 from tests.system.conftest import DtdServer
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession
-from tests.system.traffic import FLIGHT, Inbox, ask_status, bystander, flight, within
+from tests.system.traffic import FLIGHT, Inbox, ask_status, checked_bystander, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -149,7 +149,7 @@ def test_bad_event_is_refused_alone(name: str, shared_node: NodeProcess) -> None
     async def work() -> None:
         before = (await ask_status(shared_node.endpoint))["published"]
         async with (
-            bystander(shared_node.endpoint),
+            checked_bystander(shared_node.endpoint),
             connect(shared_node.endpoint) as client,
         ):
             inbox = Inbox(await client.subscribe("true()", STREAM))
@@ -164,7 +164,7 @@ def test_bad_event_is_refused_alone(name: str, shared_node: NodeProcess) -> None
             assert SECRET not in str(results[1])
             if isinstance(results[1], NotValid) or name in ("cut-off", "tags-crossed"):
                 assert results[1].line > 0
-            await inbox.until(lambda: len(inbox.events) == 2)
+            await inbox.wait_until(lambda: len(inbox.events) == 2)
             assert [one.event_id.sequence_number for one in inbox.events] == [1, 3]
             await inbox.close()
         after = (await ask_status(shared_node.endpoint))["published"]
@@ -173,7 +173,7 @@ def test_bad_event_is_refused_alone(name: str, shared_node: NodeProcess) -> None
         outcomes = [after[key] for key in ("accepted", "duplicate", "not_taken")]
         assert after["received"] == sum(outcomes) + sum(after["refused"].values())
 
-    within(work())
+    run_within(work())
     notes = sorted(
         (shared_node.data / "quarantine").glob("*.json"), key=lambda path: int(path.stem)
     )
@@ -196,14 +196,14 @@ def test_client_library_rejects_invalid_arguments(shared_node: NodeProcess) -> N
             receipt = await client.publish(STREAM, flight(1), FLIGHT)
             assert receipt.event_id.sequence_number == 1
 
-    within(work())
+    run_within(work())
 
 
 def test_node_refuses_a_too_large_event_of_a_raw_client(
     shared_node: NodeProcess,
 ) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint):
+        async with checked_bystander(shared_node.endpoint):
             session = await RawSession.open(shared_node.port, "large")
             await session.send(encode_batch(1, [b"<x>" + b" " * (3 << 20) + b"</x>"]))
             answer = await session.receive()
@@ -212,7 +212,7 @@ def test_node_refuses_a_too_large_event_of_a_raw_client(
             assert (index, error[0]) == (0, TooLarge.code)
             session.close()
 
-    within(work())
+    run_within(work())
 
 
 # --------------------------------------------------------------------------- pointers
@@ -228,11 +228,11 @@ DTD = b"""<?xml version="1.0" encoding="UTF-8"?>
 
 def test_unknown_type_is_refused(shared_node: NodeProcess) -> None:
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             with pytest.raises(UnknownType, match="unheard-of"):
                 await client.publish(STREAM, b"<x/>", EventType("unheard-of", "1.0"))
 
-    within(work())
+    run_within(work())
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_pointer_to_a_forbidden_place_is_not_followed(
     before = dtd_server.requests.total()
 
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             with pytest.raises(ForbiddenPointer):
                 await client.publish(
                     STREAM,
@@ -264,7 +264,7 @@ def test_pointer_to_a_forbidden_place_is_not_followed(
                     system_id=pointer.format(port=dtd_server.port),
                 )
 
-    within(work())
+    run_within(work())
     assert dtd_server.requests.total() == before
 
 
@@ -276,7 +276,7 @@ def test_pointer_to_an_allowed_place_is_followed_once(
 
     async def work() -> None:
         async with (
-            bystander(shared_node.endpoint),
+            checked_bystander(shared_node.endpoint),
             connect(shared_node.endpoint) as one,
             connect(shared_node.endpoint) as two,
         ):
@@ -294,7 +294,7 @@ def test_pointer_to_an_allowed_place_is_followed_once(
                 )
             )
             assert len({receipt.place for receipt in receipts}) == 50
-            await inbox.until(lambda: len(inbox.events) == 28)
+            await inbox.wait_until(lambda: len(inbox.events) == 28)
             # FIFO for each publisher, although its first events had to wait for the DTD.
             for client in (one, two):
                 numbers = [
@@ -305,7 +305,7 @@ def test_pointer_to_an_allowed_place_is_followed_once(
                 assert numbers == list(range(12, 26))
             await inbox.close()
 
-    within(work())
+    run_within(work())
     assert dtd_server.requests["/allowed/made-1.0.dtd"] == 1
 
 
@@ -328,7 +328,7 @@ def test_pointer_to_no_dtd_refuses_the_event(
     name = path.partition("-")[0]
 
     async def work() -> None:
-        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+        async with checked_bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             for _ in range(3):
                 with pytest.raises(PeerError) as refused:
                     await client.publish(
@@ -337,6 +337,6 @@ def test_pointer_to_no_dtd_refuses_the_event(
                 assert refused.value.code in ("unknown-type", "bad-dtd"), refused.value
                 assert SECRET not in str(refused.value)
 
-    within(work())
+    run_within(work())
     # A failure is cached.
     assert dtd_server.requests[f"/allowed/{path}"] == 1

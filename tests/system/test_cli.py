@@ -23,7 +23,7 @@ pytestmark = pytest.mark.system
 VOEVENTS = 300
 
 
-def start(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
+def start_command(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
     """Start `xmlbroker ARGUMENTS`."""
     return subprocess.Popen(
         [sys.executable, "-m", "broker.cli", *arguments],
@@ -39,19 +39,19 @@ def start(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[
     )
 
 
-def run(
+def run_command(
     node: NodeProcess, *arguments: str, stdin: str | None = None, status: int = 0
 ) -> tuple[str, str]:
     """Run `xmlbroker ARGUMENTS` and return its stdout and stderr."""
     pipes = {} if stdin is None else {"stdin": subprocess.PIPE}
-    process = start(node, *arguments, **pipes)
+    process = start_command(node, *arguments, **pipes)
     out, err = process.communicate(stdin, timeout=2 * PATIENCE)
     assert process.returncode == status, (out[-1000:], err[-1000:])
     assert "Traceback" not in err
     return out, err
 
 
-def lines(text: str) -> list[dict[str, Any]]:
+def json_lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -81,12 +81,12 @@ def test_voevents_are_published_and_read_back(
 ) -> None:
     # No separators: each packet starts with an XML declaration.
     (tmp_path / "packets.xml").write_bytes(b"".join(voevents))
-    out, err = run(node, "pub", str(tmp_path / "packets.xml"))
-    (summary,) = lines(out)
+    out, err = run_command(node, "pub", str(tmp_path / "packets.xml"))
+    (summary,) = json_lines(out)
     assert (summary["found"], summary["durable"], summary["refused"]) == (VOEVENTS, VOEVENTS, 0)
     assert err == ""
-    out, err = run(node, "sub", "--from", "all", "--json", "--idle", "1")
-    received = lines(out)
+    out, err = run_command(node, "sub", "--from", "all", "--json", "--idle", "1")
+    received = json_lines(out)
     assert [int(line["place"].rpartition(":")[2]) for line in received] == [
         n + 1 for n in range(VOEVENTS)
     ]
@@ -97,7 +97,7 @@ def test_voevents_are_published_and_read_back(
     assert err == f"{VOEVENTS} events\n"
     tests = sum(b'role="test"' in packet for packet in voevents)
     query = '/*[local-name()="VOEvent" and @role!="test"]'
-    out, _ = run(node, "sub", query, "--from", "all", "--idle", "1")
+    out, _ = run_command(node, "sub", query, "--from", "all", "--idle", "1")
     assert len(out.splitlines()) == VOEVENTS - tests
 
 
@@ -106,32 +106,36 @@ def test_output_of_one_node_is_published_to_another(node: NodeProcess, tmp_path:
         json.dumps({"stream": event.stream, "payload": event.payload.decode()})
         for event in air_traffic(200, seed=1)
     ]
-    assert lines(run(node, "pub", "-", stdin="\n".join(made))[0])[0]["durable"] == 200
+    assert json_lines(run_command(node, "pub", "-", stdin="\n".join(made))[0])[0]["durable"] == 200
     for form in ("--json", "--document"):
-        recorded, _ = run(node, "sub", "--from", "all", form, "--count", "200")
+        recorded, _ = run_command(node, "sub", "--from", "all", form, "--count", "200")
         with NodeProcess(tmp_path / form) as other:
-            assert lines(run(other, "pub", "-", stdin=recorded)[0])[0]["durable"] == 200
-            again, _ = run(other, "sub", "--from", "all", "--json", "--count", "200")
-        first, _ = run(node, "sub", "--from", "all", "--json", "--count", "200")
+            assert (
+                json_lines(run_command(other, "pub", "-", stdin=recorded)[0])[0]["durable"] == 200
+            )
+            again, _ = run_command(other, "sub", "--from", "all", "--json", "--count", "200")
+        first, _ = run_command(node, "sub", "--from", "all", "--json", "--count", "200")
         for key in ("stream", "type", "version", "level", "payload"):
-            assert [line[key] for line in lines(again)] == [line[key] for line in lines(first)]
+            assert [line[key] for line in json_lines(again)] == [
+                line[key] for line in json_lines(first)
+            ]
 
 
 def test_query_and_event_are_explained(node: NodeProcess, tmp_path: Path) -> None:
     flight = "<flight><id>{0}</id><flightleg><altitude>{0}</altitude></flightleg></flight>"
-    run(node, "pub", "-", stdin="".join(map(flight.format, range(50))))
+    run_command(node, "pub", "-", stdin="".join(map(flight.format, range(50))))
     query = "/flight/flightleg[altitude > 300]"
-    (report,) = lines(run(node, "explain", query)[0])
+    (report,) = json_lines(run_command(node, "explain", query)[0])
     assert sum(answer["shapes"] for answer in report["explanation"]["types"]) <= 2
-    out, _ = run(node, "explain", query, "-", stdin=flight.format(290), status=1)
-    assert lines(out)[0]["explanation"]["event"]["matches"] is False
-    run(node, "explain", query, "-", stdin=flight.format(310), status=0)
+    out, _ = run_command(node, "explain", query, "-", stdin=flight.format(290), status=1)
+    assert json_lines(out)[0]["explanation"]["event"]["matches"] is False
+    run_command(node, "explain", query, "-", stdin=flight.format(310), status=0)
     large = flight.format("9" * 400_000)
-    (report,) = lines(run(node, "explain", query, "-", stdin=large)[0])
+    (report,) = json_lines(run_command(node, "explain", query, "-", stdin=large)[0])
     assert len(json.dumps(report)) < 20_000
-    _, err = run(node, "explain", "/flight[", status=2)
+    _, err = run_command(node, "explain", "/flight[", status=2)
     assert err.startswith("xmlbroker: expected an operand")
-    (status,) = lines(run(node, "status", "--json")[0])
+    (status,) = json_lines(run_command(node, "status", "--json")[0])
     assert [(each["type"], each["version"]) for each in status["types"]] == [("flight", "1.0")]
 
 
@@ -139,39 +143,41 @@ def test_refused_events_are_reported_with_file_and_line(node: NodeProcess, tmp_p
     file = tmp_path / "flights.xml"
     good = "<flight><id>1</id><flightleg/></flight>"
     file.write_text(f"{good}\n<flight>\n<id>2</id>\n<leg/>\n</flight>\n{good}\n")
-    out, err = run(node, "pub", str(file), status=1)
-    assert (lines(out)[0]["durable"], lines(out)[0]["refused"]) == (2, 1)
+    out, err = run_command(node, "pub", str(file), status=1)
+    assert (json_lines(out)[0]["durable"], json_lines(out)[0]["refused"]) == (2, 1)
     assert err.startswith(f"{file}:2: refused by the node: ")
     assert len(err.splitlines()) == 1
 
 
 def test_durable_subscription_resumes(node: NodeProcess) -> None:
     flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(20))
-    run(node, "pub", "-", stdin=flights)
+    run_command(node, "pub", "-", stdin=flights)
     options = ("--durable", "d", "--client-id", "me", "--payload")
-    first, _ = run(node, "sub", *options, "--from", "all", "--count", "7")
-    rest, _ = run(node, "sub", *options, "--idle", "1")
+    first, _ = run_command(node, "sub", *options, "--from", "all", "--count", "7")
+    rest, _ = run_command(node, "sub", *options, "--idle", "1")
     numbers = [line.split("<id>")[1].split("<")[0] for line in (first + rest).splitlines()]
     assert numbers == [str(n) for n in range(20)]
 
 
 def test_interrupted_subscriber_exits_cleanly_and_resumes(node: NodeProcess) -> None:
     options = ("--durable", "d", "--client-id", "me", "--from", "all", "--payload")
-    run(node, "pub", "-", stdin="<flight><id>1</id><flightleg/></flight>")
-    subscriber = start(node, "sub", *options)
+    run_command(node, "pub", "-", stdin="<flight><id>1</id><flightleg/></flight>")
+    subscriber = start_command(node, "sub", *options)
     assert subscriber.stdout is not None
     assert "<id>1</id>" in subscriber.stdout.readline()
     subscriber.send_signal(signal.SIGINT)
     out, err = subscriber.communicate(timeout=PATIENCE)
     assert (subscriber.returncode, out, err) == (0, "", "1 events\n")
-    run(node, "pub", "-", stdin="<flight><id>2</id><flightleg/></flight>")
-    rest, _ = run(node, "sub", "--durable", "d", "--client-id", "me", "--payload", "--count", "1")
+    run_command(node, "pub", "-", stdin="<flight><id>2</id><flightleg/></flight>")
+    rest, _ = run_command(
+        node, "sub", "--durable", "d", "--client-id", "me", "--payload", "--count", "1"
+    )
     assert "<id>2</id>" in rest
 
 
 def test_interrupted_publisher_reports_durable_events(node: NodeProcess) -> None:
-    publisher = start(node, "pub", "-", stdin=subprocess.PIPE)
-    subscriber = start(node, "sub", "--from", "all", "--count", "1")
+    publisher = start_command(node, "pub", "-", stdin=subprocess.PIPE)
+    subscriber = start_command(node, "sub", "--from", "all", "--count", "1")
     assert publisher.stdin is not None
     publisher.stdin.write("<flight><id>1</id><flightleg/></flight>")
     publisher.stdin.flush()
@@ -181,14 +187,14 @@ def test_interrupted_publisher_reports_durable_events(node: NodeProcess) -> None
     publisher.wait(PATIENCE)
     out, err = publisher.communicate(timeout=PATIENCE)
     assert publisher.returncode == 130
-    assert lines(out)[0]["durable"] == 1
+    assert json_lines(out)[0]["durable"] == 1
     assert err.startswith("1 of 1 events are durable")
 
 
 def test_subscriber_with_a_closed_pipe_exits_quietly(node: NodeProcess) -> None:
     flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(5000))
-    run(node, "pub", "-", stdin=flights)
-    subscriber = start(node, "sub", "--from", "all")
+    run_command(node, "pub", "-", stdin=flights)
+    subscriber = start_command(node, "sub", "--from", "all")
     assert subscriber.stdout is not None
     subscriber.stdout.readline()
     subscriber.stdout.close()
@@ -199,38 +205,38 @@ def test_subscriber_with_a_closed_pipe_exits_quietly(node: NodeProcess) -> None:
 
 
 def test_publisher_survives_a_killed_node(node: NodeProcess) -> None:
-    publisher = start(node, "pub", "-", "--timeout", "60", stdin=subprocess.PIPE)
+    publisher = start_command(node, "pub", "-", "--timeout", "60", stdin=subprocess.PIPE)
     assert publisher.stdin is not None
     for half in (range(500), range(500, 1000)):
         for n in half:
             publisher.stdin.write(f"<flight><id>{n}</id><flightleg/></flight>")
         publisher.stdin.flush()
         if half.start == 0:
-            run(node, "sub", "--from", "all", "--count", "1")
+            run_command(node, "sub", "--from", "all", "--count", "1")
             node.kill()
             node.start()
     publisher.stdin.close()
     assert publisher.wait(2 * PATIENCE) == 0
     assert publisher.stdout is not None and publisher.stderr is not None
-    (summary,) = lines(publisher.stdout.read())
+    (summary,) = json_lines(publisher.stdout.read())
     assert (summary["found"], summary["unconfirmed"]) == (1000, 0)
     assert summary["durable"] + summary["duplicates"] == 1000
     publisher.stdout.close()
     publisher.stderr.close()
-    out, _ = run(node, "sub", "--from", "all", "--payload", "--idle", "1")
+    out, _ = run_command(node, "sub", "--from", "all", "--payload", "--idle", "1")
     numbers = [int(line.split("<id>")[1].split("<")[0]) for line in out.splitlines()]
     assert numbers == list(range(1000))
 
 
 def test_node_reports_its_status_and_dtds(node: NodeProcess) -> None:
-    (status,) = lines(run(node, "status")[0])
+    (status,) = json_lines(run_command(node, "status")[0])
     assert status["node"] == "tested"
     assert len(status["sessions"]) == 1
-    assert "flight 1.1" in run(node, "dtd", "list")[0].splitlines()
-    assert "<!ELEMENT timestamp (#PCDATA)>" in run(node, "dtd", "show", "flight", "1.1")[0]
-    _, err = run(node, "dtd", "show", "flight", "9.9", status=1)
+    assert "flight 1.1" in run_command(node, "dtd", "list")[0].splitlines()
+    assert "<!ELEMENT timestamp (#PCDATA)>" in run_command(node, "dtd", "show", "flight", "1.1")[0]
+    _, err = run_command(node, "dtd", "show", "flight", "9.9", status=1)
     assert len(err.splitlines()) == 1
-    _, err = run(node, "sub", "//flight[", status=1)
+    _, err = run_command(node, "sub", "//flight[", status=1)
     assert "(line 1, column 10)" in err
 
 
@@ -243,11 +249,11 @@ def test_accounts_have_their_rights(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", configuration) as node:
         flight = "<flight><id>1</id><flightleg/></flight>"
         me = ("--account", "feed", "--secret-file", str(secret))
-        assert lines(run(node, "pub", "-", *me, stdin=flight)[0])[0]["durable"] == 1
-        _, err = run(node, "pub", "-", *me, "--stream", "other", stdin=flight, status=1)
+        assert json_lines(run_command(node, "pub", "-", *me, stdin=flight)[0])[0]["durable"] == 1
+        _, err = run_command(node, "pub", "-", *me, "--stream", "other", stdin=flight, status=1)
         assert err.startswith("stdin:1: refused by the node: ")
         assert err.rstrip().endswith("may not publish to stream 'other'")
-        _, err = run(node, "pub", "-", stdin=flight, status=1)
+        _, err = run_command(node, "pub", "-", stdin=flight, status=1)
         assert "give --account and --secret-file" in err
-        _, err = run(node, "status", *me, status=1)
+        _, err = run_command(node, "status", *me, status=1)
         assert "may not administer" in err

@@ -13,9 +13,9 @@ from broker.client.asyncio_face import connect
 from broker.event.reader import read_event
 from broker.log.external_reader import read_events
 from tests.system.node_process import NodeProcess
-from tests.system.raw_session import how_it_ends
+from tests.system.raw_session import send_and_read_all
 from tests.system.stepped_clock import PRELUDE
-from tests.system.traffic import FLIGHT, Inbox, flight, within
+from tests.system.traffic import FLIGHT, Inbox, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -26,14 +26,14 @@ HANDSHAKE = 1.0
 def test_timers_ignore_a_step_of_the_clock(step: signal.Signals, tmp_path: Path) -> None:
     async def silent_connection_seconds(node: NodeProcess) -> float:
         began = time.monotonic()
-        reading = asyncio.create_task(how_it_ends(node.port, b""))
+        reading = asyncio.create_task(send_and_read_all(node.port, b""))
         async with connect(node.endpoint) as client:
             # The node has accepted the silent connection and started its timer.
             await client.publish("clock", flight(1), FLIGHT)
             node.process.send_signal(step)
             inbox = Inbox(await client.subscribe("true()", "clock"))
             receipts = [await client.publish("clock", flight(n), FLIGHT) for n in range(5)]
-            await inbox.until_received(receipts)
+            await inbox.wait_for_receipts(receipts)
             await inbox.close()
             assert client.connected
         await reading
@@ -46,7 +46,7 @@ def test_timers_ignore_a_step_of_the_clock(step: signal.Signals, tmp_path: Path)
     with NodeProcess(
         tmp_path, f"[limits]\nhandshake_timeout = {HANDSHAKE}\n", prelude=PRELUDE
     ) as node:
-        within(work(node))
+        run_within(work(node))
         node.stop()
         arrivals = [event.arrival for event in read_events(node.data / "log", 1, 100)]
         # Arrival times in the log never decrease, as the log is searched by time.

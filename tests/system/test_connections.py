@@ -26,7 +26,7 @@ from examples.free_ports import free_port
 from tests.seeds import seeds
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.proxy import Proxy, unanswering_port
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
+from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -35,7 +35,7 @@ Connect = Callable[..., Client]
 EVENTS = 400
 
 
-async def take(subscription: Subscription, count: int) -> list[ReceivedEvent]:
+async def take_events(subscription: Subscription, count: int) -> list[ReceivedEvent]:
     """Return the next `count` events."""
     events = []
     async for event in subscription:
@@ -63,12 +63,12 @@ async def publish_and_read_through_cuts(
         ]
         receipts += [await one for one in waiting]
         proxy.cut()
-    events = await take(subscription, EVENTS)
+    events = await take_events(subscription, EVENTS)
     assert [event.event_id for event in events] == [receipt.event_id for receipt in receipts]
     assert not subscription.gaps
     # Nothing repeats: the next event is the one published last.
     last = await publisher.publish(f"cut.{seed}", flight(0), FLIGHT)
-    assert [event.event_id for event in await take(subscription, 1)] == [last.event_id]
+    assert [event.event_id for event in await take_events(subscription, 1)] == [last.event_id]
     assert proxy.accepted > 6
     await publisher.close()
     await subscriber.close()
@@ -117,7 +117,7 @@ async def run_pending_callbacks() -> None:
         await asyncio.sleep(0)
 
 
-def in_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
+def run_with_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Run with the asyncio API; no task or thread may be left."""
     threads = threading.active_count()
 
@@ -126,7 +126,7 @@ def in_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
         await run_pending_callbacks()
         assert asyncio.all_tasks() - {asyncio.current_task()} == set()
 
-    within(checked(), debug=True)
+    run_within(checked(), debug=True)
     # Threads of asyncio for name resolution end with its loop.
     assert threading.active_count() <= threads
 
@@ -134,7 +134,7 @@ def in_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_session_resumes_without_gap_or_duplicate(seed: int, shared_node: NodeProcess) -> None:
     with Proxy(shared_node.port) as proxy:
-        in_asyncio(publish_and_read_through_cuts, proxy, seed, "" if seed % 2 else "cut")
+        run_with_asyncio(publish_and_read_through_cuts, proxy, seed, "" if seed % 2 else "cut")
 
 
 @pytest.mark.parametrize("durable", ["", "cut"], ids=["transient", "durable"])
@@ -143,20 +143,20 @@ def test_new_session_continues_without_gap_or_duplicate(durable: str, tmp_path: 
         NodeProcess(tmp_path, "[limits]\nsession_lease = 0.0\n") as node,
         Proxy(node.port) as proxy,
     ):
-        in_asyncio(publish_and_read_through_cuts, proxy, 7, durable)
+        run_with_asyncio(publish_and_read_through_cuts, proxy, 7, durable)
 
 
 def test_client_tries_each_endpoint_and_the_outbox_waits(shared_node: NodeProcess) -> None:
-    in_asyncio(connect_to_the_next_endpoint, shared_node.port)
+    run_with_asyncio(connect_to_the_next_endpoint, shared_node.port)
 
 
 def test_client_that_gives_up_reports_the_cause_and_fails_requests() -> None:
-    in_asyncio(give_up_connecting)
+    run_with_asyncio(give_up_connecting)
 
 
 def test_client_can_be_closed_while_dialling() -> None:
     with unanswering_port() as port:
-        in_asyncio(close_while_dialling, port)
+        run_with_asyncio(close_while_dialling, port)
 
 
 class TwistedFaceTests(TestCase):
@@ -213,7 +213,7 @@ def test_reconnection_backoff_stays_within_its_bounds() -> None:
             # A loaded machine may be late, never early.
             assert bound / 2 - 0.02 <= wait <= bound + 1.0
 
-    within(work())
+    run_within(work())
 
 
 def test_closing_a_client_ends_its_session_at_once(shared_node: NodeProcess) -> None:
@@ -221,7 +221,7 @@ def test_closing_a_client_ends_its_session_at_once(shared_node: NodeProcess) -> 
         async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
             inbox = Inbox(await client.subscribe("true()", "polite", durable="d"))
             receipt = await client.publish("polite", flight(1), FLIGHT)
-            await inbox.until_received([receipt])
+            await inbox.wait_for_receipts([receipt])
             await inbox.close()
         status = await ask_status(shared_node.endpoint)
         assert "polite" not in {session["client"] for session in status["sessions"]}
@@ -229,10 +229,10 @@ def test_closing_a_client_ends_its_session_at_once(shared_node: NodeProcess) -> 
         async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
             subscription = await client.subscribe("true()", "polite", durable="d")
             again = await client.publish("polite", flight(2), FLIGHT)
-            (event,) = await take(subscription, 1)
+            (event,) = await take_events(subscription, 1)
             assert event.event_id == again.event_id
 
-    within(work())
+    run_within(work())
 
 
 def test_event_of_the_largest_size_passes(tmp_path: Path) -> None:
@@ -242,13 +242,13 @@ def test_event_of_the_largest_size_passes(tmp_path: Path) -> None:
             around = len(write_event(EventId(client.client_id, 1, 1, 1), "s", FLIGHT, flight(1)))
             payload = flight(1, filling="x" * ((1 << 20) - around - 100))
             receipt = await client.publish("largest", payload, FLIGHT)
-            await inbox.until_received([receipt])
+            await inbox.wait_for_receipts([receipt])
             await inbox.close()
             assert len(inbox.events[0].document) > (1 << 20) - 200
 
     limits = '[limits]\nmax_event_bytes = "1MiB"\nmax_frame_bytes = "1MiB"\n'
     with NodeProcess(tmp_path, limits) as node:
-        within(work(node), 30)
+        run_within(work(node), 30)
 
 
 def test_events_larger_than_the_clients_window_pass_both_ways(tmp_path: Path) -> None:
@@ -265,9 +265,9 @@ def test_events_larger_than_the_clients_window_pass_both_ways(tmp_path: Path) ->
                 for payload in (flight(0), large, flight(2), large, flight(4))
             ]
             receipts = await asyncio.gather(*waiting)
-            await inbox.until_received(receipts)
+            await inbox.wait_for_receipts(receipts)
             await inbox.close()
             assert inbox.ids == [receipt.event_id for receipt in receipts]
 
     with NodeProcess(tmp_path, limits) as node:
-        within(work(node), 30)
+        run_within(work(node), 30)

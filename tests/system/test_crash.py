@@ -18,7 +18,7 @@ from broker.log.external_reader import read_events
 from tests.seeds import seeds
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession
-from tests.system.traffic import FLIGHT, Inbox, flight, within
+from tests.system.traffic import FLIGHT, Inbox, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -88,7 +88,7 @@ def test_acknowledged_events_survive_kill_9_and_are_delivered_once(
                     assert logged[place.offset] == (place.epoch, event_id)
                 await asyncio.to_thread(node.start)
             await publishing
-            await inbox.until_received(publications.receipts)
+            await inbox.wait_for_receipts(publications.receipts)
             await inbox.close()
             assert len(publications.receipts) == EVENTS
             assert set(inbox.counts().values()) == {1}
@@ -100,7 +100,7 @@ def test_acknowledged_events_survive_kill_9_and_are_delivered_once(
 
     with NodeProcess(tmp_path) as node:
         epoch = epoch_of(node)
-        within(work(node))
+        run_within(work(node))
         assert epoch_of(node) >= epoch + len(kill_counts)
         node.stop()
         logged = read_events(node.data / "log", 1, EVENTS + 1)
@@ -117,18 +117,18 @@ def test_node_killed_while_idle_starts_a_new_epoch_with_all_events(tmp_path: Pat
         async with connect(node.endpoint) as client:
             inbox = Inbox(await client.subscribe("true()", "idle.a", start=ALL))
             receipt = await client.publish("idle.a", flight(6), FLIGHT)
-            await inbox.until_received([receipt])
+            await inbox.wait_for_receipts([receipt])
             await inbox.close()
             marks = [(event.place.epoch, event.place.offset) for event in inbox.events]
             assert marks == [*((epochs[0], n) for n in range(1, 6)), (epochs[1], 6)]
 
     with NodeProcess(tmp_path) as node:
-        within(publish(node))
+        run_within(publish(node))
         first = epoch_of(node)
         node.kill()
         node.start()
         assert epoch_of(node) > first
-        within(read(node, (first, epoch_of(node))))
+        run_within(read(node, (first, epoch_of(node))))
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
@@ -153,12 +153,12 @@ def test_stop_commits_and_notifies_clients(by: signal.Signals, tmp_path: Path) -
             assert durable <= len(logged)
             await asyncio.to_thread(node.start)
             await publishing
-            await inbox.until_received(publications.receipts)
+            await inbox.wait_for_receipts(publications.receipts)
             await inbox.close()
             assert set(inbox.counts().values()) == {1}
 
     with NodeProcess(tmp_path) as node:
-        within(work(node))
+        run_within(work(node))
         assert node.log().count("has stopped in good order") == 1
 
 
@@ -180,5 +180,5 @@ def test_stop_takes_seconds_with_a_client_that_never_reads(tmp_path: Path) -> No
             raw.close()
 
     with NodeProcess(tmp_path) as node:
-        within(work(node))
+        run_within(work(node))
         assert "has stopped in good order" in node.log()

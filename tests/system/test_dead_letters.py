@@ -13,7 +13,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ReceivedEvent
 from broker.client.worker import Working
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
-from tests.system.traffic import FLIGHT, flight, within
+from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -63,7 +63,7 @@ def test_event_that_kills_its_worker_becomes_a_dead_letter(tmp_path: Path) -> No
 
     state = tmp_path / "state"
     with NodeProcess(tmp_path) as node:
-        within(work(), 4 * PATIENCE)
+        run_within(work(), 4 * PATIENCE)
 
 
 def test_hanging_event_becomes_a_dead_letter_and_cancelling_ends_the_worker(
@@ -90,4 +90,4 @@ def test_hanging_event_becomes_a_dead_letter_and_cancelling_ends_the_worker(
             with pytest.raises(asyncio.CancelledError):
                 await working
 
-    within(work())
+    run_within(work())

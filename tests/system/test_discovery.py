@@ -10,7 +10,7 @@ import pytest
 from examples.free_ports import free_port
 from tests.system.name_server import NameServer
 from tests.system.namespaces import need_namespaces
-from tests.system.network_nodes import node_on, running
+from tests.system.network_nodes import make_node, run_nodes
 from tests.system.node_process import NodeProcess
 from tests.system.segment import Segment
 
@@ -33,7 +33,7 @@ def node(
 def check_discovery(nodes: Sequence[NodeProcess]) -> None:
     """Check that all nodes are linked in one cluster."""
     links = [(i, k) for i in range(len(nodes)) for k in range(len(nodes)) if i != k]
-    with running(nodes, links):
+    with run_nodes(nodes, links):
         for each in nodes:
             each.await_log(rf"alps/{each.name} is a member of its cluster")
 
@@ -82,7 +82,7 @@ def test_discovery_by_a_multicast_group(
     folder = tmp_path_factory.mktemp("found")
     with Segment(3) as segment:
         nodes = [
-            node_on(
+            make_node(
                 *(host, f"n{number}", folder),
                 f'discover = "{group}"\ngroup_interface = "{host.interface}"\n'
                 + ('cluster = "alps"\n' if number == 1 else ""),

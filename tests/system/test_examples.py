@@ -16,7 +16,7 @@ from broker.errors import EngineUnavailable
 from broker.replay.engine.spark_session import check_java
 from tests.capability import SHARED_DATA
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
-from tests.system.traffic import FLIGHT, within
+from tests.system.traffic import FLIGHT, run_within
 
 pytestmark = pytest.mark.system
 
@@ -69,7 +69,7 @@ def test_queries_of_table_1_find_their_flights(shared_node: NodeProcess) -> None
     assert subscribing.stdout is not None
     try:
         assert "waiting" in subscribing.stdout.readline()
-        within(publish())
+        run_within(publish())
         high, airline, low = published
         all_events, altitude, prefix, latitude = (
             "true()",

@@ -16,7 +16,7 @@ from broker.errors import BrokerError, LogUnavailable
 from examples.free_ports import free_port
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
+from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -25,7 +25,7 @@ EVENT = 4000
 EVENTS = 600
 
 
-def http(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+def http_request(port: int, path: str, method: str = "GET") -> tuple[int, str]:
     """Return status and text of a page of the node."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
@@ -40,7 +40,7 @@ async def until_page(port: int, path: str, status: int) -> str:
     """Poll the page until it has that status."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            code, text = await asyncio.to_thread(http, port, path)
+            code, text = await asyncio.to_thread(http_request, port, path)
             if code == status:
                 return text
 
@@ -103,13 +103,13 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
 
             page = await until_page(port, "/ready", 503)
             assert "log" in page
-            assert (await asyncio.to_thread(http, port, "/health"))[0] == 200
+            assert (await asyncio.to_thread(http_request, port, "/health"))[0] == 200
             status = await ask_status(node.endpoint)
             assert status["log"]["failures"] > 0
             assert status["log"]["writable"] is False
             assert status["published"]["not_taken"] > 0
             # Subscribers have their events and can read the log.
-            await inbox.until_received(receipts)
+            await inbox.wait_for_receipts(receipts)
             before = list(receipts)
             late = Inbox(await subscriber.subscribe("true()", "disk.>", durable="late"))
 
@@ -118,8 +118,8 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             await until_page(port, "/ready", 200)
             assert reported[-1] is None
             assert publisher.trouble is None
-            await inbox.until_received(receipts)
-            await late.until_received(receipts[len(before) :])
+            await inbox.wait_for_receipts(receipts)
+            await late.wait_for_receipts(receipts[len(before) :])
             assert not any(receipt.duplicate for receipt in receipts)
             numbers = [event_id.sequence_number for event_id in inbox.ids]
             assert numbers == list(range(1, EVENTS + 1))
@@ -133,7 +133,7 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
         ballast.write_bytes(b"\0" * (DISK * 3 // 4))
         with NodeProcess(tmp_path / "node", configuration, data=disk / "data") as node:
             # The events do not fit beside the ballast, and fit without it.
-            within(work(node, ballast))
+            run_within(work(node, ballast))
             assert node.log().count("the event log can not be written") >= 1
             assert "the event log can be written again" in node.log()
             node.stop()
@@ -157,6 +157,6 @@ def test_node_with_a_full_disk_can_be_stopped(tmp_path: Path) -> None:
     with mounted_tmpfs(tmp_path / "disk", f"size={DISK}") as disk:
         (disk / "ballast").write_bytes(b"\0" * (DISK * 3 // 4))
         with NodeProcess(tmp_path / "node", data=disk / "data") as node:
-            within(work(node))
+            run_within(work(node))
             assert "Traceback" not in node.log()
             assert "has stopped" in node.log(), node.log()

@@ -11,7 +11,7 @@ import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from tests.system.node_process import ROOT, NodeProcess
-from tests.system.traffic import FLIGHT, flight, within
+from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -80,4 +80,4 @@ def test_killed_subscribers_of_each_kind_resume(tmp_path: Path) -> None:
                 check(kind, handled)
 
     with NodeProcess(tmp_path) as node:
-        within(work(node), SECONDS)
+        run_within(work(node), SECONDS)

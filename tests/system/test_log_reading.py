@@ -12,7 +12,7 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.client.received import ALL, Gap
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
+from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -78,14 +78,14 @@ def test_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) -> Non
                 assert (node.data / "log" / "data.mdb").stat().st_size < 3 * MAX_LOG_BYTES
                 # Removed events are reported as a gap.
                 inbox = Inbox(await client.subscribe("true()", "log", start=ALL))
-                await inbox.until(lambda: len(inbox.events) == EVENTS - log["first"] + 1)
+                await inbox.wait_until(lambda: len(inbox.events) == EVENTS - log["first"] + 1)
                 await inbox.close()
         finally:
             reader.kill()
             reader.communicate()
 
     with NodeProcess(tmp_path, f"[log]\nmax_bytes = {MAX_LOG_BYTES}\n") as node:
-        within(work(node))
+        run_within(work(node))
 
 
 def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> N
         async with connect(node.endpoint, client_id="away") as client:
             inbox = Inbox(await client.subscribe("true()", "log", durable="d"))
             receipt = await client.publish("log", flight(0), FLIGHT)
-            await inbox.until_received([receipt])
+            await inbox.wait_for_receipts([receipt])
             await inbox.close()
         async with connect(node.endpoint) as client:
             for start in range(0, 1000, 100):
@@ -107,7 +107,7 @@ def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> N
         async with connect(node.endpoint, client_id="away") as client:
             gaps: list[Gap] = []
             inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=gaps.append))
-            await inbox.until(lambda: len(inbox.events) == 1001 - first + 1)
+            await inbox.wait_until(lambda: len(inbox.events) == 1001 - first + 1)
             await inbox.close()
             (gap,) = gaps
             assert gap.reason == "retention"
@@ -118,10 +118,10 @@ def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> N
         async with connect(node.endpoint, client_id="away") as client:
             inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=gaps.append))
             receipt = await client.publish("log", flight(0), FLIGHT)
-            await inbox.until_received([receipt])
+            await inbox.wait_for_receipts([receipt])
             await inbox.close()
             assert len(inbox.events) == 1
             assert len(gaps) == 1
 
     with NodeProcess(tmp_path, f"[log]\nmax_bytes = {MAX_LOG_BYTES}\n") as node:
-        within(work(node))
+        run_within(work(node))

@@ -13,12 +13,12 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from tests.capability import SHARED_DATA
-from tests.system.mixed_traffic import HIGH, Pauses, Publisher, check, until_all
+from tests.system.mixed_traffic import HIGH, LongestPause, Publisher, check_received, wait_for_all
 from tests.system.namespaces import need_namespaces
-from tests.system.network_nodes import LogFrom, members, node_on, place_of, running
+from tests.system.network_nodes import LogTail, address_setting, make_members, make_node, run_nodes
 from tests.system.node_process import NodeProcess
 from tests.system.segment import Segment
-from tests.system.traffic import Inbox, ask_status, within
+from tests.system.traffic import Inbox, ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -73,7 +73,7 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
     segment: Segment, folder: Path, alerts: list[bytes], with_group: bool
 ) -> None:
     segment.lose_datagrams(LOSS_PERCENT)
-    nodes = members(segment.hosts, folder, with_group)
+    nodes = make_members(segment.hosts, folder, with_group)
     one, two, three = nodes
 
     async def work() -> None:
@@ -88,7 +88,7 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
             async with connect(three.endpoint, client_id="roamer") as roamer:
                 first = Inbox(await roamer.subscribe(durable="all"))
                 publishing = asyncio.gather(*(each.publish(EVENTS // 2) for each in publishers))
-                await first.until(lambda: len(first.events) >= EVENTS // 4)
+                await first.wait_until(lambda: len(first.events) >= EVENTS // 4)
                 await first.close()
             await publishing
             async with connect(three.endpoint, client_id="roamer") as roamer:
@@ -96,13 +96,13 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
                 # A repeated event would arrive before the last three.
                 for count in (EVENTS // 2, 3):
                     await asyncio.gather(*(each.publish(count) for each in publishers))
-                    await until_all([second], publishers, before=len(first.events))
-                    await until_all(inboxes, publishers)
-                    await until_all([high], publishers, high=True)
+                    await wait_for_all([second], publishers, before=len(first.events))
+                    await wait_for_all(inboxes, publishers)
+                    await wait_for_all([high], publishers, high=True)
             for inbox in inboxes:
-                check(inbox.events, publishers)
-            check(high.events, publishers, high=True)
-            check([*first.events, *second.events], publishers)
+                check_received(inbox.events, publishers)
+            check_received(high.events, publishers, high=True)
+            check_received([*first.events, *second.events], publishers)
             for inbox in (*inboxes, high, second):
                 assert not inbox.subscription.gaps
             networks = await network_status(nodes)
@@ -117,8 +117,8 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
             if with_group:
                 assert sum(network["group"]["repaired"] for network in networks) > 0
 
-    with running(nodes, itertools.permutations(range(3), 2)):
-        within(work(), SECONDS)
+    with run_nodes(nodes, itertools.permutations(range(3), 2)):
+        run_within(work(), SECONDS)
 
 
 @pytest.mark.parametrize("segment", [3], indirect=True)
@@ -127,7 +127,7 @@ def test_killed_member_and_cut_link_lose_no_event(
     segment: Segment, folder: Path, alerts: list[bytes], with_group: bool
 ) -> None:
     segment.lose_datagrams(LOSS_PERCENT)
-    nodes = members(segment.hosts, folder, with_group)
+    nodes = make_members(segment.hosts, folder, with_group)
     one, two, three = nodes
     part = EVENTS // 5
 
@@ -143,33 +143,33 @@ def test_killed_member_and_cut_link_lose_no_event(
             high = Inbox(await p2.subscribe(HIGH))
 
             killed = asyncio.gather(*(each.publish(part) for each in publishers))
-            await inboxes[2].until(lambda: len(inboxes[2].events) >= part // 2)
-            log = LogFrom(one)
+            await inboxes[2].wait_until(lambda: len(inboxes[2].events) >= part // 2)
+            log = LogTail(one)
             two.kill()
             await publishers[0].publish(part)
-            await log.until("the link to alps/n2 is down")
+            await log.wait_for("the link to alps/n2 is down")
             await asyncio.to_thread(two.start)
             await killed
-            await log.until("linked to alps/n2")
+            await log.wait_for("linked to alps/n2")
 
-            log = LogFrom(one)
+            log = LogTail(one)
             segment.cut(*segment.hosts[:2])
             await asyncio.gather(*(each.publish(part) for each in publishers))
-            await log.until("the link to alps/n2 is down")
+            await log.wait_for("the link to alps/n2 is down")
             # The third node is another route.
-            await until_all(inboxes, publishers)
+            await wait_for_all(inboxes, publishers)
             await asyncio.gather(*(each.publish(part) for each in publishers))
-            await until_all(inboxes, publishers)
+            await wait_for_all(inboxes, publishers)
             segment.heal(*segment.hosts[:2])
-            await log.until("linked to alps/n2")
+            await log.wait_for("linked to alps/n2")
 
             for count in (part, 3):
                 await asyncio.gather(*(each.publish(count) for each in publishers))
-                await until_all([*inboxes, durable], publishers)
-                await until_all([high], publishers, high=True)
+                await wait_for_all([*inboxes, durable], publishers)
+                await wait_for_all([high], publishers, high=True)
             for inbox in (*inboxes, durable):
-                check(inbox.events, publishers)
-            check(high.events, publishers, high=True)
+                check_received(inbox.events, publishers)
+            check_received(high.events, publishers, high=True)
             # The killed node lost its transient subscriptions; only there a gap is reported.
             for inbox in (inboxes[0], inboxes[2], durable):
                 assert not inbox.subscription.gaps
@@ -179,8 +179,8 @@ def test_killed_member_and_cut_link_lose_no_event(
                 print(network["group"], network["arrivals"])
             assert sum(network["arrivals"]["asked"] for network in networks) > 0
 
-    with running(nodes, itertools.permutations(range(3), 2)):
-        within(work(), SECONDS)
+    with run_nodes(nodes, itertools.permutations(range(3), 2)):
+        run_within(work(), SECONDS)
 
 
 @pytest.mark.parametrize("segment", [4], indirect=True)
@@ -189,12 +189,12 @@ def test_events_take_another_route_when_a_gateway_dies_silently(
 ) -> None:
     a1, a2, c1, c2 = hosts = segment.hosts
     nodes = [
-        node_on(host, name, folder, f'cluster = "{cluster}"\n{seeds}{gateways}')
+        make_node(host, name, folder, f'cluster = "{cluster}"\n{seeds}{gateways}')
         for host, name, cluster, seeds, gateways in (
             (a1, "a1", "alps", "", ""),
-            (a2, "a2", "alps", place_of("join", a1), ""),
-            (c1, "c1", "coast", "", place_of("gateways", a1)),
-            (c2, "c2", "coast", place_of("join", c1), place_of("gateways", a2)),
+            (a2, "a2", "alps", address_setting("join", a1), ""),
+            (c1, "c1", "coast", "", address_setting("gateways", a1)),
+            (c2, "c2", "coast", address_setting("join", c1), address_setting("gateways", a2)),
         )
     ]
 
@@ -205,27 +205,27 @@ def test_events_take_another_route_when_a_gateway_dies_silently(
         ):
             publishers = [Publisher(alps, alerts), Publisher(coast, alerts)]
             inboxes = [Inbox(await client.subscribe()) for client in (alps, coast)]
-            pauses = Pauses(inboxes[1], "alps")
+            pauses = LongestPause(inboxes[1], "alps")
             await asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
-            await until_all(inboxes, publishers)
+            await wait_for_all(inboxes, publishers)
             passed = (await network_status(nodes[2:3]))[0]["frames"]
             assert passed["transit"] > 0
-            log = LogFrom(nodes[0])
+            log = LogTail(nodes[0])
             # Some events are in transit.
             publishing = asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
-            segment.silence(hosts[2])
+            segment.isolate(hosts[2])
             await publishing
-            link_down = asyncio.create_task(log.until("the link to coast/c1 is down"))
+            link_down = asyncio.create_task(log.wait_for("the link to coast/c1 is down"))
             while not link_down.done():
                 await asyncio.gather(*(each.publish(1) for each in publishers))
             for count in (EVENTS // 4, 3):
                 await asyncio.gather(*(each.publish(count) for each in publishers))
-                await until_all(inboxes, publishers)
+                await wait_for_all(inboxes, publishers)
             for inbox in inboxes:
-                check(inbox.events, publishers)
+                check_received(inbox.events, publishers)
                 assert not inbox.subscription.gaps
-            longest = await pauses.longest()
+            longest = await pauses.stop()
             print(f"{longest:.1f} s without an event; before, the gateway had {passed}")
 
-    with running(nodes, [(1, 0), (2, 0), (3, 1), (3, 2)]):
-        within(work(), SECONDS)
+    with run_nodes(nodes, [(1, 0), (2, 0), (3, 1), (3, 2)]):
+        run_within(work(), SECONDS)

@@ -19,8 +19,8 @@ from broker.event.envelope import Bundle, EventLinkage, Order
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
-from tests.system.test_connections import Connect, take
-from tests.system.traffic import FLIGHT, flight, within
+from tests.system.test_connections import Connect, take_events
+from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -34,13 +34,13 @@ async def check_merged_order(connect: Connect, node: NodeProcess, name: str) -> 
     assert isinstance(subscription, MergedSubscription)
     await radar.publish(tracks, flight(1), FLIGHT, linkage=linkage)
     await office.publish(plans, flight(2), FLIGHT, linkage=linkage)
-    assert [event.stream for event in await take(subscription, 2)] == [plans, tracks]
+    assert [event.stream for event in await take_events(subscription, 2)] == [plans, tracks]
     for client in (radar, office, reader):
         await client.close()
 
 
 def test_asyncio_reader_gets_merged_streams(shared_node: NodeProcess) -> None:
-    within(check_merged_order(asyncio_face.connect, shared_node, "asyncio"), debug=True)
+    run_within(check_merged_order(asyncio_face.connect, shared_node, "asyncio"), debug=True)
 
 
 class TwistedReaders(TestCase):

@@ -13,13 +13,13 @@ from broker.errors import BadQuery, InvalidEvent
 from broker.event.envelope import EventType
 from examples.free_ports import free_port
 from tests.system.node_process import NodeProcess
-from tests.system.test_full_disk import http
-from tests.system.traffic import FLIGHT, Inbox, flight, within
+from tests.system.test_full_disk import http_request
+from tests.system.traffic import FLIGHT, Inbox, flight, run_within
 
 pytestmark = pytest.mark.system
 
 
-def figures(text: str) -> dict[str, dict[str, float]]:
+def metric_values(text: str) -> dict[str, dict[str, float]]:
     """Return the samples of a page by name and by the value of their only label."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
@@ -49,10 +49,10 @@ def test_metrics_add_up(tmp_path: Path) -> None:
                 with pytest.raises(BadQuery):
                     await client.subscribe(query, "counted")
             await client.publish("elsewhere", flight(1), FLIGHT)
-            await all_events.until_received(receipts)
-            await some.until_received(receipts[11:])
+            await all_events.wait_for_receipts(receipts)
+            await some.wait_for_receipts(receipts[11:])
             status = await client.ask("status")
-            page = figures((await asyncio.to_thread(http, port, "/metrics"))[1])
+            page = metric_values((await asyncio.to_thread(http_request, port, "/metrics"))[1])
             published = page["xmlbroker_published_events_total"]
             assert published.pop("accepted") == 21
             assert published.pop("not-valid") == 3
@@ -73,17 +73,17 @@ def test_metrics_add_up(tmp_path: Path) -> None:
             await all_events.close()
             await some.close()
         # The counters outlive the subscriptions.
-        page = figures((await asyncio.to_thread(http, port, "/metrics"))[1])
+        page = metric_values((await asyncio.to_thread(http_request, port, "/metrics"))[1])
         assert sum(page["xmlbroker_subscription_events_total"].values()) == 2 * 21
 
     configuration = f'[metrics]\nendpoint = "tcp:port={port}:interface=127.0.0.1"\n'
     with NodeProcess(tmp_path, configuration) as node:
-        within(work(node))
-        assert http(port, "/health") == (200, "ok\n")
-        assert http(port, "/ready") == (200, "ready\n")
-        assert http(port, "/elsewhere")[0] == 404
-        assert http(port, "/health", method="HEAD") == (200, "")
-        assert http(port, "/health", method="POST")[0] == 405
+        run_within(work(node))
+        assert http_request(port, "/health") == (200, "ok\n")
+        assert http_request(port, "/ready") == (200, "ready\n")
+        assert http_request(port, "/elsewhere")[0] == 404
+        assert http_request(port, "/health", method="HEAD") == (200, "")
+        assert http_request(port, "/health", method="POST")[0] == 405
         assert "Traceback" not in node.log()
         assert "/metrics" not in node.log()
 
@@ -95,7 +95,7 @@ def test_node_of_a_network_has_network_metrics(tmp_path: Path) -> None:
         f'[network]\ncluster = "alps"\nlisten = ["tcp:port={others}:interface=127.0.0.1"]\n'
     )
     with NodeProcess(tmp_path, configuration) as node:
-        page = figures(http(port, "/metrics")[1])
+        page = metric_values(http_request(port, "/metrics")[1])
         members = {"reachable": 1, "unreachable": 0, "draining": 0}
         assert page["xmlbroker_network_members"] == members
         assert page["xmlbroker_network_leads"] in ({"": 1}, {"": 0})

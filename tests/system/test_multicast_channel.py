@@ -16,13 +16,13 @@ from broker.errors import Closed, ConfigurationError
 from broker.transport.socket.multicast import MulticastPort
 from examples.free_ports import free_port
 from tests.capability import skipped
-from tests.system.recording_member import NotingMember
-from tests.system.waiting_test_case import Events
+from tests.system.recording_member import RecordingMember
+from tests.system.waiting_test_case import WaitingTestCase
 
 reactor = cast(Any, the_reactor)
 
 
-class MulticastTests(Events):
+class MulticastTests(WaitingTestCase):
     """IPv4, on the loopback interface by its address."""
 
     group = "239.255.77.1"
@@ -33,8 +33,8 @@ class MulticastTests(Events):
         self.port = free_port(socket.SOCK_DGRAM)
         self.present: list[MulticastPort] = []
 
-    def member(self, name: str, **settings: Any) -> tuple[MulticastPort, NotingMember]:
-        recorder = NotingMember(self.changed)
+    def member(self, name: str, **settings: Any) -> tuple[MulticastPort, RecordingMember]:
+        recorder = RecordingMember(self.changed)
         where = (self.group, self.port, self.interface)
         port = MulticastPort(reactor, *where, name, recorder, loop=True, **settings)
         try:
@@ -54,29 +54,29 @@ class MulticastTests(Events):
 
         def done() -> bool:
             return all(
-                len(each.heard[name]) == 1001
+                len(each.received[name]) == 1001
                 for each, own in zip(recorder, "abc", strict=True)
                 for name in others[own]
             )
 
         await self.until(done)
         for each in recorder:
-            assert all(packets == [*sent, bytes(100_000)] for packets in each.heard.values())
+            assert all(packets == [*sent, bytes(100_000)] for packets in each.received.values())
             assert not each.gaps
-            assert len(each.heard) == 2  # nobody hears itself
+            assert len(each.received) == 2  # nobody hears itself
 
     async def test_leaving_is_noticed_at_once_and_a_returning_member_is_new(self) -> None:
         first, _ = self.member("a")
         second, recorder = self.member("b")
         await self.until(lambda: recorder.present == {"a"})
         first.send([b"one"])
-        await self.until(lambda: recorder.heard["a"] == [b"one"])
+        await self.until(lambda: recorder.received["a"] == [b"one"])
         first.stop()
         await self.until(lambda: not recorder.present)
         again, _ = self.member("a")
         await self.until(lambda: recorder.present == {"a"})
         again.send([b"two"])
-        await self.until(lambda: recorder.heard["a"] == [b"one", b"two"])
+        await self.until(lambda: recorder.received["a"] == [b"one", b"two"])
 
     async def test_members_with_another_secret_are_ignored(self) -> None:
         _, stranger_recorder = self.member("stranger", secret=b"another")
@@ -84,7 +84,7 @@ class MulticastTests(Events):
         _, two_recorder = self.member("two", secret=b"the secret")
         await self.until(lambda: "one" in two_recorder.present and "two" in one_recorder.present)
         one.send([b"secretly"])
-        await self.until(lambda: bool(two_recorder.heard["one"]))
+        await self.until(lambda: bool(two_recorder.received["one"]))
         assert one_recorder.present == {"two"}
         assert two_recorder.present == {"one"}
         assert stranger_recorder.present == set()
@@ -93,12 +93,12 @@ class MulticastTests(Events):
     def test_stopped_port_and_empty_name_are_refused(self) -> None:
         where = (self.group, self.port, self.interface)
         with self.assertRaises(ConfigurationError):
-            MulticastPort(reactor, *where, "", NotingMember())
+            MulticastPort(reactor, *where, "", RecordingMember())
         with self.assertRaises(Closed):
-            MulticastPort(reactor, *where, "a", NotingMember()).send([b"x"])
+            MulticastPort(reactor, *where, "a", RecordingMember()).send([b"x"])
 
     def test_missing_interface_raises_an_error(self) -> None:
-        port = MulticastPort(reactor, self.group, self.port, "no-such-0", "a", NotingMember())
+        port = MulticastPort(reactor, self.group, self.port, "no-such-0", "a", RecordingMember())
         with self.assertRaises(CannotListenError):
             port.start()
 

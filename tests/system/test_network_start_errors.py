@@ -15,10 +15,10 @@ import pytest
 
 from examples.free_ports import free_port
 from tests.system.namespaces import need_namespaces
-from tests.system.network_nodes import members
+from tests.system.network_nodes import make_members
 from tests.system.node_process import ROOT, NodeProcess
 from tests.system.segment import Segment
-from tests.system.test_start_errors import the_line
+from tests.system.test_start_errors import start_error
 from tests.system.traffic import ask_status
 
 pytestmark = pytest.mark.system
@@ -46,7 +46,7 @@ def line_of(folder: Path, settings: str) -> str:
     if "listen =" in settings:
         listen = ""
     network = f'[network]\ncluster = "alps"\nkey_file = "{key}"\n{listen}{settings}\n'
-    return the_line(NodeProcess(folder, network))
+    return start_error(NodeProcess(folder, network))
 
 
 def test_port_in_use_is_reported_with_the_setting(tmp_path: Path, used_port: int) -> None:
@@ -92,7 +92,7 @@ def test_unreachable_group_is_reported(tmp_path: Path) -> None:
     need_namespaces()
     with Segment(1) as segment:
         (host,) = segment.hosts
-        (node,) = members(segment.hosts, tmp_path, with_group=True)
+        (node,) = make_members(segment.hosts, tmp_path, with_group=True)
         host.run("ip", "link", "set", host.interface, "down")
         with node:
             line = node.await_log("nothing can be sent to the group")

@@ -11,10 +11,10 @@ from broker.client.asyncio_face import connect
 from broker.event.envelope import SecurityLevel
 from examples.free_ports import free_port
 from tests.system.certificates import Certificate, make_certificate
-from tests.system.network_nodes import running
+from tests.system.network_nodes import run_nodes
 from tests.system.node_process import NodeProcess
-from tests.system.test_start_errors import the_line
-from tests.system.traffic import FLIGHT, ask_status, flight, within
+from tests.system.test_start_errors import start_error
+from tests.system.traffic import FLIGHT, ask_status, flight, run_within
 
 SECRET = attrs.evolve(FLIGHT, security_level=SecurityLevel.HIGH)
 
@@ -27,7 +27,9 @@ def node(
     """Return a node; without a certificate to show it uses no TLS."""
     certified = ""
     if shown is not None:
-        certified = f'certificate = "{shown.together()}"\nauthority = "{authority.certificate}"\n'
+        certified = (
+            f'certificate = "{shown.write_combined()}"\nauthority = "{authority.certificate}"\n'
+        )
     return NodeProcess(folder / name, f"[network]\n{network}\n{certified}", name=name)
 
 
@@ -64,8 +66,8 @@ def test_high_events_pass_between_nodes_with_certificates(tmp_path: Path) -> Non
         assert {link["node"] for link in links} == {"n1", "n3"}
         assert all(link["secure"] and link["trusted"] for link in links)
 
-    with running(nodes, [(0, 1), (1, 0), (1, 2), (2, 1)]):
-        within(work(), 60.0)
+    with run_nodes(nodes, [(0, 1), (1, 0), (1, 2), (2, 1)]):
+        run_within(work(), 60.0)
 
 
 @pytest.mark.parametrize("shows", ["of another authority", "of another node", "nothing"])
@@ -91,11 +93,11 @@ def test_node_with_a_wrong_certificate_stays_outside(tmp_path: Path, shows: str)
         authority,
     )
     if shows == "of another node":
-        assert "is for 'n9', but node.name is 'n2'" in the_line(outside)
+        assert "is for 'n9', but node.name is 'n2'" in start_error(outside)
         return
     inside.start()
     try:
-        with running([outside], []):
+        with run_nodes([outside], []):
             line = outside.await_log("in no cluster yet")
             assert "TLS" in line or shows == "nothing", line
         assert "linked" not in inside.log()
@@ -129,7 +131,7 @@ def test_unusable_certificate_file_is_reported(
     tmp_path: Path, certificate: str, authority: str, expected: str
 ) -> None:
     issuer = make_certificate(tmp_path, "authority")
-    both = make_certificate(tmp_path, "n1", issuer).together()
+    both = make_certificate(tmp_path, "n1", issuer).write_combined()
     both.rename(tmp_path / "both.pem")
     (tmp_path / "empty.pem").write_text("")
     keys = issuer.key.read_bytes(), (tmp_path / "n1.pem").read_bytes()
@@ -138,5 +140,5 @@ def test_unusable_certificate_file_is_reported(
         f'[network]\ncluster = "alps"\n{listen_setting(free_port())}\n'
         f'certificate = "{tmp_path / certificate}"\nauthority = "{tmp_path / authority}"\n'
     )
-    line = the_line(NodeProcess(tmp_path / "n1", network, name="n1"))
+    line = start_error(NodeProcess(tmp_path / "n1", network, name="n1"))
     assert expected.format(folder=tmp_path) in line

@@ -22,10 +22,10 @@ from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from examples.free_ports import free_port
 from tests.capability import needs
-from tests.system.archived_nodes import FILLING, archived, ids, settings
+from tests.system.archived_nodes import FILLING, ids_of, node_settings, wait_until_archived
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.test_replays import all_of
-from tests.system.traffic import publish, within
+from tests.system.test_replays import replayed_ids
+from tests.system.traffic import publish, run_within
 
 pytestmark = [pytest.mark.system, needs("s3-server")]
 
@@ -71,9 +71,9 @@ def test_events_archived_in_a_bucket_are_replayed(tmp_path: Path, store: str, en
             receipts: list[Receipt] = []
             for first in range(0, 280, 70):
                 receipts += await publish(client, first, first + 70, FILLING)
-                await archived(store, receipts[-1:])
+                await wait_until_archived(store, receipts[-1:])
             replay = client.replay()
-            assert await all_of(replay) == ids(receipts)
+            assert await replayed_ids(replay) == ids_of(receipts)
             assert not replay.gaps
             status = (await client.ask("status"))["recovery"]
             assert status["recoveries"]["events"]["archive"] > 0
@@ -85,6 +85,6 @@ def test_events_archived_in_a_bucket_are_replayed(tmp_path: Path, store: str, en
         verified = Verification(copy).run()
         assert (verified.faults, verified.rows) == ([], events)
 
-    with NodeProcess(tmp_path, settings(store, engine=engine)) as node:
-        within(work(), 6 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(store, engine=engine)) as node:
+        run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()

@@ -20,9 +20,9 @@ import pytest
 from broker.client.asyncio_face import connect
 from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
-from tests.system.test_cli import lines, run, start
-from tests.system.test_full_disk import http
-from tests.system.test_metrics import figures
+from tests.system.test_cli import json_lines, run_command, start_command
+from tests.system.test_full_disk import http_request
+from tests.system.test_metrics import metric_values
 
 pytestmark = pytest.mark.system
 
@@ -43,7 +43,7 @@ def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
     )
     with NodeProcess(tmp_path / "node", configuration) as running:
         flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(EVENTS))
-        run(running, "pub", "-", stdin=flights)
+        run_command(running, "pub", "-", stdin=flights)
         wait_for_status(running, lambda report: report["archive"]["behind"] == 0)
         yield running
         assert "Traceback" not in running.log()
@@ -107,33 +107,35 @@ def lose_all_but_the_archive(node: NodeProcess) -> None:
 
 
 def numbers(out: str) -> list[int]:
-    return [int(line["place"].rpartition(":")[2]) for line in lines(out)]
+    return [int(line["place"].rpartition(":")[2]) for line in json_lines(out)]
 
 
 def test_events_are_replayed_between_two_ends(node: NodeProcess) -> None:
-    out, err = run(node, "recover")
+    out, err = run_command(node, "recover")
     assert numbers(out) == list(range(1, EVENTS + 1))
-    assert {line["liveness"] for line in lines(out)} == {"recovery"}
+    assert {line["liveness"] for line in json_lines(out)} == {"recovery"}
     assert err == f"{EVENTS} events\n"
-    epoch = lines(out)[0]["place"].rpartition(":")[0]
-    out, _ = run(node, "recover", "--since", f"{epoch}:100", "--until", f"{epoch}:150")
+    epoch = json_lines(out)[0]["place"].rpartition(":")[0]
+    out, _ = run_command(node, "recover", "--since", f"{epoch}:100", "--until", f"{epoch}:150")
     assert numbers(out) == list(range(101, 151))
-    out, _ = run(node, "recover", "/flight[id > 289]", "--last", "4", "--since", "1h", status=2)
-    out, _ = run(node, "recover", "/flight[id < 290]", "--last", "4", "--payload")
+    out, _ = run_command(
+        node, "recover", "/flight[id > 289]", "--last", "4", "--since", "1h", status=2
+    )
+    out, _ = run_command(node, "recover", "/flight[id < 290]", "--last", "4", "--payload")
     assert re.findall(r"<id>(\d+)</id>", out) == ["286", "287", "288", "289"]
-    assert run(node, "recover", "--until", "1h ago")[1] == "0 events\n"
-    out, err = run(node, "recover", "--last-per", "/flight/id mod 10", "/flight[id < 100]")
+    assert run_command(node, "recover", "--until", "1h ago")[1] == "0 events\n"
+    out, err = run_command(node, "recover", "--last-per", "/flight/id mod 10", "/flight[id < 100]")
     assert (numbers(out), err) == (list(range(91, 101)), "10 events\n")
-    out, _ = run(node, "recover", "--last-per", "stream")
+    out, _ = run_command(node, "recover", "--last-per", "stream")
     assert numbers(out) == [EVENTS]
-    _, err = run(node, "recover", "--last-per", "/flight[", status=1)
+    _, err = run_command(node, "recover", "--last-per", "/flight[", status=1)
     assert "the key '/flight['" in err
 
 
 def test_interrupted_replay_resumes_at_the_printed_position(
     node: NodeProcess, metrics: int
 ) -> None:
-    replay = start(node, "recover", "--rate", "50")
+    replay = start_command(node, "recover", "--rate", "50")
     assert replay.stdout is not None
     first = [replay.stdout.readline() for _ in range(10)]
     replay.send_signal(signal.SIGINT)
@@ -143,7 +145,7 @@ def test_interrupted_replay_resumes_at_the_printed_position(
     found = re.fullmatch(r"stopped after (\d+) events; continue with --since (\S+)\n", err)
     assert found is not None, err
     assert int(found[1]) == len(had) < EVENTS
-    out, _ = run(node, "recover", "--since", found[2])
+    out, _ = run_command(node, "recover", "--since", found[2])
     assert had + numbers(out) == list(range(1, EVENTS + 1))
     # The status shows both.
     report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
@@ -151,7 +153,7 @@ def test_interrupted_replay_resumes_at_the_printed_position(
     assert report["archive"]["runs"] and report["archive"]["events"] == EVENTS
     # The log has all events, so the archive is not searched.
     assert report["replays"]["processes"] == 0
-    page = figures(http(metrics, "/metrics")[1])
+    page = metric_values(http_request(metrics, "/metrics")[1])
     assert page["xmlbroker_recoveries_total"] == {"": 2}
     assert page["xmlbroker_recoveries_cancelled_total"] == {"": 1}
     assert page["xmlbroker_recovered_events_total"] == report["recoveries"]["events"]
@@ -163,7 +165,7 @@ def test_interrupted_replay_resumes_at_the_printed_position(
 def test_terminal_shows_progress(node: NodeProcess, metrics: int) -> None:
     shown, status = run_on_terminal(node, "recover", "--explain")
     assert status == 0
-    place = lines(run(node, "recover", "--last", "1")[0])[0]["place"].partition(":")[2]
+    place = json_lines(run_command(node, "recover", "--last", "1")[0])[0]["place"].partition(":")[2]
     assert f"after 0:0, up to {place}, {EVENTS} places: this node's log" in shown
     lose_all_but_the_archive(node)
     shown, status = run_on_terminal(node, "recover", "--rate", "50", interrupt="rows read")
@@ -173,7 +175,7 @@ def test_terminal_shows_progress(node: NodeProcess, metrics: int) -> None:
     assert "continue with --since" in shown
     report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
     assert report["replays"]["runs"] and report["replays"]["processes"] == 1
-    assert figures(http(metrics, "/metrics")[1])["xmlbroker_replayer_up"] == {"": 1}
+    assert metric_values(http_request(metrics, "/metrics")[1])["xmlbroker_replayer_up"] == {"": 1}
     shown, status = run_on_terminal(node, "recover", "--explain")
     assert status == 0
     assert "1. the archive: it has all past events" in shown
@@ -183,27 +185,29 @@ def test_terminal_shows_progress(node: NodeProcess, metrics: int) -> None:
 
 def test_recovery_leaves_the_durable_position_unchanged(node: NodeProcess) -> None:
     me = ("--durable", "d", "--client-id", "me")
-    run(node, "sub", "/flight[id > 9]", *me, "--from", "all", "--count", "40")
+    run_command(node, "sub", "/flight[id > 9]", *me, "--from", "all", "--count", "40")
     for _ in range(2):
-        out, _ = run(node, "recover", *me)
+        out, _ = run_command(node, "recover", *me)
         # The events after the subscription's position, by its query.
         assert numbers(out) == list(range(51, EVENTS + 1))
-    (report,) = lines(run(node, "recover", "--explain", *me)[0])
+    (report,) = json_lines(run_command(node, "recover", "--explain", *me)[0])
     assert (report["query"], report["durable"], report["places"]) == ("/flight[id > 9]", "d", 250)
     (origin,) = report["origins"]
     assert [part["source"] for part in origin["parts"]] == ["log"]
-    _, err = run(node, "recover", "--durable", "e", "--client-id", "me", status=1)
+    _, err = run_command(node, "recover", "--durable", "e", "--client-id", "me", status=1)
     assert err.startswith("xmlbroker: this node has no durable subscription 'e' of client 'me'; ")
 
 
 def test_refusals_are_one_line(node: NodeProcess) -> None:
-    epoch = lines(run(node, "recover", "--last", "1")[0])[0]["place"].rpartition(":")[0]
+    epoch = json_lines(run_command(node, "recover", "--last", "1")[0])[0]["place"].rpartition(":")[
+        0
+    ]
     for arguments, message in (
         (("/flight[",), "(line 1, column 9); correct the query"),
         (("--since", f"{epoch}:9999"), "lies in the future of"),
         (("--until", f"{epoch}:9999"), "lies in the future of"),
         (("--explain", "//v:x"), "--namespace p=URI"),
     ):
-        out, err = run(node, "recover", *arguments, status=1)
+        out, err = run_command(node, "recover", *arguments, status=1)
         assert out == "" and len(err.splitlines()) == 1
         assert message in err

@@ -17,17 +17,17 @@ from broker.event.place import Mark
 from broker.log.external_reader import ExternalReader
 from tests.system.archived_nodes import (
     FILLING,
-    archived,
-    come_back,
-    first_events,
-    ids,
+    ids_of,
     kill_child,
-    recovered,
-    settings,
-    until_all,
+    node_settings,
+    read_first_events,
+    recovered_ids,
+    resume,
+    wait_for_all,
+    wait_until_archived,
 )
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import Inbox, publish, within
+from tests.system.traffic import Inbox, publish, run_within
 
 pytestmark = pytest.mark.system
 
@@ -49,26 +49,26 @@ def test_removed_events_come_from_the_archive_and_the_rest_from_the_log(
 ) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
-            await first_events(node, 0)
+            await read_first_events(node, 0)
             receipts = await publish(publisher, 0, 10)
-            events = await first_events(node, 5)
+            events = await read_first_events(node, 5)
             # Retention must not remove events before they are archived.
             for first in range(10, 500, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
-                await archived(tmp_path / "archive", receipts[-1:])
+                await wait_until_archived(tmp_path / "archive", receipts[-1:])
             async with connect(node.endpoint, client_id="rover") as client:
-                inbox = await come_back(client)
+                inbox = await resume(client)
                 last = await publish(publisher, 500, 505)
-                await until_all(inbox, last)
-                assert ids(receipts)[:5] == [event.event_id for event in events]
-                assert inbox.ids == ids(receipts[5:] + last)
-                assert recovered(inbox.events) == ids(receipts[5:])
+                await wait_for_all(inbox, last)
+                assert ids_of(receipts)[:5] == [event.event_id for event in events]
+                assert inbox.ids == ids_of(receipts[5:] + last)
+                assert recovered_ids(inbox.events) == ids_of(receipts[5:])
                 assert {event.liveness for event in inbox.events[-5:]} == {Liveness.LIVE}
                 assert not inbox.subscription.gaps
                 await inbox.close()
 
-    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
-        within(work())
+    with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
+        run_within(work())
         node.stop()
         assert "the replay process is started" in node.log()
         assert "own events were removed" not in node.log()
@@ -85,11 +85,11 @@ def test_each_event_comes_once_if_a_process_is_killed_during_recovery(
 ) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
-            await first_events(node, 0)
+            await read_first_events(node, 0)
             receipts = []
             for first in range(0, 350, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
-                await archived(tmp_path / "archive", receipts[-1:])
+                await wait_until_archived(tmp_path / "archive", receipts[-1:])
             # A small window: most events wait in the spool when the first arrive.
             async with connect(node.endpoint, client_id="rover", window_bytes=1 << 16) as client:
                 await client.when_connected(PATIENCE)
@@ -101,13 +101,13 @@ def test_each_event_comes_once_if_a_process_is_killed_during_recovery(
                 else:
                     kill_child(node, victim)
                 inbox = Inbox(subscription)
-                await until_all(inbox, receipts[5:])
-                assert got + inbox.ids == ids(receipts)
+                await wait_for_all(inbox, receipts[5:])
+                assert got + inbox.ids == ids_of(receipts)
                 assert not subscription.gaps
                 await inbox.close()
 
-    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
-        within(work(), 4 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
+        run_within(work(), 4 * PATIENCE)
         node.stop()
         assert "Traceback" not in node.log()
         if victim == "broker.replay.replayer":
@@ -119,11 +119,11 @@ def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Pat
 
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
-            await first_events(node, 0)
+            await read_first_events(node, 0)
             receipts = []
             for first in range(0, 350, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
-                await archived(tmp_path / "archive", receipts[-1:])
+                await wait_until_archived(tmp_path / "archive", receipts[-1:])
             archive = Archive.open(str(tmp_path / "archive"))
             # Not the first file, so that the archive has events before and after the damage.
             [_, file, *_] = sorted(archive.state().files.values(), key=first_place)
@@ -131,7 +131,7 @@ def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Pat
             assert removed_upto(node) >= last_mark, "the log could replace what is damaged"
             os.truncate(tmp_path / "archive" / file.path, file.bytes // 2)
             async with connect(node.endpoint, client_id="rover") as client:
-                inbox = await come_back(client)
+                inbox = await resume(client)
                 lost = [
                     each
                     for each in receipts
@@ -139,14 +139,14 @@ def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Pat
                 ]
                 # The archiver gets time to write the range again before the gap is reported.
                 rest = [each for each in receipts if each not in lost]
-                await until_all(inbox, rest, 2 * PATIENCE)
+                await wait_for_all(inbox, rest, 2 * PATIENCE)
                 last = await publish(publisher, 350, 351)
-                await until_all(inbox, last)
-                assert inbox.ids == ids(rest + last)
+                await wait_for_all(inbox, last)
+                assert inbox.ids == ids_of(rest + last)
                 [gap] = inbox.subscription.gaps
                 assert (gap.first.mark, gap.last.mark) == (first_mark, last_mark)
                 await inbox.close()
             assert file.path not in archive.state().files
 
-    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
-        within(work(), 4 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
+        run_within(work(), 4 * PATIENCE)

@@ -12,17 +12,17 @@ from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from tests.system.archived_nodes import (
     FILLING,
-    archived,
-    come_back,
-    first_events,
-    ids,
-    recovered,
+    ids_of,
+    read_first_events,
+    recovered_ids,
+    resume,
     two_nodes,
-    until_all,
+    wait_for_all,
+    wait_until_archived,
 )
-from tests.system.network_nodes import running
+from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE
-from tests.system.traffic import publish, within
+from tests.system.traffic import publish, run_within
 
 pytestmark = pytest.mark.system
 
@@ -43,32 +43,32 @@ def test_client_of_a_lost_node_gets_the_rest_at_another(tmp_path: Path, with_sta
         ):
             await at_a.when_connected(PATIENCE)
             await at_b.when_connected(PATIENCE)
-            await first_events(a, 0, state)
+            await read_first_events(a, 0, state)
             of_a = await publish(at_a, 0, 50)
             of_b = await publish(at_b, 0, 50)
-            events = await first_events(a, 100, state)
+            events = await read_first_events(a, 100, state)
             for first in range(50, 250, 20):
                 of_a += await publish(at_a, first, first + 20, FILLING)
                 of_b += await publish(at_b, first, first + 20, FILLING)
-                await archived(tmp_path / "archive", [of_a[-1], of_b[-1]])
+                await wait_until_archived(tmp_path / "archive", [of_a[-1], of_b[-1]])
             a.kill()
             shutil.rmtree(a.data)
             async with connect(b.endpoint, client_id="rover", state=state) as client:
-                inbox = await come_back(client)
-                await until_all(inbox, of_a[50:] + of_b[50:])
+                inbox = await resume(client)
+                await wait_for_all(inbox, of_a[50:] + of_b[50:])
                 last = await publish(at_b, 250, 255)
-                await until_all(inbox, last)
+                await wait_for_all(inbox, last)
                 of_b += last
                 got = [event.event_id for event in events] + inbox.ids
                 for receipts in (of_a, of_b):
                     name = receipts[0].event_id.client_id
-                    assert [each for each in got if each.client_id == name] == ids(receipts)
-                assert len(recovered(inbox.events)) == len(inbox.events) - 5
+                    assert [each for each in got if each.client_id == name] == ids_of(receipts)
+                assert len(recovered_ids(inbox.events)) == len(inbox.events) - 5
                 assert not inbox.subscription.gaps
                 await inbox.close()
 
-    with running(nodes, [(1, 0)]):
-        within(work(), 4 * PATIENCE)
+    with run_nodes(nodes, [(1, 0)]):
+        run_within(work(), 4 * PATIENCE)
         b.stop()
         assert "the replay process is started" in b.log()
         assert "Traceback" not in b.log()
@@ -85,29 +85,29 @@ def test_client_resumes_when_the_recovering_node_is_killed(tmp_path: Path, where
     async def work() -> None:
         async with connect(a.endpoint, client_id="publisher") as at_a:
             await at_a.when_connected(PATIENCE)
-            await first_events(a, 0, state)
+            await read_first_events(a, 0, state)
             published: list[Receipt] = []
             for first in range(0, 200, 20):
                 published += await publish(at_a, first, first + 20, FILLING)
-                await archived(tmp_path / "archive", published[-1:])
+                await wait_until_archived(tmp_path / "archive", published[-1:])
             async with connect(b.endpoint, client_id="rover", state=state) as client:
                 subscription = await client.subscribe("true()", "roaming.>", durable="d")
                 got = [await anext(subscription) for _ in range(30)]
                 b.kill()
                 subscription.processed(got[-1])
-            assert recovered(got) == ids(published[:30])
+            assert recovered_ids(got) == ids_of(published[:30])
             if where == "there":
                 await asyncio.to_thread(b.start)
             node = b if where == "there" else a
             async with connect(node.endpoint, client_id="rover", state=state) as client:
-                inbox = await come_back(client)
-                await until_all(inbox, published[30:])
+                inbox = await resume(client)
+                await wait_for_all(inbox, published[30:])
                 last = await publish(at_a, 200, 205)
-                await until_all(inbox, last)
-                assert inbox.ids == ids([*published[30:], *last])
+                await wait_for_all(inbox, last)
+                assert inbox.ids == ids_of([*published[30:], *last])
                 assert not inbox.subscription.gaps
                 await inbox.close()
 
-    with running(nodes, [(1, 0)]):
-        within(work(), 6 * PATIENCE)
+    with run_nodes(nodes, [(1, 0)]):
+        run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in a.log() + b.log()

@@ -18,10 +18,10 @@ from broker.client.subscription import Subscription
 from broker.errors import ArchiveUnavailable, ReplayTooLarge
 from broker.event.event_id import EventId
 from broker.event.place import Position
-from tests.system.archived_nodes import FILLING, archived, ids, settings
+from tests.system.archived_nodes import FILLING, ids_of, node_settings, wait_until_archived
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import ask_status, publish, within
+from tests.system.traffic import ask_status, publish, run_within
 
 pytestmark = pytest.mark.system
 
@@ -31,11 +31,11 @@ async def publish_and_archive(client: AsyncioClient, archive: Path) -> list[Rece
     receipts: list[Receipt] = []
     for first in range(0, 280, 70):
         receipts += await publish(client, first, first + 70, FILLING)
-        await archived(archive, receipts[-1:])
+        await wait_until_archived(archive, receipts[-1:])
     return receipts
 
 
-async def all_of(replay: Subscription) -> list[EventId]:
+async def replayed_ids(replay: Subscription) -> list[EventId]:
     async with asyncio.timeout(2 * PATIENCE):
         return [event.event_id async for event in replay]
 
@@ -44,24 +44,24 @@ def test_replays_return_the_requested_events_and_end(tmp_path: Path) -> None:
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await publish_and_archive(client, tmp_path / "archive")
-            all_ids = ids(receipts)
+            all_ids = ids_of(receipts)
             places = [receipt.place for receipt in receipts if receipt.place is not None]
-            assert await all_of(client.replay(streams="roaming.>")) == all_ids
-            assert await all_of(client.replay(last=7)) == all_ids[-7:]
+            assert await replayed_ids(client.replay(streams="roaming.>")) == all_ids
+            assert await replayed_ids(client.replay(last=7)) == all_ids[-7:]
             since = Position().advanced([places[9]])
             until = Position().advanced([places[99]])
-            assert await all_of(client.replay(since=since)) == all_ids[10:]
-            assert await all_of(client.replay(since=since, until=until)) == all_ids[10:100]
+            assert await replayed_ids(client.replay(since=since)) == all_ids[10:]
+            assert await replayed_ids(client.replay(since=since, until=until)) == all_ids[10:100]
             from_ms = all_ids[100].timestamp
-            assert set(all_ids[150:]) <= set(await all_of(client.replay(since_time=from_ms)))
+            assert set(all_ids[150:]) <= set(await replayed_ids(client.replay(since_time=from_ms)))
             cancelled = client.replay()
             await anext(cancelled)
             cancelled.unsubscribe()
             # The node serves again, and nothing of the cancelled replay is left.
-            assert await all_of(client.replay(last=3)) == all_ids[-3:]
+            assert await replayed_ids(client.replay(last=3)) == all_ids[-3:]
 
-    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
-        within(work(), 4 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
+        run_within(work(), 4 * PATIENCE)
         node.stop()
         assert "Traceback" not in node.log()
         assert not (node.data / "replays" / "spool").exists()
@@ -73,15 +73,15 @@ def test_replay_beyond_the_spool_limit_fails_and_the_node_goes_on(tmp_path: Path
             receipts = await publish_and_archive(client, tmp_path / "archive")
             replay = client.replay()
             with pytest.raises(ReplayTooLarge, match="request less"):
-                await all_of(replay)
+                await replayed_ids(replay)
             assert not replay.gaps
             places = [receipt.place for receipt in receipts if receipt.place is not None]
             since = Position().advanced([places[-4]])
-            assert await all_of(client.replay(since=since)) == ids(receipts)[-3:]
+            assert await replayed_ids(client.replay(since=since)) == ids_of(receipts)[-3:]
 
     more = 'request_bytes = "1MiB"\n'
-    with NodeProcess(tmp_path, settings(tmp_path / "archive", more=more)) as node:
-        within(work(), 4 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(tmp_path / "archive", more=more)) as node:
+        run_within(work(), 4 * PATIENCE)
         assert "Traceback" not in node.log()
 
 
@@ -96,7 +96,7 @@ def test_replay_follows_its_pace(tmp_path: Path) -> None:
                 # Archiving takes time, so the events are apart.
                 receipts += await publish(client, first, first + 1)
                 logged_at.append(time.time())
-                await archived(tmp_path / "archive", receipts[-1:])
+                await wait_until_archived(tmp_path / "archive", receipts[-1:])
             # The first event arrived before its receipt, the last after its timestamp.
             span = receipts[-1].event_id.timestamp / 1000 - logged_at[0]
             # Timestamps have milliseconds.
@@ -106,14 +106,14 @@ def test_replay_follows_its_pace(tmp_path: Path) -> None:
                 replay = client.replay(pace=pace)
                 first_id = (await anext(replay)).event_id
                 began = clock()
-                assert [first_id, *await all_of(replay)] == ids(receipts)
+                assert [first_id, *await replayed_ids(replay)] == ids_of(receipts)
                 # On a busy machine the first event may be late, which shortens the rest.
                 if (seconds := clock() - began) >= shortest:
                     break
             assert seconds >= shortest
 
-    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
-        within(work(), 2 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
+        run_within(work(), 2 * PATIENCE)
 
 
 def test_replay_waits_for_an_unmounted_archive(
@@ -132,12 +132,12 @@ def test_replay_waits_for_an_unmounted_archive(
             )
             assert not archive.exists()
             elsewhere.rename(archive)
-            assert await all_of(replay) == ids([*receipts, *more])
+            assert await replayed_ids(replay) == ids_of([*receipts, *more])
             assert not replay.gaps
-            await archived(archive, more[-1:])
+            await wait_until_archived(archive, more[-1:])
 
-    with NodeProcess(tmp_path, settings(archive)) as node:
-        within(work(), 6 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(archive)) as node:
+        run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()
 
 
@@ -153,13 +153,13 @@ def test_replay_waits_while_the_spool_disk_is_full(tmp_path: Path) -> None:
                 node.await_log, "the replay is retried later: the spool cannot be"
             )
             ballast.unlink()
-            assert await all_of(replay) == ids(receipts)
+            assert await replayed_ids(replay) == ids_of(receipts)
             assert not replay.gaps
 
     with mounted_tmpfs(tmp_path / "disk", "size=24m") as disk:
-        common = settings(tmp_path / "archive")
+        common = node_settings(tmp_path / "archive")
         with NodeProcess(tmp_path / "node", common, data=disk / "data") as node:
-            within(work(disk / "ballast"), 4 * PATIENCE)
+            run_within(work(disk / "ballast"), 4 * PATIENCE)
             assert "Traceback" not in node.log()
 
 
@@ -171,17 +171,17 @@ def test_replay_of_a_missing_archive_fails_after_the_patience_time(tmp_path: Pat
             receipts = await publish_and_archive(client, archive)
             archive.rename(tmp_path / "elsewhere")
             with pytest.raises(ArchiveUnavailable, match="there is no archive at"):
-                await all_of(client.replay())
+                await replayed_ids(client.replay())
             told = (await ask_status(node.endpoint))["recovery"]["recoveries"]
             assert (told["failed"], told["cancelled"], told["under_way"]) == (1, 0, 0)
             # Events in the log need no archive.
             places = [receipt.place for receipt in receipts if receipt.place is not None]
             since = Position().advanced([places[-4]])
             subscription = await client.subscribe("true()", "roaming.>", start=start_at(since))
-            assert [(await anext(subscription)).event_id for _ in range(3)] == ids(receipts)[-3:]
+            assert [(await anext(subscription)).event_id for _ in range(3)] == ids_of(receipts)[-3:]
 
-    with NodeProcess(tmp_path, settings(archive, more="patience = 0.5\n")) as node:
-        within(work(), 6 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(archive, more="patience = 0.5\n")) as node:
+        run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()
 
 
@@ -195,11 +195,11 @@ def test_lost_archive_costs_only_events_without_a_copy(tmp_path: Path) -> None:
             # A new, empty archive.
             Archive.open(str(archive))
             replay = client.replay()
-            got = await all_of(replay)
+            got = await replayed_ids(replay)
             assert 0 < len(got) < len(receipts)
-            assert got == ids(receipts)[-len(got) :]
+            assert got == ids_of(receipts)[-len(got) :]
             assert sum(gap.count for gap in replay.gaps) == len(receipts) - len(got)
 
-    with NodeProcess(tmp_path, settings(archive)) as node:
-        within(work(), 6 * PATIENCE)
+    with NodeProcess(tmp_path, node_settings(archive)) as node:
+        run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()

@@ -10,10 +10,10 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from examples.free_ports import free_port
-from tests.system.archived_nodes import come_back, ids, until_all
-from tests.system.network_nodes import running
+from tests.system.archived_nodes import ids_of, resume, wait_for_all
+from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.traffic import publish, within
+from tests.system.traffic import publish, run_within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -53,18 +53,18 @@ def test_lost_events_come_back_from_the_other_node(tmp_path: Path) -> None:
             connect(b.endpoint, client_id="at-b") as at_b,
         ):
             await publisher.when_connected(PATIENCE)
-            inboxes = [await come_back(client) for client in (at_a, at_b)]
+            inboxes = [await resume(client) for client in (at_a, at_b)]
             published = await publish(publisher, 0, 100)
             await asyncio.to_thread(shutil.copytree, a.data, tmp_path / "copy")
             published += await publish(publisher, 100, 200)
             for inbox in inboxes:
-                await until_all(inbox, published)
+                await wait_for_all(inbox, published)
             await asyncio.to_thread(restore, a, tmp_path / "copy")
             await publisher.when_connected(PATIENCE)
             published += await publish(publisher, 200, 300)
             for inbox in inboxes:
-                await until_all(inbox, published)
-                assert sorted(inbox.ids) == sorted(ids(published))
+                await wait_for_all(inbox, published)
+                assert sorted(inbox.ids) == sorted(ids_of(published))
                 assert not inbox.subscription.gaps
             places = [receipt.place for receipt in published]
             assert len(set(places)) == 300
@@ -76,6 +76,6 @@ def test_lost_events_come_back_from_the_other_node(tmp_path: Path) -> None:
             for inbox in inboxes:
                 await inbox.close()
 
-    with running(nodes, [(1, 0)]):
-        within(work(), 6 * PATIENCE)
+    with run_nodes(nodes, [(1, 0)]):
+        run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in a.log() + b.log()

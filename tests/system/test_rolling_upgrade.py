@@ -17,12 +17,12 @@ from broker.log.checked_table import CheckedTable
 from broker.log.tables import FORMAT_NAME
 from examples.free_ports import free_port
 from tests.capability import PREVIOUS, VERSION_1
-from tests.system.archived_nodes import come_back, ids, until_all
-from tests.system.network_nodes import running
+from tests.system.archived_nodes import ids_of, resume, wait_for_all
+from tests.system.network_nodes import run_nodes
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.previous_client import PreviousClient
 from tests.system.previous_version import log_format, previous_tree
-from tests.system.traffic import publish, within
+from tests.system.traffic import publish, run_within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -89,7 +89,7 @@ class ClientsOfBothVersions:
 
     async def start(self) -> None:
         """Subscribe at each node to all events."""
-        self._inboxes = [await come_back(client) for client in self._clients]
+        self._inboxes = [await resume(client) for client in self._clients]
 
     async def exchange(self) -> None:
         """Publish at each node with both versions; wait until all clients have all events."""
@@ -99,10 +99,10 @@ class ClientsOfBothVersions:
             receipts += await publish(client, *self._numbers())
         for each in self._previous:
             await each.publish(*self._numbers())
-        self._published += [str(event_id) for event_id in ids(receipts)]
+        self._published += [str(event_id) for event_id in ids_of(receipts)]
         expected = {*self._published, *self._by_previous()}
         for inbox in self._inboxes:
-            await inbox.until(lambda inbox=inbox: expected <= set(map(str, inbox.ids)))
+            await inbox.wait_until(lambda inbox=inbox: expected <= set(map(str, inbox.ids)))
         for each in self._previous:
             await each.until_received(expected)
 
@@ -161,8 +161,8 @@ def test_network_is_upgraded_node_by_node(
                     assert sorted(int(str(link["version"])) for link in links) == expected
             await all_clients.close()
 
-    with running(nodes, LINKS):
-        within(work(), 8 * PATIENCE)
+    with run_nodes(nodes, LINKS):
+        run_within(work(), 8 * PATIENCE)
         for node in nodes:
             assert "Traceback" not in node.log()
 
@@ -189,25 +189,25 @@ def test_log_with_an_old_origin_name_continues_after_the_upgrade(
             connect(second.endpoint, client_id="at-second") as at_second,
         ):
             await at_first.when_connected(PATIENCE)
-            inbox = await come_back(at_second)
+            inbox = await resume(at_second)
             published = await publish(at_first, 0, 20)
-            await until_all(inbox, published)
+            await wait_for_all(inbox, published)
             await asyncio.to_thread(upgrade, first, ROOT)
             await at_first.when_connected(PATIENCE)
             published += await publish(at_first, 20, 40)
             await asyncio.to_thread(upgrade, second, ROOT)
             await at_first.when_connected(PATIENCE)
             published += await publish(at_first, 40, 60)
-            await until_all(inbox, published)
+            await wait_for_all(inbox, published)
             places = [receipt.place for receipt in published]
             assert {place.origin for place in places if place} == {OLD_ORIGIN}
             assert not origin_start_ms(OLD_ORIGIN)
-            assert inbox.ids == ids(published)
+            assert inbox.ids == ids_of(published)
             assert not inbox.subscription.gaps
             await inbox.close()
 
-    with running(nodes, LINKS[:1]):
-        within(work(), 6 * PATIENCE)
+    with run_nodes(nodes, LINKS[:1]):
+        run_within(work(), 6 * PATIENCE)
 
 
 def rename_log(data: Path, name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.errors import QueryTooExpensive
 from tests.system.node_process import NodeProcess
-from tests.system.traffic import FLIGHT, Inbox, ask_status, bystander, flight, within
+from tests.system.traffic import FLIGHT, Inbox, ask_status, checked_bystander, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -21,7 +21,7 @@ UNDECIDED = "count(//flightleg[count(//flightleg[altitude != {0}]) > 0]) != 5{0}
 def test_many_slow_queries_cost_only_their_own_client(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with (
-            bystander(node.endpoint),
+            checked_bystander(node.endpoint),
             connect(node.endpoint) as publisher,
             connect(node.endpoint) as greedy,
             connect(node.endpoint) as modest,
@@ -38,18 +38,18 @@ def test_many_slow_queries_cost_only_their_own_client(tmp_path: Path) -> None:
                         for n in range(50)
                     )
                 )
-            await modest_inbox.until_received(receipts)
+            await modest_inbox.wait_for_receipts(receipts)
             assert modest_inbox.ids == [receipt.event_id for receipt in receipts]
             ended = [each for each in greedy_inboxes if each.is_over]
             # A query takes about 0.02 ms, and half a millisecond is free.
             assert len(ended) > 500
             for each in ended:
                 with pytest.raises(QueryTooExpensive, match="of this client"):
-                    await each.end()
+                    await each.wait_for_end()
             status = await ask_status(node.endpoint)
             assert status["matcher"]["suspended_queries"] == len(ended)
             for each in (modest_inbox, *greedy_inboxes):
                 await each.close()
 
     with NodeProcess(tmp_path) as node:
-        within(work(node))
+        run_within(work(node))

@@ -18,7 +18,7 @@ from tests.system.node_process import NodeProcess
 pytestmark = pytest.mark.system
 
 
-def refusal(node: NodeProcess, *arguments: str) -> str:
+def fail_to_start(node: NodeProcess, *arguments: str) -> str:
     """Return the log of a node that does not start."""
     node.launch(*arguments)
     try:
@@ -32,9 +32,9 @@ def refusal(node: NodeProcess, *arguments: str) -> str:
     return log
 
 
-def the_line(node: NodeProcess) -> str:
+def start_error(node: NodeProcess) -> str:
     """Return the one line of the log with the cause."""
-    lines = [line for line in refusal(node).splitlines() if "can not start" in line]
+    lines = [line for line in fail_to_start(node).splitlines() if "can not start" in line]
     assert len(lines) == 1, lines
     return lines[0]
 
@@ -44,7 +44,7 @@ def test_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", node.port))
         listener.listen()
-        assert str(node.port) in the_line(node)
+        assert str(node.port) in start_error(node)
         assert "in use" in node.log()
     # The failed start leaves nothing behind.
     with node:
@@ -54,13 +54,13 @@ def test_port_in_use_is_reported(tmp_path: Path) -> None:
 
 def test_data_path_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("something else")
-    line = the_line(NodeProcess(tmp_path))
+    line = start_error(NodeProcess(tmp_path))
     assert str(tmp_path / "data") in line
 
 
 def test_read_only_data_folder_is_reported(tmp_path: Path) -> None:
     with mounted_tmpfs(tmp_path / "disk", "size=1m,ro") as disk:
-        line = the_line(NodeProcess(tmp_path, data=disk / "data"))
+        line = start_error(NodeProcess(tmp_path, data=disk / "data"))
         assert str(disk / "data") in line
         assert "Read-only file system" in line
 
@@ -71,7 +71,7 @@ def test_read_only_log_is_reported(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node:
         node.stop()
     (node.data / "log" / "data.mdb").chmod(stat.S_IRUSR)
-    assert str(node.data / "log") in the_line(NodeProcess(tmp_path))
+    assert str(node.data / "log") in start_error(NodeProcess(tmp_path))
 
 
 def test_log_of_another_format_is_reported(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_log_of_another_format_is_reported(tmp_path: Path) -> None:
         node.stop()
     with lmdb.open(str(node.data / "log"), max_dbs=8) as env, env.begin(write=True) as txn:
         txn.put(b"format", b"xmlbroker-log-99", db=env.open_db(b"meta", txn))
-    line = the_line(NodeProcess(tmp_path))
+    line = start_error(NodeProcess(tmp_path))
     assert "xmlbroker-log-99" in line
 
 
 def test_file_that_is_not_a_log_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data" / "log").mkdir(parents=True)
     (tmp_path / "data" / "log" / "data.mdb").write_bytes(b"<event/>" * 4096)
-    assert "does not hold an event log" in the_line(NodeProcess(tmp_path))
+    assert "does not hold an event log" in start_error(NodeProcess(tmp_path))
 
 
 def epoch(node: NodeProcess) -> int:
@@ -99,7 +99,7 @@ def epoch(node: NodeProcess) -> int:
 def test_two_nodes_can_not_share_a_data_folder(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "one") as first:
         second = NodeProcess(tmp_path / "two", data=first.data)
-        line = the_line(second)
+        line = start_error(second)
         assert str(first.data) in line
         assert "in use" in line
         first.kill()
@@ -123,19 +123,19 @@ def test_two_nodes_can_not_share_a_data_folder(tmp_path: Path) -> None:
 def test_wrong_configuration_is_reported_with_key_values_and_line(
     table: str, expected: tuple[str, ...], tmp_path: Path
 ) -> None:
-    log = refusal(NodeProcess(tmp_path, table))
+    log = fail_to_start(NodeProcess(tmp_path, table))
     for words in expected:
         assert words in log
 
 
 def test_missing_configuration_is_reported(tmp_path: Path) -> None:
-    log = refusal(NodeProcess(tmp_path), "--config", "nowhere.toml")
+    log = fail_to_start(NodeProcess(tmp_path), "--config", "nowhere.toml")
     assert "nowhere.toml" in log
 
 
 def test_tls_endpoint_without_its_key_is_reported(tmp_path: Path) -> None:
     endpoint = "ssl:port={port}:interface=127.0.0.1:privateKey=no-key.pem:certKey=no-cert.pem"
-    log = refusal(NodeProcess(tmp_path, endpoint=endpoint))
+    log = fail_to_start(NodeProcess(tmp_path, endpoint=endpoint))
     assert "no-key.pem" in log
 
 

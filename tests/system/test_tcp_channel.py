@@ -37,7 +37,7 @@ from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChann
 from broker.transport.socket.framing import encode_frames
 from broker.transport.socket.tcp import TcpChannelFactory, TcpSocketChannel
 from broker.transport.view import LinkState, View
-from tests.system.waiting_test_case import Events
+from tests.system.waiting_test_case import WaitingTestCase
 
 reactor = cast(Any, the_reactor)
 
@@ -47,7 +47,7 @@ def port_number(port: IListeningPort) -> int:
     return int(cast(Any, port.getHost()).port)
 
 
-class TcpChannelTests(Events, SocketChannelContract):
+class TcpChannelTests(WaitingTestCase, SocketChannelContract):
     """The contract over TCP."""
 
     server = "tcp:0:interface=127.0.0.1"
@@ -162,7 +162,7 @@ class RawClient(Protocol):
         self.lost.callback(None)
 
 
-class RawPeerTests(Events):
+class RawPeerTests(WaitingTestCase):
     """A peer that speaks another protocol."""
 
     async def connect(self) -> tuple[RawClient, RecordingReceiver]:
@@ -273,7 +273,7 @@ class Echo:
         self.changed()
 
 
-class StackOverTcpTests(Events):
+class StackOverTcpTests(WaitingTestCase):
     """p2p over real sockets, with broken connections."""
 
     def new_end(self, incarnation: int, echoes: bool) -> Echo:

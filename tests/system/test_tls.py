@@ -16,9 +16,9 @@ from broker.client.client import Client
 from broker.errors import ConfigurationError, GaveUp, NotConnected
 from tests.system.certificates import Certificate, make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
-from tests.system.raw_session import how_it_ends
-from tests.system.test_connections import Connect, in_asyncio, take
-from tests.system.traffic import FLIGHT, flight, within
+from tests.system.raw_session import send_and_read_all
+from tests.system.test_connections import Connect, run_with_asyncio, take_events
+from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
@@ -57,7 +57,7 @@ async def exchange(connect: Connect, endpoint: str, trust: Path) -> None:
         client.publish("secured.a", flight(n, filling="x" * n * 500), FLIGHT) for n in range(100)
     ]
     receipts = [await one for one in waiting]
-    events = await take(subscription, 100)
+    events = await take_events(subscription, 100)
     assert [event.event_id for event in events] == [receipt.event_id for receipt in receipts]
     await client.close()
 
@@ -84,32 +84,32 @@ async def check_certificate_errors(connect: Connect, folder: Path) -> None:
 
 
 def test_events_travel_over_tls(secured: TlsNode) -> None:
-    in_asyncio(exchange, secured.endpoint, secured.own.certificate)
+    run_with_asyncio(exchange, secured.endpoint, secured.own.certificate)
 
 
 def test_address_is_a_valid_certificate_name(secured: TlsNode) -> None:
-    in_asyncio(exchange, f"tls:127.0.0.1:{secured.node.port}", secured.own.certificate)
+    run_with_asyncio(exchange, f"tls:127.0.0.1:{secured.node.port}", secured.own.certificate)
 
 
 def test_untrusted_certificate_is_reported(secured: TlsNode) -> None:
-    in_asyncio(check_not_trusted, secured.endpoint, None)
-    in_asyncio(check_not_trusted, secured.endpoint, secured.other.certificate)
+    run_with_asyncio(check_not_trusted, secured.endpoint, None)
+    run_with_asyncio(check_not_trusted, secured.endpoint, secured.other.certificate)
 
 
 def test_unusable_certificates_are_reported_at_once(tmp_path: Path) -> None:
-    in_asyncio(check_certificate_errors, tmp_path)
+    run_with_asyncio(check_certificate_errors, tmp_path)
 
 
 def test_client_without_tls_does_no_harm(secured: TlsNode) -> None:
     async def plain() -> None:
-        await how_it_ends(secured.node.port, b"\x00\x00\x00\x10no TLS at all, but a frame")
+        await send_and_read_all(secured.node.port, b"\x00\x00\x00\x10no TLS at all, but a frame")
         client = asyncio_face.connect(f"tcp:127.0.0.1:{secured.node.port}")
         with pytest.raises(GaveUp):
             await client.when_connected(0.5)
         await client.close()
 
-    within(plain())
-    in_asyncio(exchange, secured.endpoint, secured.own.certificate)
+    run_within(plain())
+    run_with_asyncio(exchange, secured.endpoint, secured.own.certificate)
 
 
 def test_tls_to_a_node_without_tls_is_reported(shared_node: NodeProcess, secured: TlsNode) -> None:
@@ -122,7 +122,7 @@ def test_tls_to_a_node_without_tls_is_reported(shared_node: NodeProcess, secured
         assert isinstance(client.last_error, NotConnected)
         await client.close()
 
-    within(mistaken())
+    run_within(mistaken())
 
 
 class TwistedFaceTests(TestCase):

@@ -18,12 +18,12 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.socket.udp import UdpPort
 from broker.transport.view import LinkState, View
-from tests.system.waiting_test_case import Events
+from tests.system.waiting_test_case import WaitingTestCase
 
 reactor = cast(Any, the_reactor)
 
 
-class UdpChannelTests(Events, SocketChannelContract):
+class UdpChannelTests(WaitingTestCase, SocketChannelContract):
     """The contract over UDP."""
 
     interface = "127.0.0.1"
@@ -55,7 +55,7 @@ class Udp6ChannelTests(UdpChannelTests):
     interface = "::1"
 
 
-class UdpPortTests(Events):
+class UdpPortTests(WaitingTestCase):
     """Errors of a port."""
 
     def test_used_port_can_not_be_bound(self) -> None:
@@ -117,7 +117,7 @@ class CollectingUser:
         return self.view is not None and self.view.state is LinkState.DISCONNECTED
 
 
-class StackOverUdpTests(Events):
+class StackOverUdpTests(WaitingTestCase):
     """p2p over UDP, with broken connections."""
 
     async def test_messages_survive_broken_connections(self) -> None:

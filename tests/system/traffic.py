@@ -41,7 +41,7 @@ async def publish(client: AsyncioClient, first: int, last: int, filling: str = "
         return list(await asyncio.gather(*published))
 
 
-def within(
+def run_within(
     work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE, *, debug: bool = False
 ) -> None:
     """Run a test's coroutine for at most some seconds, in asyncio's debug mode if asked.
@@ -79,7 +79,7 @@ class Inbox:
         """Return how often each event arrived."""
         return Counter(self.ids)
 
-    async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    async def wait_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until the condition is true after an arrival."""
         async with asyncio.timeout(seconds):
             while not condition():
@@ -89,17 +89,17 @@ class Inbox:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def until_received(self, receipts: list[Receipt]) -> None:
+    async def wait_for_receipts(self, receipts: list[Receipt]) -> None:
         """Wait until each of these publications has arrived."""
         wanted = {receipt.event_id for receipt in receipts}
-        await self.until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))
+        await self.wait_until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))
 
     @property
     def is_over(self) -> bool:
         """True if the subscription has ended."""
         return self._task.done()
 
-    async def end(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait for the end of the subscription and raise its error."""
         await self._task
 
@@ -131,20 +131,20 @@ class Bystander:
         self._disconnections: list[object] = []
         client.on_state = lambda up, error: None if up else self._disconnections.append(error)
 
-    async def goes_on(self, events: int = 5) -> None:
+    async def check_traffic(self, events: int = 5) -> None:
         """Publish events and check that each arrives once, in order, over the same connection."""
         async with asyncio.timeout(PATIENCE):
             self._receipts += await asyncio.gather(
                 *(self._client.publish(self._stream, flight(n), FLIGHT) for n in range(events))
             )
-        await self._inbox.until_received(self._receipts)
+        await self._inbox.wait_for_receipts(self._receipts)
         assert self._inbox.ids == [receipt.event_id for receipt in self._receipts]
         assert not self._disconnections
         assert not self._inbox.subscription.gaps
 
 
 @contextlib.asynccontextmanager
-async def bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
+async def checked_bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
     """A bystander whose traffic is checked before and after the block."""
     async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
         await client.when_connected(PATIENCE)
@@ -152,9 +152,9 @@ async def bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
         inbox = Inbox(await client.subscribe("true()", stream))
         one = Bystander(client, inbox, stream)
         try:
-            await one.goes_on()
+            await one.check_traffic()
             yield one
-            await one.goes_on()
+            await one.check_traffic()
         finally:
             await inbox.close()
 

@@ -12,7 +12,7 @@ from twisted.trial.unittest import TestCase
 reactor = cast(Any, the_reactor)
 
 
-class Events(TestCase):
+class WaitingTestCase(TestCase):
     """A test case with a condition that each call of `changed` evaluates again."""
 
     timeout = 30

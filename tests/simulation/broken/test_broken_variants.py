@@ -21,8 +21,8 @@ from tests.simulation.broken.variants import (
     position_before_handling,
     silent_relay,
 )
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, read, truths
-from tests.simulation.network.test_dtd_exchange import knowing
+from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, read, read_logs
+from tests.simulation.network.test_dtd_exchange import report_settings
 from tests.simulation.observer import Observer
 
 #: Runs a network with or without a variant and returns the violations.
@@ -49,14 +49,14 @@ def killed_node(variant: AbstractContextManager[None], _: Path) -> list[Violatio
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
         reader = Reader(world, world.client("reader", "a"), durable="d")
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 5)
         world.kill("a")
         world.start("a")
         world.run_until(lambda: not publisher.client.unacknowledged)
         read(world, reader, seconds=10.0)
-        observer.logs(truths(world))
-        observer.subscriber("reader", [reader])
+        observer.record_logs(read_logs(world))
+        observer.add_subscriber("reader", [reader])
         return checked(observer)
 
 
@@ -68,13 +68,13 @@ def late_reader(variant: AbstractContextManager[None], _: Path) -> list[Violatio
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
         readers = [_start_reader(world, 1)]
-        world.run_until(lambda: readers[0].flowing)
+        world.run_until(lambda: readers[0].is_flowing)
         _kill_reader(world, readers)
         publish(world, publisher, 5)
         world.run(1.0)
         readers.append(_start_reader(world, 2))
         read(world, readers[1])
-        observer.subscriber("reader", readers)
+        observer.add_subscriber("reader", readers)
         return checked(observer)
 
 
@@ -87,7 +87,7 @@ def restarted_node(variant: AbstractContextManager[None], _: Path) -> list[Viola
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
         reader = Reader(world, world.client("reader", "b"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 5)
         world.run(1.0)
         world.stop("a")
@@ -96,7 +96,7 @@ def restarted_node(variant: AbstractContextManager[None], _: Path) -> list[Viola
             publish(world, publisher, 5)
             world.run_until(lambda: not publisher.client.unacknowledged)
             read(world, reader, seconds=10.0)
-        observer.subscriber("reader", [reader])
+        observer.add_subscriber("reader", [reader])
         return checked(observer)
 
 
@@ -108,7 +108,7 @@ def repeated_publication(variant: AbstractContextManager[None], _: Path) -> list
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
         reader = Reader(world, world.client("reader", "a"), durable="d")
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 5)
         # The commit is in progress and has no session left to answer.
         world.cut_client("publisher")
@@ -117,27 +117,27 @@ def repeated_publication(variant: AbstractContextManager[None], _: Path) -> list
         world.start("a")
         world.run_until(lambda: not publisher.client.unacknowledged)
         read(world, reader, seconds=5.0)
-        observer.subscriber("reader", [reader])
+        observer.add_subscriber("reader", [reader])
         return checked(observer)
 
 
 def new_type(variant: Callable[[NetworkWorld], Any], folder: Path) -> list[Violation]:
     """A type that only the publisher's node knows passes through another node."""
     with NetworkWorld(1) as world:
-        world.add("a", "one", settings=knowing(folder / "types", "1.0"))
+        world.add("a", "one", settings=report_settings(folder / "types", "1.0"))
         world.add("b", "two", gateways=["a"])
         world.add("c", "three", gateways=["b"])
         world.run(3.0)
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
         reader = Reader(world, world.client("reader", "c"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         with variant(world):
             publish(world, publisher, 2)
             publish(world, publisher, 2, "report")
             publish(world, publisher, 2)
             read(world, reader, seconds=5.0)
-        observer.subscriber("reader", [reader])
+        observer.add_subscriber("reader", [reader])
         return checked(observer, Allowances(new_types=frozenset({"report 1.0"})))
 
 
@@ -149,7 +149,7 @@ def killed_client(variant: AbstractContextManager[None], _: Path) -> list[Violat
         observer = Observer(world)
         publisher = Publisher(world, observer.watch(world.client("publisher", "a")))
         readers = [_start_reader(world, 1)]
-        world.run_until(lambda: readers[0].flowing)
+        world.run_until(lambda: readers[0].is_flowing)
         publish(world, publisher, 5)
         world.run(1.0)
         subscription = readers[0].subscription
@@ -160,8 +160,8 @@ def killed_client(variant: AbstractContextManager[None], _: Path) -> list[Violat
         _kill_reader(world, readers)
         readers.append(_start_reader(world, 2))
         read(world, readers[1])
-        subscriber = observer.subscriber("reader", readers)
-        observer.not_handled(subscriber.processes[0], taken)
+        subscriber = observer.add_subscriber("reader", readers)
+        observer.mark_unhandled(subscriber.processes[0], taken)
         return checked(observer)
 
 

@@ -60,7 +60,7 @@ def places_reused(count: int = 3) -> Iterator[None]:
     def forgetful(self: HistoryTable, txn: Any, previous: int, known: int, *_: Any) -> Any:
         return previous, max(0, known - count)
 
-    with patch.object(HistoryTable, "start", forgetful):
+    with patch.object(HistoryTable, "start_process", forgetful):
         yield
 
 

@@ -8,8 +8,8 @@ import sys
 import attrs
 import click
 
-from tests.simulation.chaos.chaos_run import Chaos
-from tests.simulation.chaos.fault_options import Dangers
+from tests.simulation.chaos.chaos_run import ChaosRun
+from tests.simulation.chaos.fault_options import FaultOptions
 
 
 @click.command()
@@ -24,7 +24,7 @@ def main(first: int, last: int, *, verbose: bool, **dangers: bool) -> None:
         os.execv(sys.executable, sys.orig_argv)
     failed = 0
     for seed in range(first, last + 1):
-        chaos = Chaos(seed, Dangers(**dangers))
+        chaos = ChaosRun(seed, FaultOptions(**dangers))
         try:
             chaos.run()
         except AssertionError as error:
@@ -39,7 +39,7 @@ def main(first: int, last: int, *, verbose: bool, **dangers: bool) -> None:
     sys.exit(bool(failed))
 
 
-for field in attrs.fields(Dangers):
+for field in attrs.fields(FaultOptions):
     main = click.option(f"--{field.name}", is_flag=True)(main)
 
 if __name__ == "__main__":

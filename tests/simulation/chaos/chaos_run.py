@@ -16,15 +16,15 @@ from broker.client.client import Client
 from broker.event.place import Place
 from broker.testing.guarantees import check, report
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.chaos.fault_options import ArchiveFaults, Dangers
+from tests.simulation.chaos.fault_options import ArchiveFaults, FaultOptions
 from tests.simulation.network.simulated_client import (
     INTERESTS,
+    LogEntries,
     Publisher,
     Reader,
-    Truths,
-    truths,
+    read_logs,
 )
-from tests.simulation.network.topologies import SHAPES, Edge, Trouble
+from tests.simulation.network.topologies import SHAPES, Edge, RandomFaults
 from tests.simulation.observer import Observer
 from tests.simulation.simulated_client import STREAMS
 
@@ -94,7 +94,7 @@ class Subscriber:
 
     def kill_process(self) -> bool:
         """Kill the process if its subscription is active; return whether it was."""
-        if self._client is None or not self.readers[-1].flowing:
+        if self._client is None or not self.readers[-1].is_flowing:
             return False
         # The next read reports the events as processed; sending that takes a moment.
         for _ in range(10):
@@ -109,15 +109,15 @@ class Subscriber:
         self.readers[-1].read()
 
 
-class Chaos:
+class ChaosRun:
     """One chaos run."""
 
-    def __init__(self, seed: int, dangers: Dangers) -> None:
+    def __init__(self, seed: int, dangers: FaultOptions) -> None:
         self._dangers = dangers
         self._world = NetworkWorld(seed, archived=dangers.archived, settings=dangers.settings)
         self._random = Random(f"chaos {seed}")
         self._observer = Observer(self._world, "neighbour" if dangers.guarded else "node")
-        self._seen: Truths = {}
+        self._seen: LogEntries = {}
         self._disk_was_lost = False
         self._faults = self._archive_faults()
         self.log: list[str] = []
@@ -136,8 +136,8 @@ class Chaos:
                 Subscriber(world, f"f{number}", number, self._random.choice(("", "d")))
                 for number in range(len(INTERESTS))
             ]
-            world.run_until(lambda: all(each.readers[0].flowing for each in subscribers))
-            trouble = Trouble(world, edges, [])
+            world.run_until(lambda: all(each.readers[0].is_flowing for each in subscribers))
+            trouble = RandomFaults(world, edges, [])
             for turn in range(TURNS):
                 self._publish(publishers)
                 if turn == JOIN_TURN and self._dangers.joining:
@@ -149,9 +149,9 @@ class Chaos:
                 for each in subscribers:
                     each.read()
                 world.run(self._random.choice((0.0, 0.01, 0.1, 0.5)))
-            trouble.end()
+            trouble.repair_all()
             if self._faults is not None:
-                self._faults.restore_late(at_once=True)
+                self._faults.restore_delayed(at_once=True)
             for name in world.names:
                 if name not in world.running:
                     world.start(name)
@@ -162,9 +162,9 @@ class Chaos:
     def _check(self, subscribers: list[Subscriber]) -> None:
         observer, world = self._observer, self._world
         # No other node has all events of a node whose disk was lost.
-        observer.logs(truths(world, self._seen), complete=not self._dangers.short)
+        observer.record_logs(read_logs(world, self._seen), complete=not self._dangers.short)
         for subscriber in subscribers:
-            observer.subscriber(subscriber.name, subscriber.readers)
+            observer.add_subscriber(subscriber.name, subscriber.readers)
         violations = check(observer.seen, self._dangers.allowances(self._archived()))
         assert not violations, report(str(world.seed), observer.seen, violations)
 
@@ -224,23 +224,23 @@ class Chaos:
 
     def _damage_archive(self, faults: ArchiveFaults) -> None:
         """Damage the archive, kill an archiver or run maintenance, at random."""
-        faults.restore_late()
+        faults.restore_delayed()
         fault = faults.random.randrange(12)
         if fault == 0:
             assert self._world.archive is not None
             if self._world.archive.kill_archiver(faults.random):
                 self._record("kill an archiver")
-        elif fault < 3 and (done := faults.strike()):
+        elif fault < 3 and (done := faults.inject_one()):
             self._record(done)
         elif fault == 3:
             assert self._world.archive is not None
             self._record(self._world.archive.maintenance.run(faults.random))
 
-    def _inject_fault(self, trouble: Trouble, subscribers: list[Subscriber]) -> None:
+    def _inject_fault(self, trouble: RandomFaults, subscribers: list[Subscriber]) -> None:
         fault = self._random.randrange(10)
         if fault < 5:
             before = len(trouble.log)
-            trouble.strike()
+            trouble.inject_one()
             self.log += trouble.log[before:]
         elif fault < 8:
             self._kill_or_start()
@@ -263,7 +263,7 @@ class Chaos:
             world.start(name)
         elif len(world.running) > 1:
             # The log may not be readable later.
-            self._seen = truths(world, self._seen)
+            self._seen = read_logs(world, self._seen)
             self._record(f"kill {name}")
             world.kill(name)
             if self._dangers.disks and not self._disk_was_lost:

@@ -22,7 +22,7 @@ _SHORT: int = 4 << 20
 
 
 @attrs.frozen
-class Dangers:
+class FaultOptions:
     """Faults of a run. Every run also cuts and delays links and restarts nodes."""
 
     archived: bool = False
@@ -59,7 +59,7 @@ class Dangers:
         return settings
 
     @property
-    def may_lose(self) -> bool:
+    def allows_gaps(self) -> bool:
         """True if a reported gap may be justified although the archive lacks the event.
 
         Retention may remove events before they are archived. Without an archive, an unreachable
@@ -71,7 +71,7 @@ class Dangers:
         """Return the exceptions from the guarantees that these faults justify."""
         return Allowances(
             justifies_gap=lambda key, place, gap: (
-                self.may_lose and (self.torn or not archived(place))
+                self.allows_gaps and (self.torn or not archived(place))
             ),
             unknown_origins=self.clocks,
             fifo_across_origins=not self.wandering,
@@ -93,7 +93,7 @@ class ArchiveFaults:
     """Seconds of a monotonic clock."""
     _hidden: list[tuple[float, Path, bytes]] = attrs.field(factory=list, init=False)
 
-    def strike(self) -> str:
+    def inject_one(self) -> str:
         """Damage one object and return a description; empty if there is no object."""
         objects = self._objects(self.random.choice(self.FOLDERS))
         if not objects:
@@ -110,7 +110,7 @@ class ArchiveFaults:
     #: Folders of an archive; the empty name is the root with the marker.
     FOLDERS = ("manifests", "manifests", "events", "events", "durables", "")
 
-    def restore_late(self, *, at_once: bool = False) -> None:
+    def restore_delayed(self, *, at_once: bool = False) -> None:
         """Put delayed objects back when their time has come."""
         due = [each for each in self._hidden if at_once or each[0] <= self.now()]
         self._hidden = [each for each in self._hidden if each not in due]

@@ -28,8 +28,8 @@ class BadPeer:
     def __init__(
         self, world: NetworkWorld, node: str, cluster: str = "evil", name: str = "mallory"
     ) -> None:
-        self.heard: list[bytes] = []
-        self.up = False
+        self.received: list[bytes] = []
+        self.is_connected = False
         self.refused: Refused | None = None
         self.world = world
         own_unit = world.network_of(node).membership.node.address.unit
@@ -61,14 +61,14 @@ class BadPeer:
         self.refused = refused
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        self.heard += batch
+        self.received += batch
         self.driver.consumed(len(batch))
 
     def view_changed(self, view: View) -> None:
-        self.up = view.state is LinkState.CONNECTED
+        self.is_connected = view.state is LinkState.CONNECTED
 
     def writable_changed(self, writable: bool) -> None:
         pass
 
-    def say(self, *settings: messages.Message | bytes) -> None:
+    def send(self, *settings: messages.Message | bytes) -> None:
         self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in settings])

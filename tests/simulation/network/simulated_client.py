@@ -16,29 +16,38 @@ from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.log.logged_event import header_from_fields
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.simulated_client import FLIGHT, INTERESTS, Interest, Publisher, Truth
+from tests.simulation.simulated_client import FLIGHT, INTERESTS, Interest, LogEntry, Publisher
 
-__all__ = ["FLIGHT", "INTERESTS", "Interest", "Publisher", "Reader", "Truths", "settle", "truths"]
+__all__ = [
+    "FLIGHT",
+    "INTERESTS",
+    "Interest",
+    "Publisher",
+    "Reader",
+    "LogEntries",
+    "read_logs",
+    "settle",
+]
 
 #: Events of each origin's own clients, by origin.
-Truths = Mapping[str, list[Truth]]
+LogEntries = Mapping[str, list[LogEntry]]
 #: Identity of an event: ClientId, incarnation, sequence number.
-Name = tuple[str, int, int]
+EventName = tuple[str, int, int]
 
 
-def name_of(truth: Truth | ReceivedEvent) -> Name:
-    event_id = truth.header.event_id
+def name_of(entry: LogEntry | ReceivedEvent) -> EventName:
+    event_id = entry.header.event_id
     return event_id.client_id, event_id.incarnation, event_id.sequence_number
 
 
-def truths(world: NetworkWorld, seen: Truths | None = None) -> Truths:
+def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries:
     """Return the own events of all running nodes; `seen` supplies those of stopped ones."""
-    found: dict[str, list[Truth]] = dict(seen or {})
+    found: dict[str, list[LogEntry]] = dict(seen or {})
     for name in world.running:
         log = world[name].event_log
         events = world.wait(log.read_origin(log.origin, (0, 0), 1 << 40, 1 << 60))
-        held = {truth.mark: truth for truth in found.get(log.origin, [])}
-        held.update({event.mark: Truth.of(event) for event in events})
+        held = {entry.mark: entry for entry in found.get(log.origin, [])}
+        held.update({event.mark: LogEntry.of(event) for event in events})
         found[log.origin] = [held[mark] for mark in sorted(held)]
     return found
 
@@ -61,7 +70,7 @@ class Reader:
         self.durable = durable
         self.subscription: Subscription | None = None
         self.items: list[ReceivedEvent | Gap] = []
-        self.began_after: dict[str, Mark] = {}
+        self.starts_after: dict[str, Mark] = {}
         """Events after these marks must be delivered: the first cut."""
         self.error: BaseException | None = None
         self.wrong_liveness: list[ReceivedEvent] = []
@@ -77,7 +86,7 @@ class Reader:
     def _flowing(self, subscription: Subscription) -> None:
         self.subscription = subscription
         if self._start in (None, NEW):
-            self.began_after = dict(subscription.cut.marks)
+            self.starts_after = dict(subscription.cut.marks)
         arrived = subscription.receive_item
 
         def watch(item: Any) -> None:
@@ -90,7 +99,7 @@ class Reader:
         subscription.receive_item = watch  # type: ignore[method-assign]
 
     @property
-    def flowing(self) -> bool:
+    def is_flowing(self) -> bool:
         """True if the subscription has its first cut."""
         return self.subscription is not None
 
@@ -108,40 +117,40 @@ class Reader:
     def gaps(self) -> list[Gap]:
         return [item for item in self.items if isinstance(item, Gap)]
 
-    def wanted(self, logs: Truths) -> dict[Name, tuple[str, Truth]]:
+    def expected(self, logs: LogEntries) -> dict[EventName, tuple[str, LogEntry]]:
         """Return the events that must arrive, each with the origin that logged it first."""
-        found: dict[Name, tuple[str, Truth]] = {}
+        found: dict[EventName, tuple[str, LogEntry]] = {}
         for origin, log in logs.items():
-            for truth in log:
-                if truth.mark > self.began_after.get(origin, (0, 0)) and self.interest.wants(
-                    truth.header.stream, truth.altitude
+            for entry in log:
+                if entry.mark > self.starts_after.get(origin, (0, 0)) and self.interest.matches(
+                    entry.header.stream, entry.altitude
                 ):
-                    found.setdefault(name_of(truth), (origin, truth))
+                    found.setdefault(name_of(entry), (origin, entry))
         return found
 
-    def check(self, logs: Truths) -> None:
+    def check(self, logs: LogEntries) -> None:
         """Check that each expected event came once, in its publisher's order, or is in a gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
-        assert self.flowing, f"it never flowed ({where})"
-        wanted = self.wanted(logs)
+        assert self.is_flowing, f"it never flowed ({where})"
+        wanted = self.expected(logs)
         got = [name_of(event) for event in self.events]
         duplicates = sorted({name for name in got if got.count(name) > 1})
         assert not duplicates, f"twice: {duplicates} ({where})"
         matching = {
-            name_of(truth)
+            name_of(entry)
             for log in logs.values()
-            for truth in log
-            if self.interest.wants(truth.header.stream, truth.altitude)
+            for entry in log
+            if self.interest.matches(entry.header.stream, entry.altitude)
         }
         assert set(got) <= matching, f"unwanted: {sorted(set(got) - matching)} ({where})"
         missing = [wanted[name] for name in wanted.keys() - set(got)]
         lost = [
-            (origin, truth.mark)
-            for origin, truth in missing
-            if not self._is_reported(origin, truth.mark)
+            (origin, entry.mark)
+            for origin, entry in missing
+            if not self._is_reported(origin, entry.mark)
         ]
-        assert not lost, f"lost {sorted(lost)} of {len(wanted)} after {self.began_after} ({where})"
+        assert not lost, f"lost {sorted(lost)} of {len(wanted)} after {self.starts_after} ({where})"
         newest: dict[tuple[str, int], int] = {}
         for client_id, incarnation, number in got:
             key = client_id, incarnation
@@ -160,13 +169,13 @@ def settle(
     publishers: Iterable[Publisher],
     readers: Iterable[Reader],
     seconds: float = 5.0,
-    seen: Truths | None = None,
-) -> Truths:
+    seen: LogEntries | None = None,
+) -> LogEntries:
     """Wait for all receipts and deliveries, and check them."""
     world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
-    world.run_until(lambda: all(each.flowing or each.error for each in readers))
+    world.run_until(lambda: all(each.is_flowing or each.error for each in readers))
     read(world, *readers, seconds=seconds)
-    logs = truths(world, seen)
+    logs = read_logs(world, seen)
     for reader in readers:
         reader.check(logs)
     world.check_outcomes()
@@ -184,9 +193,9 @@ def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
         reader.read()
 
 
-def check_results(publishers: Iterable[Publisher], logs: Truths, seed: int) -> None:
+def check_results(publishers: Iterable[Publisher], logs: LogEntries, seed: int) -> None:
     """Check that each acknowledged event is in the log of an origin."""
-    held = {name_of(truth) for log in logs.values() for truth in log}
+    held = {name_of(entry) for log in logs.values() for entry in log}
     for publisher in publishers:
         assert len(publisher.results) == publisher.published, f"seed {seed}"
         for event_id, result in publisher.results:

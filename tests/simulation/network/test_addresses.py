@@ -13,7 +13,7 @@ from broker.cluster import network_segment as segment
 from broker.cluster.network_segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.simulated_client import Publisher, Reader, settle
-from tests.simulation.network.test_joining import clusters
+from tests.simulation.network.test_joining import members_by_unit
 
 ROUTES = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -46,11 +46,14 @@ def test_excluded_node_founds_its_own_cluster(
         # The refusal names the cluster that `far` founded.
         world.add("farther", join=["a"], ip="10.2.0.2")
         world.run(30.0)
-        assert clusters(world) == {("top", "c"): {"a", "b"}, ("top", "c-far"): {"far", "farther"}}
+        assert members_by_unit(world) == {
+            ("top", "c"): {"a", "b"},
+            ("top", "c-far"): {"far", "farther"},
+        }
         assert world.network_of("a").membership.failed_handshakes["address-not-allowed"] >= 3
         publishers = [Publisher(world, world.client(f"p-{n}", n)) for n in ("b", "farther")]
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in world.names]
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for publisher in publishers:
             publisher.publish()
         settle(world, publishers, readers)

@@ -32,7 +32,7 @@ class PartedNodes:
         world.run(4.0)
         self.publisher = Publisher(world, world.client("publisher", "a"))
         self.reader = Reader(world, world.client("reader", "b"), interest)
-        world.run_until(lambda: self.reader.flowing)
+        world.run_until(lambda: self.reader.is_flowing)
         self.publish(5)
         self.read()
         world.cut("a", "b", refuse=True)
@@ -156,7 +156,7 @@ def test_archived_events_of_a_node_that_had_no_links_arrive(seed: int, waits: bo
     world.kill("a")
     if not waits:
         scenario.reader = Reader(world, world.client("another", "b"))
-        world.run_until(lambda: scenario.reader.flowing)
+        world.run_until(lambda: scenario.reader.is_flowing)
     assert scenario.read(SILENCE) == (list(range(1, 26)) if waits else [])
     assert scenario.reader.gaps == [] and scenario.reader.error is None
     world.close()

@@ -37,7 +37,7 @@ def test_invalid_frame_does_not_break_the_log(kind: str) -> None:
         peer = BadPeer(world, "a")
         fields = dict(FRAMES[kind])
         ranges = fields.pop("ranges")
-        peer.say(frame(*ranges, **fields).encode())
+        peer.send(frame(*ranges, **fields).encode())
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0
@@ -51,7 +51,7 @@ def test_frame_of_the_own_origin_is_ignored() -> None:
         log = world["a"].event_log
         before = log.coverage[log.origin]
         peer = BadPeer(world, "a")
-        peer.say(frame(to_alice((1, 0), (9, 1_000_000)), origin=log.origin).encode())
+        peer.send(frame(to_alice((1, 0), (9, 1_000_000)), origin=log.origin).encode())
         world.run(1.0)
         assert log.coverage[log.origin] == before
         check_delivery(world, publisher, reader)
@@ -62,11 +62,11 @@ def test_unavailable_range_beyond_the_known_events_ends_the_link() -> None:
     with world:
         peer = BadPeer(world, "a")
         gone_range = Range(ALICE, (1, 0), (1, 1), unavailable_upto=(1 << 31, 5))
-        peer.say(frame(gone_range).encode())
+        peer.send(frame(gone_range).encode())
         world.run(1.0)
         log = world["a"].event_log
         assert not [m for o, m in log.begins_after.items() if m > log.coverage[o]]
-        assert not peer.up
+        assert not peer.is_connected
 
 
 @pytest.mark.parametrize("origin", ["x" * 600, "", "a\0b"])
@@ -74,7 +74,7 @@ def test_replica_request_for_an_invalid_origin_is_ignored(origin: str) -> None:
     world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
-        peer.say(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 1, 0, 1, 5))
+        peer.send(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 1, 0, 1, 5))
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0
@@ -91,8 +91,8 @@ def test_peer_can_not_replace_the_replica_of_another_node() -> None:
         origin = world["owner"].event_log.origin
         span = world["keeper"].event_log.replica_spans[origin]
         peer = BadPeer(world, "keeper")
-        assert peer.up
-        peer.say(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 9, 0, 9, 5))
+        assert peer.is_connected
+        peer.send(ReplicaRequest(origin), struct.pack(">BIQIQ", REPLICA_EVENTS, 9, 0, 9, 5))
         world.run(2.0)
         assert world["keeper"].event_log.replica_spans[origin] == span
 
@@ -105,7 +105,7 @@ def test_replica_acknowledgement_of_another_node_is_ignored() -> None:
         world.run(2.0)
         assert len(publisher.receipts) == 1
         peer = BadPeer(world, "owner")
-        assert peer.up
+        assert peer.is_connected
         world.delay("owner", "keeper", 3.0)
         publisher.publish()
         world.run(0.5)
@@ -114,7 +114,7 @@ def test_replica_acknowledgement_of_another_node_is_ignored() -> None:
         fields = ReplicaAck(
             Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto
         )
-        peer.say(fields)
+        peer.send(fields)
         world.run(1.0)
         assert world["keeper"].event_log.replica_spans[log.origin].upto < upto
         assert len(publisher.receipts) == 1
@@ -125,7 +125,7 @@ def test_invented_origins_are_bounded() -> None:
     with world:
         peer = BadPeer(world, "a")
         for number in range(20_000):
-            peer.say(frame(to_alice(), origin=f"{number:016x}").encode())
+            peer.send(frame(to_alice(), origin=f"{number:016x}").encode())
             if number % 200 == 0:
                 world.run(0.05)
         world.run(5.0)

@@ -99,10 +99,10 @@ def test_invalid_message_ends_only_the_link_of_its_sender(kind: str) -> None:
     world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
-        assert peer.up
-        peer.say(LINK_ENDING[kind]())
+        assert peer.is_connected
+        peer.send(LINK_ENDING[kind]())
         check_delivery(world, publisher, reader)
-        assert not peer.up
+        assert not peer.is_connected
         neighbours = world.network_of("a").neighbours
         assert neighbours.get("mallory") is None
         assert neighbours.broken_links == {"protocol": 1}
@@ -139,10 +139,10 @@ def test_message_that_a_peer_may_have_forwarded_is_ignored(kind: str) -> None:
     with world:
         peer = BadPeer(world, "a")
         for _ in range(3):
-            peer.say(HARMLESS[kind]())
+            peer.send(HARMLESS[kind]())
             world.run(1.0)
         # The peer may have forwarded the message of another node.
-        assert peer.up
+        assert peer.is_connected
         check_delivery(world, publisher, reader)
         world.run(60.0)
         check_delivery(world, publisher, reader)
@@ -161,7 +161,7 @@ def test_peer_that_stops_reading_fills_only_its_own_link() -> None:
     world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
-        assert peer.up
+        assert peer.is_connected
         peer.channel.pause()
         for _ in range(40):
             publisher.publish(size=200_000)

@@ -20,7 +20,7 @@ ALL = Interest(">", "true()", lambda stream, altitude: True)
 REPORT = DtdReference("report", "1.0")
 
 
-def knowing(folder: Path, *versions: str) -> Settings:
+def report_settings(folder: Path, *versions: str) -> Settings:
     """Return settings with a catalogue of its own: the flight DTD with the name `report`."""
     folder.mkdir(exist_ok=True)
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
@@ -48,7 +48,7 @@ def test_dtd_is_fetched_once_from_the_previous_hop_and_order_is_kept(
     seed: int, tmp_path: Path
 ) -> None:
     with NetworkWorld(seed) as world:
-        line_of_three(world, knowing(tmp_path / "types", "1.0"))
+        line_of_three(world, report_settings(tmp_path / "types", "1.0"))
         publisher = Publisher(world, world.client("publisher", "a"))
         direct = Publisher(world, world.client("direct", "b"))
         reader = Reader(world, world.client("reader", "c"), ALL)
@@ -75,7 +75,7 @@ def test_dtd_is_fetched_once_from_the_previous_hop_and_order_is_kept(
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_two_versions_of_a_type_are_fetched(seed: int, tmp_path: Path) -> None:
     with NetworkWorld(seed) as world:
-        line_of_three(world, knowing(tmp_path / "types", "1.0", "1.1"))
+        line_of_three(world, report_settings(tmp_path / "types", "1.0", "1.1"))
         client = world.client("publisher", "a")
         reader = Reader(world, world.client("reader", "c"), ALL)
         world.run(2.0)

@@ -16,7 +16,7 @@ from tests.simulation.network.simulated_client import (
     check_results,
     name_of,
     read,
-    truths,
+    read_logs,
 )
 
 
@@ -48,7 +48,7 @@ def test_events_resent_to_another_node_are_delivered_once(seed: int) -> None:
             names = [name_of(event) for event in reader.events]
             assert sorted(names) == [("publisher", 1, number) for number in range(1, 61)]
             assert reader.gaps == []
-        logs = truths(world)
+        logs = read_logs(world)
         check_results([publisher], logs, seed)
         # Without events logged twice the test would prove nothing.
         assert sum(map(len, logs.values())) > 60
@@ -66,7 +66,7 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
         publisher = Publisher(world, world.client("publisher", "a", "b"))
         reading_client = world.client("reader", "a")
         reader = Reader(world, reading_client, durable="d")
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publisher.publish()
         read(world, reader)
         world.kill_client(reading_client)
@@ -93,7 +93,7 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
         # The client moves to a node that asks `a` first, and then to another one.
         moved_client = world.client("reader", "c", incarnation=2)
         first = Reader(world, moved_client, durable="d", start=STORED)
-        world.run_until(lambda: first.flowing)
+        world.run_until(lambda: first.is_flowing)
         read(world, first, seconds=1.0)
         world.kill_client(moved_client)
         for _ in range(2):
@@ -120,7 +120,7 @@ def test_archive_repeats_no_event_that_the_client_had() -> None:
         publisher = Publisher(world, world.client("publisher", "a", "b"))
         reading_client = world.client("reader", "c")
         first_reader = Reader(world, reading_client)
-        world.run_until(lambda: first_reader.flowing)
+        world.run_until(lambda: first_reader.is_flowing)
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(5):
             publisher.publish()
@@ -135,7 +135,7 @@ def test_archive_repeats_no_event_that_the_client_had() -> None:
         publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         world.run(30.0)
-        assert [len(logged) for logged in truths(world).values()].count(6) == 1
+        assert [len(logged) for logged in read_logs(world).values()].count(6) == 1
         world.stop("b")
         second_reader = Reader(
             world, world.client("reader", "c", incarnation=2), start=since(position)

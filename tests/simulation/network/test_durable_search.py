@@ -47,7 +47,7 @@ class WideRoaming(Roaming):
         self.incarnation = 0
         self.start_process(at)
         world.run(3.0)
-        assert self.readers[0].flowing
+        assert self.readers[0].is_flowing
 
     def restart_only_a2(self) -> None:
         """Stop the cluster until no table names it, then start a2 alone."""
@@ -130,7 +130,7 @@ def test_search_stops_when_the_client_has_left(seed: int) -> None:
     roaming.world.network.refuse(roaming.world.client_address("c2", "rover"))
     roaming.world.cut_client("rover", ["c2"])
     roaming.world.run(10.0)
-    assert returning.flowing
+    assert returning.is_flowing
     roaming.world.heal("a2", "c1")
     roaming.world.run(20.0)
     roaming.publish(5)
@@ -146,7 +146,7 @@ def test_simultaneous_searches_share_one_question_per_node(seed: int) -> None:
     for number in range(30):
         client = roaming.world.client(f"new{number}", "d1")
         readers.append(Reader(roaming.world, client, INTERESTS[1], durable="d"))
-    roaming.world.run_until(lambda: all(reader.flowing for reader in readers))
+    roaming.world.run_until(lambda: all(reader.is_flowing for reader in readers))
     asked = [each.target.node for each in sent]
     # Some sessions may start later than the others.
     assert len(asked) in (len(NODES) - 1, 2 * (len(NODES) - 1))
@@ -237,7 +237,7 @@ def test_long_silent_nodes_are_named_in_a_warning(seed: int, restarted: bool) ->
     roaming.world.run(RETURN_TIME + 40.0)
     new = Reader(roaming.world, roaming.world.client("new", "c2"), INTERESTS[1], durable="d")
     roaming.world.run(10.0)
-    assert new.flowing and new.subscription is not None
+    assert new.is_flowing and new.subscription is not None
     if restarted:
         assert not new.subscription.warnings
     else:
@@ -274,7 +274,7 @@ def test_node_alone_for_long_answers_for_its_cluster(seed: int) -> None:
     roaming.world.run(ALONE_LEARNING_TIME)
     new = Reader(roaming.world, roaming.world.client("new", "d1"), INTERESTS[1], durable="d")
     roaming.world.run(10.0)
-    assert new.flowing
+    assert new.is_flowing
     roaming.world.close()
 
 
@@ -289,7 +289,7 @@ def test_isolated_node_warns_a_new_subscription(seed: int) -> None:
     roaming.world.run(GIVE_UP_AFTER - 5.0)
     assert reader.subscription is None
     roaming.world.run(10.0)
-    assert reader.flowing and reader.subscription is not None
+    assert reader.is_flowing and reader.subscription is not None
     (warning,) = reader.subscription.warnings
     assert "starts as a new subscription" in warning and "no link" in warning
     roaming.world.close()

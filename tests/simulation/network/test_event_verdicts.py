@@ -162,7 +162,7 @@ def test_unpublished_event_is_explained_as_a_possible_one(
     event_id = client._mint.next_id(nodes.world.wall_clock())
     document = write_event(event_id, "asdi.zbw.tz", EventType("flight", "1.0"), flight(1))
     answer = nodes.explain("a", document, "reader")
-    assert answer["network"]["known"] is False and answer["network"]["nodes"] == ()
+    assert answer["network"]["known"] is False and answer["network"]["nodes"] == []
     assert [row["verdict"] for row in answer["client"]["subscriptions"]] == ["delivered"]
 
 
@@ -209,7 +209,7 @@ def test_account_gets_no_verdict_on_an_event_it_may_not_read(all_nodes: list[Thr
     assert verdicts(nodes.explain("b", readable, "low-1", **low))["one/a"] == "origin"
     for document in (secret, other_stream):
         answer = nodes.explain("b", document, "low-1", **low)
-        assert answer["network"]["known"] is None and answer["network"]["nodes"] == ()
+        assert answer["network"]["known"] is None and answer["network"]["nodes"] == []
         assert not answer["client"]["accepted"]
 
 
@@ -245,7 +245,7 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
     asker = world.client("asker", "a")
     world.run(0.5)
     result = world.wait(asker.ask("durable-delete", client="reader", name="d"))
-    assert not result["here"] and result["elsewhere"] == ("two/c",) and not result["silent"]
+    assert not result["here"] and result["elsewhere"] == ["two/c"] and not result["silent"]
     world.run(0.5)
     assert reader.subscription is not None and reader.subscription.over
     assert world["c"].durables.get("reader", "d") is None
@@ -306,7 +306,7 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
     assert not world.wait(publisher.ask("explain", document, query="//id"))["network"]["nodes"]
     answer = nodes.explain("b", document, "r")
     assert answer["network"]["known"] is False
-    assert answer["network"]["partly"] == ("one/a", "two/c")
+    assert answer["network"]["partly"] == ["one/a", "two/c"]
     # One node that finds it is enough.
     search = tracing.NodeTrace._search_log
 

@@ -14,8 +14,8 @@ from tests.simulation.network.simulated_client import (
     Publisher,
     Reader,
     read,
+    read_logs,
     settle,
-    truths,
 )
 
 MIB = 1 << 20
@@ -27,7 +27,7 @@ def short_log() -> Settings:
     return attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=MIB))
 
 
-def fill(world: NetworkWorld, publisher: Publisher, count: int = 60) -> None:
+def overflow_log(world: NetworkWorld, publisher: Publisher, count: int = 60) -> None:
     """Publish more than a short log holds."""
     for _ in range(count):
         publisher.publish(size=50_000)
@@ -59,10 +59,10 @@ def test_events_removed_during_a_partition_are_a_gap(seed: int, far: bool) -> No
         read(world, live, durable, absent_reader)
         assert [len(reader.events) for reader in (live, durable, absent_reader)] == [1, 1, 1]
         world.kill_client(process)
-        logs = truths(world)
+        logs = read_logs(world)
         world.cut("a", "b", refuse=True)
-        fill(world, publisher)
-        logs = truths(world, logs)
+        overflow_log(world, publisher)
+        logs = read_logs(world, logs)
         first = world["a"].event_log.bounds.first
         world.heal("a", "b")
         world.run(60.0)
@@ -87,9 +87,9 @@ def test_events_removed_while_the_node_was_down_are_a_gap(seed: int) -> None:
         world.run(3.0)
         publisher.publish()
         read(world, reader)
-        logs = truths(world)
+        logs = read_logs(world)
         world.kill("b")
-        fill(world, publisher)
+        overflow_log(world, publisher)
         first = world["a"].event_log.bounds.first
         # The client's subscription flows before the node gets anything of the removed range.
         world.start("b")
@@ -211,8 +211,8 @@ def test_durable_subscription_resumes_without_a_gap(seed: int) -> None:
         world.run(40.0)
         again = Reader(world, world.client("reader", "b", incarnation=2), INTERESTS[1], durable="d")
         publisher.publish()
-        again.began_after = first.began_after
-        world.run_until(lambda: again.flowing)
+        again.starts_after = first.starts_after
+        world.run_until(lambda: again.is_flowing)
         read(world, again, seconds=5.0)
         assert first.gaps == again.gaps == []
         offsets = {event.place.offset for event in (*first.events, *again.events)}

@@ -7,10 +7,10 @@ import pytest
 from broker.cluster.address import UnitPath
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, settle, truths
+from tests.simulation.network.simulated_client import Publisher, Reader, read_logs, settle
 
 
-def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
+def members_by_unit(world: NetworkWorld) -> dict[UnitPath, set[str]]:
     """Return the nodes by the unit that they are in."""
     found: dict[UnitPath, set[str]] = {}
     for name in world.running:
@@ -28,12 +28,12 @@ def test_ten_nodes_join_at_once_and_deliver_events(seed: int) -> None:
         for name in names[1:]:
             world.add(name, join=names[:1])
         world.run(15.0)
-        assert clusters(world) == {("c",): set(names)}
+        assert members_by_unit(world) == {("c",): set(names)}
         missing = [(a, b) for a in names for b in names if a < b and not world.are_linked(a, b)]
         assert missing == []
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names[::3]]
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(10):
             for publisher in publishers:
                 publisher.publish()
@@ -50,13 +50,13 @@ def test_node_founds_a_cluster_when_another_is_full(seed: int) -> None:
         for name in names[1:]:
             world.add(name, join=names[:1], max_nodes=3)
         world.run(90.0)
-        found = clusters(world)
+        found = members_by_unit(world)
         assert sum(map(len, found.values())) == 7, found
         assert all(len(members) <= 3 for members in found.values()), found
         assert all(unit[:1] == ("top",) for unit in found)
         publisher = Publisher(world, world.client("publisher", names[-1]))
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(10):
             publisher.publish()
             world.run(0.02)
@@ -108,11 +108,11 @@ def test_node_without_free_links_refers_to_others(seed: int) -> None:
             world.add(name, join=["a"])
             world.run(1.0)
         world.run(40.0)
-        assert clusters(world) == {("c",): set("abcdef")}
+        assert members_by_unit(world) == {("c",): set("abcdef")}
         assert world.network_of("a").neighbours.count_links("tcp") == 2
         publisher = Publisher(world, world.client("publisher", "a"))
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in "abcdef"]
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         publisher.publish()
         settle(world, [publisher], readers)
         assert all(len(reader.events) == 1 for reader in readers)
@@ -130,7 +130,7 @@ def test_node_without_its_disk_is_a_new_origin_with_the_same_name(seed: int) -> 
         for _ in range(5):
             publisher.publish()
         world.run(1.0)
-        logs = truths(world)
+        logs = read_logs(world)
         world.kill("b")
         world.lose_disk("b")
         world.run(world.random.uniform(0.1, 20.0))

@@ -21,7 +21,7 @@ def test_restarted_leader_does_not_withdraw_its_units_interest(
         publisher = Publisher(world, world.client("publisher", "e"))
         reader = Reader(world, world.client("reader", "b"))
         narrow = Reader(world, world.client("narrow", "a"), INTERESTS[1], durable="d")
-        world.run_until(lambda: reader.flowing and narrow.flowing)
+        world.run_until(lambda: reader.is_flowing and narrow.is_flowing)
         world.run(2.0)
         world.delay("a", "b", 0.05)
         for other in "be":

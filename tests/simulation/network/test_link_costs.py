@@ -47,7 +47,7 @@ def test_events_leave_by_the_cheaper_gateway(settings: dict[str, Any], used: str
         world.run(10.0)
         publisher = Publisher(world, world.client("publisher", "m"))
         reader = Reader(world, world.client("reader", "f"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         before = {name: transit(world, name) for name in ("g1", "g2")}
         for _ in range(5):
             publisher.publish()

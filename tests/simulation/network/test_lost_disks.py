@@ -57,7 +57,7 @@ def test_node_without_its_disk_reports_the_lost_range(seed: int) -> None:
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         origin = lost_while_cut_off(world, publisher, reader)
         read(world, reader, seconds=60.0)
         had = [event.place.offset for event in reader.events]
@@ -87,7 +87,7 @@ def test_replica_reports_the_range_it_no_longer_holds(seed: int, away: float, cl
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))
         publisher = Publisher(world, world.client("publisher", "owner"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, reader)
@@ -121,7 +121,7 @@ def test_missing_range_of_a_dead_node_is_given_up_after_a_while(comes_back: bool
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         origin = lost_while_cut_off(world, publisher, reader, disk=False)
         world.run(150.0)
         if comes_back:

@@ -49,7 +49,7 @@ def test_earlier_subscription_gets_all_events_of_a_new_origin(seed: int, far: bo
     with NetworkWorld(seed) as world:
         add_two_nodes(world, far=far)
         reader = Reader(world, world.client("reader", "here"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publisher = restart_without_disk(world)
         world.heal("here", "there")
         world.run_until(lambda: world.are_linked("here", "there"))
@@ -68,7 +68,7 @@ def test_later_subscription_gets_no_earlier_events(seed: int) -> None:
         world.run_until(lambda: world.are_linked("here", "there"))
         world.run(3.0)
         reader = Reader(world, world.client("reader", "here"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publisher.publish()
         read(world, reader, seconds=5.0)
         assert numbers(reader, "publisher") == [6]
@@ -83,7 +83,7 @@ def test_durable_subscription_gets_events_of_a_new_origin_while_away(
     with NetworkWorld(seed) as world:
         add_two_nodes(world, far=True)
         first = Reader(world, world.client("reader", "here"), durable="d")
-        world.run_until(lambda: first.flowing)
+        world.run_until(lambda: first.is_flowing)
         world.kill_client(first.client)
         if restarts:
             world.kill("here")
@@ -111,7 +111,7 @@ def test_two_clients_at_an_empty_node_get_their_own_missing_events(seed: int) ->
         slow = Reader(world, world.client("slow", "first", "third", longest_wait=0.2))
         quick = Reader(world, world.client("quick", "second", "third", longest_wait=0.2))
         publisher = Publisher(world, world.client("publisher", "there"))
-        world.run_until(lambda: slow.flowing and quick.flowing and publisher.client.connected)
+        world.run_until(lambda: slow.is_flowing and quick.is_flowing and publisher.client.connected)
         publisher.publish()
         read(world, slow, quick, seconds=2.0)
         world.kill("first")

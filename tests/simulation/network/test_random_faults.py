@@ -13,7 +13,7 @@ from tests.simulation.network.simulated_client import (
     check_results,
     settle,
 )
-from tests.simulation.network.topologies import SHAPES, Trouble
+from tests.simulation.network.topologies import SHAPES, RandomFaults
 from tests.simulation.simulated_client import STREAMS
 
 ALTITUDES = (7, 100, 250, 600, 1000)
@@ -36,18 +36,18 @@ def run_with_faults(seed: int, *, killing: bool) -> None:
             client = world.client(f"reader{number}", random.choice(names))
             durable = random.choice(("", "d"))
             readers.append(Reader(world, client, interest, durable=durable))
-        world.run_until(lambda: all(reader.flowing for reader in readers))
-        faults = Trouble(world, edges, names if killing else [])
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
+        faults = RandomFaults(world, edges, names if killing else [])
         for _ in range(150):
             for publisher in publishers:
                 if random.random() < 0.5:
                     publisher.publish(random.choice(STREAMS), random.choice(ALTITUDES))
             if random.random() < 0.3:
-                faults.strike()
+                faults.inject_one()
             for reader in readers:
                 reader.read()
             world.run(random.choice((0.0, 0.01, 0.1, 0.5)))
-        faults.end()
+        faults.repair_all()
         world.run(LONGEST_RECOVERY)
         logs = settle(world, publishers, readers)
         check_results(publishers, logs, seed)

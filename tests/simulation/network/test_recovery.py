@@ -16,10 +16,10 @@ from tests.simulation.network.simulated_client import (
     Reader,
     name_of,
     read,
+    read_logs,
     settle,
-    truths,
 )
-from tests.simulation.network.test_gaps import fill, short_log
+from tests.simulation.network.test_gaps import overflow_log, short_log
 from tests.simulation.network.test_replicas import GUARDED
 
 SEEDS = seeds(2, 4)
@@ -39,7 +39,7 @@ def test_events_of_a_dead_node_come_from_the_archive(seed: int, interest: int) -
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         client = world.client("reader", "c", "b", longest_wait=0.2)
         reader = Reader(world, client, INTERESTS[interest], durable="d")
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         for _ in range(10):
             for publisher in publishers:
                 publisher.publish("asdi.zbw.tz")
@@ -54,7 +54,7 @@ def test_events_of_a_dead_node_come_from_the_archive(seed: int, interest: int) -
             world.run(0.2)
         world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
         world.run(5.0)
-        seen = truths(world)
+        seen = read_logs(world)
         world.kill("a")
         world.kill("c")
         publishers[1].publish("asdi.zbw.tz")
@@ -74,12 +74,12 @@ def test_events_removed_by_retention_come_from_the_archive(seed: int) -> None:
         publisher = Publisher(world, world.client("publisher", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
-        world.run_until(lambda: absent_reader.flowing)
+        world.run_until(lambda: absent_reader.is_flowing)
         publisher.publish()
         read(world, absent_reader)
         world.kill_client(process)
         for _ in range(6):
-            fill(world, publisher, 10)
+            overflow_log(world, publisher, 10)
             world.run(3.0)
         first = world["a"].event_log.bounds.first
         assert first > 3
@@ -113,7 +113,7 @@ def test_origin_rewrites_damaged_events_of_the_archive(seed: int, found: bool) -
         old = Publisher(world, world.client("p-gone", "gone"))
         old.publish("asdi.zbw.tz")
         world.run(2.5)
-        seen = truths(world)
+        seen = read_logs(world)
         world.kill("gone")
         add_cluster(world, "a", "b")
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
@@ -145,13 +145,13 @@ def test_events_removed_before_they_were_archived_are_a_gap(seed: int) -> None:
         publisher = Publisher(world, world.client("publisher", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
-        world.run_until(lambda: absent_reader.flowing)
+        world.run_until(lambda: absent_reader.is_flowing)
         publisher.publish()
         read(world, absent_reader)
         world.kill_client(process)
         assert world.archive is not None
         world.archive.is_broken = True
-        fill(world, publisher)
+        overflow_log(world, publisher)
         lost = world["a"].event_log.bounds.first - 1
         world.archive.is_broken = False
         world.run(5.0)
@@ -177,7 +177,7 @@ def test_archive_has_events_of_a_dead_node_that_others_do_not_know(seed: int, st
         publisher = Publisher(world, world.client("p-a", "a"))
         process = world.client("rover", "a")
         before = Reader(world, process, durable="d")
-        world.run_until(lambda: before.flowing)
+        world.run_until(lambda: before.is_flowing)
         for _ in range(10):
             publisher.publish("asdi.zbw.tz")
         read(world, before)
@@ -208,7 +208,7 @@ def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> N
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         process = world.client("rover", "a")
         before = Reader(world, process, INTERESTS[1], durable="d")
-        world.run_until(lambda: before.flowing)
+        world.run_until(lambda: before.is_flowing)
         for publisher in publishers:
             for _ in range(10):
                 publisher.publish("asdi.zbw.tz")
@@ -218,7 +218,7 @@ def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> N
             for _ in range(10):
                 publisher.publish("asdi.zbw.tz")
         world.run(5.0)
-        seen = truths(world)
+        seen = read_logs(world)
         world.kill("a")
         world.lose_disk("a")
         publishers[1].publish("asdi.zbw.tz")
@@ -228,7 +228,7 @@ def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> N
         assert after.error is None and after.gaps == []
         got = [name_of(event) for event in (*before.events, *after.events)]
         assert len(got) == len(set(got))
-        assert set(got) == set(before.wanted(truths(world, seen)))
+        assert set(got) == set(before.expected(read_logs(world, seen)))
         assert len(after.events) == 21
 
 
@@ -244,7 +244,7 @@ def test_events_held_only_by_a_replica_are_recovered(seed: int, archived: bool) 
         publisher = Publisher(world, world.client("publisher", "owner"))
         process = world.client("rover", "other")
         before = Reader(world, process, durable="d")
-        world.run_until(lambda: before.flowing)
+        world.run_until(lambda: before.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, before)
@@ -280,7 +280,7 @@ def test_client_of_a_dead_node_gets_events_from_the_replica(seed: int) -> None:
         publisher = Publisher(world, world.client("publisher", "owner"))
         process = world.client("rover", "owner")
         before = Reader(world, process, durable="d")
-        world.run_until(lambda: before.flowing)
+        world.run_until(lambda: before.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, before)
@@ -317,7 +317,7 @@ def test_client_resumes_at_the_node_with_the_replica_or_another(seed: int, at: s
             Reader(world, world.client(f"of-{name}", name), INTERESTS[2])
             for name in ("keeper", "other")
         ]
-        world.run_until(lambda: all(each.flowing for each in (reader, *others)))
+        world.run_until(lambda: all(each.is_flowing for each in (reader, *others)))
         publisher.publish()
         read(world, reader)
         world.network.refuse(world.client_address("owner", "reader"))
@@ -344,7 +344,7 @@ def test_one_surviving_node_recovers_from_the_archive(seed: int) -> None:
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names]
         process = world.client("rover", "a")
         before = Reader(world, process, durable="d")
-        world.run_until(lambda: before.flowing)
+        world.run_until(lambda: before.is_flowing)
         for _ in range(5):
             for publisher in publishers:
                 publisher.publish("asdi.zbw.tz")

@@ -7,7 +7,7 @@ import pytest
 from broker.cluster.joining import JoiningState
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.test_joining import clusters
+from tests.simulation.network.test_joining import members_by_unit
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6))
@@ -74,7 +74,7 @@ def test_node_that_had_to_leave_stays_linked_from_its_new_cluster(seed: int) -> 
         world.run(60.0)
         links = [each for name in world.running for each in world.network_of(name).neighbours]
         world.run(60.0)
-        found = clusters(world)
+        found = members_by_unit(world)
         assert sorted(map(len, found.values())) == [1, 3], found
         again = [each for name in world.running for each in world.network_of(name).neighbours]
         assert all(one is other for one, other in zip(links, again, strict=True))

@@ -148,8 +148,8 @@ def test_explained_recovery_equals_the_actual_one() -> None:
         (origin,) = explain(world, returning_client, durable="d")["origins"]
         (gap,) = origin["gaps"]
         assert (gap["after"], gap["upto"]) == (
-            (log.bounds.epoch, 1),
-            (log.bounds.epoch, first - 1),
+            [log.bounds.epoch, 1],
+            [log.bounds.epoch, first - 1],
         )
         assert "the archive can not tell" in gap["why"]
         world.archive.is_broken = False
@@ -213,7 +213,7 @@ def test_client_lists_only_its_own_running_recoveries(others: bool) -> None:
         replay = client.replay(rate=2)
         world.run(3.0)
         (explained,) = world.wait(client.ask("recoveries"))
-        sources = ("archive", "logs") if others else ("logs", "archive")
+        sources = ["archive", "logs"] if others else ["logs", "archive"]
         assert (explained["stage"], explained["sources"]) == (sources[0], sources)
         rows = 2 * EVENTS if others else 0
         assert (explained["looked_at"], explained["of"]) == (rows, rows)
@@ -221,9 +221,9 @@ def test_client_lists_only_its_own_running_recoveries(others: bool) -> None:
         found_by_now = range(1, EVENTS) if others else [EVENTS]
         assert explained["durable"] == "" and explained["events"] in found_by_now
         other = world.client("other", "a")
-        assert world.wait(other.ask("recoveries")) == ()
+        assert world.wait(other.ask("recoveries")) == []
         replay.unsubscribe()
         world.run(1.0)
-        assert world.wait(client.ask("recoveries")) == ()
+        assert world.wait(client.ask("recoveries")) == []
         found = build_recovery_status(world["a"])["recoveries"]
         assert (found["cancelled"], found["under_way"], found["lost_places"]) == (1, 0, 0)

@@ -35,7 +35,7 @@ def test_acknowledged_events_survive_the_loss_of_the_disk(seed: int) -> None:
     with three_nodes(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         # The reader's node is cut off; the replica is not.
         world.cut("keeper", "zone", refuse=True)
         publish(world, publisher, 40)
@@ -65,7 +65,7 @@ def test_replica_holds_events_while_the_archive_is_down(seed: int) -> None:
         world.run(3.0)
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         world.cut("keeper", "zone", refuse=True)
         assert world.archive is not None
         world.archive.is_broken = True
@@ -130,7 +130,7 @@ def test_restarted_origin_continues_after_its_replica(seed: int) -> None:
     with three_nodes(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 20)
         world.kill("owner")
         world.run(20.0)
@@ -155,7 +155,7 @@ def test_outdated_replica_does_not_answer_for_a_live_origin(
         world.run(3.0)
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 5)
         world.run(1.0)
         world.kill("former")

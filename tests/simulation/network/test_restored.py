@@ -36,7 +36,7 @@ def test_other_nodes_return_the_lost_events_of_a_restored_node(seed: int, end: s
         late = Reader(world, world.client("late", "c"), durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: far.flowing and late.flowing and own.flowing)
+        world.run_until(lambda: far.is_flowing and late.is_flowing and own.is_flowing)
         for _ in range(10):
             publisher.publish()
         world.run(2.0)
@@ -86,7 +86,7 @@ def test_events_that_no_node_has_are_a_gap(seed: int) -> None:
         absent_reader = Reader(world, world.client("away", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
         readers = (far, late, own, absent_reader)
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(10):
             publisher.publish()
         read(world, *readers)
@@ -150,7 +150,7 @@ def test_moved_client_gets_the_rest_of_the_lost_branch(
         static_reader = Reader(world, world.client("stays", "near"))
         moving_reader = Reader(world, world.client("goes", "far"))
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: static_reader.flowing and moving_reader.flowing)
+        world.run_until(lambda: static_reader.is_flowing and moving_reader.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, static_reader, moving_reader, seconds=10.0)
@@ -205,7 +205,7 @@ def test_previous_node_without_the_end_of_a_branch_does_not_hide_it(
         static_reader = Reader(world, world.client("stays", "near"))
         moving_reader = Reader(world, world.client("goes", "far"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: static_reader.flowing and moving_reader.flowing)
+        world.run_until(lambda: static_reader.is_flowing and moving_reader.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, static_reader, moving_reader, seconds=10.0)
@@ -249,7 +249,7 @@ def test_restored_node_with_an_earlier_clock_repeats_no_place(seed: int) -> None
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: far.flowing)
+        world.run_until(lambda: far.is_flowing)
         publisher.publish()
         world.run(2.0)
         copy = world.copy_disk("a")
@@ -282,7 +282,7 @@ def test_whole_loss_is_reported_with_an_earlier_clock() -> None:
         far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
         absent_reader = Reader(world, world.client("away", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: far.flowing and absent_reader.flowing)
+        world.run_until(lambda: far.is_flowing and absent_reader.is_flowing)
         publisher.publish()
         read(world, absent_reader)
         world.kill_client(absent_reader.client)

@@ -27,7 +27,7 @@ def test_all_nodes_of_a_cluster_are_restored_at_once(seed: int) -> None:
         world.run(5.0)
         readers = [Reader(world, world.client(f"at-{n}", n), durable="d") for n in "abc"]
         publishers = [Publisher(world, world.client(f"p-{n}", n)) for n in "ab"]
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(5):
             for publisher in publishers:
                 publisher.publish()
@@ -73,7 +73,7 @@ def test_restored_archive_gets_its_events_again(seed: int) -> None:
         world.run(3.0)
         rover = Reader(world, world.client("rover", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: rover.flowing)
+        world.run_until(lambda: rover.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, rover)
@@ -111,7 +111,7 @@ def test_position_of_a_lost_branch_resumes_at_any_node(at: str, further: int) ->
         client = world.client("rover", "a")
         rover = Reader(world, client, durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: rover.flowing)
+        world.run_until(lambda: rover.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, rover)

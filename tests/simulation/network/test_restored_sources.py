@@ -28,7 +28,7 @@ def test_replica_returns_lost_events(seed: int) -> None:
         world.run(5.0)
         own = Reader(world, world.client("own", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: own.flowing)
+        world.run_until(lambda: own.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, own)
@@ -57,7 +57,7 @@ def test_archive_returns_lost_events(seed: int) -> None:
         world.run(3.0)
         own = Reader(world, world.client("own", "a"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: own.flowing)
+        world.run_until(lambda: own.is_flowing)
         for _ in range(5):
             publisher.publish()
         read(world, own)
@@ -86,7 +86,7 @@ def test_event_resent_from_an_outbox_is_delivered_once() -> None:
         far = Reader(world, world.client("far", "b"), durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
         first = Publisher(world, world.client("publisher", "a"))
-        world.run_until(lambda: far.flowing and own.flowing)
+        world.run_until(lambda: far.is_flowing and own.is_flowing)
         copy = world.copy_disk("a")
         world.network.set_delay(world.client_address("a", "publisher"), 1.0, 0.0)
         for _ in range(5):

@@ -7,7 +7,7 @@ import pytest
 from broker.client.received import STORED
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read
-from tests.simulation.network.test_gaps import fill, short_log
+from tests.simulation.network.test_gaps import overflow_log, short_log
 
 SEEDS = range(4)
 
@@ -20,12 +20,12 @@ def test_slow_reader_gets_removed_events_from_the_archive(seed: int) -> None:
         publisher = Publisher(world, world.client("publisher", "a"))
         client = world.client("slow", "a", window_bytes=1 << 18)
         slow = Reader(world, client, durable="d")
-        world.run_until(lambda: slow.flowing)
+        world.run_until(lambda: slow.is_flowing)
         for _ in range(6):
-            fill(world, publisher, 10)
+            overflow_log(world, publisher, 10)
             world.run(3.0)
         read(world, slow, seconds=60.0)
-        fill(world, publisher, 3)
+        overflow_log(world, publisher, 3)
         read(world, slow, seconds=60.0)
         assert world.archive is not None and world.archive.requests
         received = [each.event_id.sequence_number for each in slow.events]
@@ -43,14 +43,14 @@ def test_slow_reader_gets_all_events_of_a_node_that_is_new_to_it(
         first = Publisher(world, world.client("first", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
-        world.run_until(lambda: absent_reader.flowing)
+        world.run_until(lambda: absent_reader.is_flowing)
         first.publish()
         read(world, absent_reader)
         world.kill_client(process)
         world.add("b", "one", join=["a"])
         world.run(4.0)
         # More than a session accepts at once, then events that the position does not name.
-        fill(world, first, 12)
+        overflow_log(world, first, 12)
         second = Publisher(world, world.client("second", "b"))
         for _ in range(5):
             second.publish()
@@ -58,10 +58,10 @@ def test_slow_reader_gets_all_events_of_a_node_that_is_new_to_it(
         origin = world["b"].event_log.origin
         returning_client = world.client("away", "a", incarnation=2, window_bytes=1 << 18)
         slow = Reader(world, returning_client, durable="d", start=STORED)
-        world.run_until(lambda: slow.flowing)
+        world.run_until(lambda: slow.is_flowing)
         assert origin in world["a"].event_log.coverage and slow.subscription is not None
         for _ in range(6):
-            fill(world, first, 10)
+            overflow_log(world, first, 10)
             world.run(3.0)
         read(world, slow, seconds=90.0)
         received = [name_of(each) for each in slow.events]

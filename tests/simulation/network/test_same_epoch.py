@@ -7,10 +7,10 @@ import pytest
 from broker.errors import Cloned
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Name, Publisher, Reader, name_of, read
+from tests.simulation.network.simulated_client import EventName, Publisher, Reader, name_of, read
 
 
-def published(client: str, count: int) -> list[Name]:
+def published(client: str, count: int) -> list[EventName]:
     return [(client, 1, number) for number in range(1, count + 1)]
 
 
@@ -24,7 +24,7 @@ def test_clones_started_at_the_same_moment(seed: int) -> None:
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
         first = Publisher(world, world.client("first", "a"))
-        world.run_until(lambda: far.flowing)
+        world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             first.publish()
         read(world, far)
@@ -82,7 +82,7 @@ def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: boo
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
         first = Publisher(world, world.client("first", "a"))
-        world.run_until(lambda: far.flowing)
+        world.run_until(lambda: far.is_flowing)
         first.publish()
         read(world, far)
         world.stop("a")

@@ -37,7 +37,7 @@ class LateNode:
         self.publisher = Publisher(world, world.client("publisher", "a"))
         self.reader = Reader(world, world.client("reader", "c"))
         self.other = Reader(world, world.client("other", "b"), at_b)
-        world.run_until(lambda: self.reader.flowing and self.other.flowing)
+        world.run_until(lambda: self.reader.is_flowing and self.other.is_flowing)
         self.publish(100, 700, 100, 700)
         self.read()
         self.origin = world["a"].event_log.origin
@@ -129,7 +129,7 @@ def test_origin_loses_its_disk_and_its_replica_is_restored_from_a_copy(seed: int
         publisher = Publisher(world, world.client("publisher", "a"))
         high = Reader(world, world.client("high", "d"), INTERESTS[1])
         reader = Reader(world, world.client("reader", "b", incarnation=1), durable="d")
-        world.run_until(lambda: high.flowing and reader.flowing)
+        world.run_until(lambda: high.is_flowing and reader.is_flowing)
         for altitude in (700, 100):
             publisher.publish("asdi.zbw.tz", altitude)
         read(world, reader)
@@ -172,7 +172,7 @@ class UnarchivedEvents:
             Reader(world, world.client("b-reader", "b"), at_b),
             Reader(world, world.client("c-reader", "c"), INTERESTS[3]),
         ]
-        world.run_until(lambda: all(each.flowing for each in readers))
+        world.run_until(lambda: all(each.is_flowing for each in readers))
         for altitude in (7, 7, 7, 7):
             publisher.publish("asdi.zbw.tz", altitude)
         read(world, *readers, seconds=10.0)
@@ -223,7 +223,7 @@ def test_reader_of_all_events_waits_for_an_unreachable_log(seed: int) -> None:
         world.run(4.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         high = Reader(world, world.client("high", "b"), INTERESTS[1])
-        world.run_until(lambda: high.flowing)
+        world.run_until(lambda: high.is_flowing)
         for altitude in (700, 100):
             publisher.publish("asdi.zbw.tz", altitude)
         read(world, high, seconds=10.0)

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES
 from broker.cluster.timer_lag import PROBE_DELAY, TimerLag
 from broker.testing.simulated_network import NetworkWorld, link_address
-from tests.simulation.network.test_joining import clusters
+from tests.simulation.network.test_joining import members_by_unit
 
 Fault = Callable[[NetworkWorld, str], None]
 
@@ -55,7 +55,7 @@ def test_slow_node_refers_to_another_member(fault: Fault) -> None:
         assert world.network_of("new").state is None
         world.heal("b", "new")
         world.run(10.0)
-        assert clusters(world) == {("c",): {"a", "b", "new"}}
+        assert members_by_unit(world) == {("c",): {"a", "b", "new"}}
         # The new member is not cut off from the slow node.
         world.run(10.0)
         assert world.are_linked("a", "new") and world.are_linked("b", "new")
@@ -71,7 +71,7 @@ def test_lone_slow_node_admits_others_when_it_has_caught_up() -> None:
         assert world.network_of("new").state is None
         world.network_of("a").driver.relay_ingest.waiting_bytes = 0
         world.run(40.0)
-        assert clusters(world) == {("c",): {"a", "new"}}
+        assert members_by_unit(world) == {("c",): {"a", "new"}}
 
 
 def test_timer_lag_marks_a_slow_machine() -> None:

@@ -19,7 +19,7 @@ from tests.simulation.network.simulated_client import (
     Reader,
     name_of,
     read,
-    truths,
+    read_logs,
 )
 from tests.simulation.simulated_client import STREAMS
 
@@ -49,7 +49,7 @@ class MovingSubscription:
     def move(self) -> None:
         """Kill the process after everything that it got is acknowledged, and start another."""
         reader = self.processes[-1]
-        if not reader.flowing:
+        if not reader.is_flowing:
             return
         read(self.world, reader, seconds=1.0)
         assert self.client is not None
@@ -69,7 +69,7 @@ def test_each_event_arrives_once_while_everything_moves(seed: int) -> None:
             for n in range(3)
         ]
         subscriptions = [MovingSubscription(world, f"m{n}", n % 3) for n in range(3)]
-        world.run_until(lambda: all(each.processes[0].flowing for each in subscriptions))
+        world.run_until(lambda: all(each.processes[0].is_flowing for each in subscriptions))
         for _ in range(25):
             for publisher in publishers:
                 publisher.publish(random.choice(STREAMS), random.choice((7, 100, 1000)))
@@ -94,12 +94,12 @@ def test_each_event_arrives_once_while_everything_moves(seed: int) -> None:
             world.run(1.0)
             for each in subscriptions:
                 each.processes[-1].read()
-        logs = truths(world)
+        logs = read_logs(world)
         for each in subscriptions:
             got = [name_of(event) for reader in each.processes for event in reader.events]
             where = f"{each.name}, seed {seed}"
             assert [r.error for r in each.processes] == [None] * len(each.processes), where
-            expected = set(each.processes[0].wanted(logs))
+            expected = set(each.processes[0].expected(logs))
             assert set(got) >= expected, f"{sorted(expected - set(got))} are missing ({where})"
             for reader in each.processes:
                 names = [name_of(event) for event in reader.events]

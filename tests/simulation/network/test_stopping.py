@@ -24,7 +24,7 @@ def test_stopped_node_has_sent_all_acknowledged_events(seed: int) -> None:
         world.run(3.0)
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "leaving"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 60)
         world.stop("leaving")
         acknowledged = {receipt.event_id for receipt in publisher.receipts}
@@ -75,7 +75,7 @@ def test_traffic_through_a_stopped_node_takes_another_route(seed: int) -> None:
         world.run(3.0)
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "source"))
-        world.run_until(lambda: reader.flowing)
+        world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 40)
         world.stop("leaving")
         publish(world, publisher, 40)

@@ -74,7 +74,7 @@ def test_no_interest_is_left_when_all_subscriptions_ended(seed: int) -> None:
             client = world.client(f"reader{number}", random.choice(world.names))
             readers.append(Reader(world, client, INTERESTS[number % len(INTERESTS)]))
             world.run(random.choice((0.0, 0.01, 0.5)))
-        world.run_until(lambda: all(reader.flowing for reader in readers))
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
         assert interest_counts(world) != initial
         for reader in readers:
             assert reader.subscription is not None
@@ -92,10 +92,10 @@ def test_covered_subscription_flows_at_once(seed: int) -> None:
         world.run(4.0)
         client = world.client("reader", "b")
         wide = Reader(world, client)
-        world.run_until(lambda: wide.flowing)
+        world.run_until(lambda: wide.is_flowing)
         began = world.clock.seconds()
         narrow = Reader(world, client, INTERESTS[1])
-        world.run_until(lambda: narrow.flowing)
+        world.run_until(lambda: narrow.is_flowing)
         # One round trip to its node, none to another.
         assert world.clock.seconds() - began < 0.2
         publisher = Publisher(world, world.client("publisher", "a"))
@@ -118,13 +118,13 @@ def test_forgotten_durable_subscription_leaves_no_interest(seed: int) -> None:
         initial = interest_counts(world)
         client = world.client("reader", "b")
         durable = Reader(world, client, INTERESTS[1], durable="d")
-        world.run_until(lambda: durable.flowing)
+        world.run_until(lambda: durable.is_flowing)
         world.kill_client(client)
         # Longer than the session's lease.
         world.run(100.0)
         assert interest_counts(world) != initial
         again = Reader(world, world.client("reader", "b", incarnation=2), INTERESTS[1], durable="d")
-        world.run_until(lambda: again.flowing)
+        world.run_until(lambda: again.is_flowing)
         read(world, again)
         assert again.gaps == []
         assert again.subscription is not None

@@ -56,7 +56,7 @@ def two_gateways(world: NetworkWorld, nodes: int) -> list[Edge]:
 SHAPES = (one_cluster, line, two_gateways)
 
 
-class Trouble:
+class RandomFaults:
     """Random cuts of links and kills of nodes, all repaired at the end."""
 
     def __init__(self, world: NetworkWorld, edges: list[Edge], killable: list[str]) -> None:
@@ -67,30 +67,30 @@ class Trouble:
         self._refused: set[Edge] = set()
         self.log: list[str] = []
 
-    def strike(self) -> None:
+    def inject_one(self) -> None:
         """Cause one random fault, or end one."""
         world, random = self._world, self._random
         edge = random.choice(self._edges)
         event = random.randrange(6)
         if event == 0:
-            self._note(f"cut {edge}")
+            self._record(f"cut {edge}")
             world.cut(*edge)
         elif event == 1 and not self._refused:
-            self._note(f"refuse {edge}")
+            self._record(f"refuse {edge}")
             self._refused.add(edge)
             world.cut(*edge, refuse=True)
         elif event == 2 and self._refused:
             edge = self._refused.pop()
-            self._note(f"heal {edge}")
+            self._record(f"heal {edge}")
             world.heal(*edge)
         elif event == 3:
             world.delay(*edge, random.choice((0.0, 0.001, 0.05, 0.5)), random.choice((0.0, 0.2)))
         elif event == 4 and self._mortal:
             name = random.choice(self._mortal)
-            self._note(f"kill or start {name}")
+            self._record(f"kill or start {name}")
             world.kill(name) if name in world.running else world.start(name)
 
-    def end(self) -> None:
+    def repair_all(self) -> None:
         """Start all nodes and restore all links."""
         for edge in self._refused:
             self._world.heal(*edge)
@@ -100,5 +100,5 @@ class Trouble:
         for edge in self._edges:
             self._world.delay(*edge, 0.001, 0.001)
 
-    def _note(self, event: str) -> None:
+    def _record(self, event: str) -> None:
         self.log.append(f"{self._world.clock.seconds():.3f} {event}")

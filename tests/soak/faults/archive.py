@@ -45,7 +45,7 @@ async def delete_object(world: World) -> None:
         path.unlink(missing_ok=True)
 
 
-async def lose_for_a_while(world: World) -> None:
+async def move_away(world: World) -> None:
     """Move the archive away for some seconds."""
     archive = world.layout.archive
     moved = archive.with_name("archive-moved")
@@ -63,7 +63,7 @@ async def lose_for_a_while(world: World) -> None:
         moved.rename(archive)
 
 
-async def slow(world: World) -> None:
+async def pause_archivers(world: World) -> None:
     """Pause all archivers for some seconds."""
     pids = [pid for node in world.nodes.values() for pid in node.archivers()]
     seconds = world.random.uniform(2.0, 10.0)

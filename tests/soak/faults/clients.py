@@ -32,10 +32,10 @@ async def new_type(world: World) -> None:
 
 
 async def _end(world: World, *, kill: bool, roam: bool = False) -> None:
-    client = world.some_client()
+    client = world.pick_client()
     if client is None:
         return
-    client.busy = True
+    client.is_claimed = True
     try:
         world.note(f"{client.name} {'is killed' if kill else 'closes'}")
         if kill:
@@ -43,9 +43,9 @@ async def _end(world: World, *, kill: bool, roam: bool = False) -> None:
         elif not await asyncio.to_thread(client.close):
             world.note(f"{client.name} did not close, and is killed")
         if roam and client.name not in PUBLISHERS:
-            client.roam()
+            client.shuffle_nodes()
         await asyncio.sleep(world.random.choice((0.0, 0.0, 1.0, 6.0)))
         world.note(f"{client.name} comes back")
-        client.come()
+        client.start_process()
     finally:
-        client.busy = False
+        client.is_claimed = False

@@ -15,9 +15,9 @@ from tests.soak.node import SoakNode
 from tests.soak.world import World
 
 
-async def full(world: World) -> None:
+async def fill(world: World) -> None:
     """Fill a node's disk for some seconds."""
-    with world.some_node() as node:
+    with world.claim_node() as node:
         if node is None:
             return
         seconds = world.random.uniform(2.0, 10.0)
@@ -26,8 +26,8 @@ async def full(world: World) -> None:
         try:
             await asyncio.sleep(seconds)
         finally:
-            if node.running:
-                node.disk.empty(node.pid)
+            if node.is_running:
+                node.disk.free(node.pid)
 
 
 async def flip(world: World) -> None:
@@ -42,16 +42,16 @@ async def cut_log(world: World) -> None:
 
 async def wipe(world: World) -> None:
     """Restart a node with an empty disk."""
-    world.emptied = True
+    world.has_emptied_disk = True
     await _damage(world, "wipe", lambda node, random: _empty(node))
 
 
 async def older_copy(world: World) -> None:
     """Restart a node with a copy of its disk that is some seconds old."""
-    with world.some_disk() as node:
+    with world.claim_disk() as node:
         if node is None:
             return
-        world.damaged.setdefault(node.name, 0.0)
+        world.lost_until.setdefault(node.name, 0.0)
         clean = world.random.random() < 0.5
         how = "after a clean stop" if clean else "while it ran"
         world.note(f"older-copy: {node.name} is copied {how}")
@@ -65,7 +65,7 @@ async def older_copy(world: World) -> None:
         await asyncio.sleep(world.random.uniform(2.0, 8.0))
         node.kill(machine=True)
         world.note(f"older-copy: {node.name} starts on the copy")
-        world.set_back.add(node.name)
+        world.restored_nodes.add(node.name)
         _lost_until_now(world, node)
         _empty(node)
         copy(copied, node.layout.data(node.name))
@@ -80,10 +80,10 @@ async def _damage(
     lasting: bool = False,
 ) -> None:
     """Damage a disk while its node is down. Lasting damage may lose later events, too."""
-    with world.some_disk() as node:
+    with world.claim_disk() as node:
         if node is None:
             return
-        world.damaged.setdefault(node.name, 0.0)
+        world.lost_until.setdefault(node.name, 0.0)
         if world.random.random() < 0.5:
             await asyncio.to_thread(node.stop)
         else:
@@ -91,7 +91,7 @@ async def _damage(
         world.note(f"{fault}: {node.name} {damage(node, world.random)}")
         _lost_until_now(world, node)
         if lasting:
-            world.damaged[node.name] = math.inf
+            world.lost_until[node.name] = math.inf
         await _start(world, node)
 
 
@@ -100,14 +100,14 @@ async def _start(world: World, node: SoakNode) -> None:
         # An operator would start with an empty disk.
         node.kill(machine=True)
         world.note(f"{node.name} does not start; its disk is emptied")
-        world.emptied = True
+        world.has_emptied_disk = True
         _empty(node)
         _lost_until_now(world, node)
         await world.start_node(node)
 
 
 def _lost_until_now(world: World, node: SoakNode) -> None:
-    world.damaged[node.name] = max(world.damaged[node.name], time.monotonic())
+    world.lost_until[node.name] = max(world.lost_until[node.name], time.monotonic())
 
 
 def _flip_bits(node: SoakNode, random: Random) -> str:

@@ -48,7 +48,7 @@ async def half_open(world: World) -> None:
 
 async def packet_loss(world: World) -> None:
     """Restart a node with links that lose packets, and later without."""
-    with world.some_node() as node:
+    with world.claim_node() as node:
         if node is None:
             return
         rate = world.random.choice((0.01, 0.05, 0.2))

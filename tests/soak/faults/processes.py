@@ -12,7 +12,7 @@ from tests.soak.world import World
 
 async def kill(world: World) -> None:
     """Kill a node with SIGKILL, sometimes with its child processes."""
-    with world.some_node() as node:
+    with world.claim_node() as node:
         if node is not None:
             await _kill(world, [node])
 
@@ -20,7 +20,9 @@ async def kill(world: World) -> None:
 async def kill_many(world: World) -> None:
     """Kill two or three nodes with SIGKILL at once."""
     with ExitStack() as stack:
-        nodes = [stack.enter_context(world.some_node()) for _ in range(world.random.choice((2, 3)))]
+        nodes = [
+            stack.enter_context(world.claim_node()) for _ in range(world.random.choice((2, 3)))
+        ]
         await _kill(world, [node for node in nodes if node is not None])
 
 
@@ -37,7 +39,7 @@ async def _kill(world: World, nodes: list[SoakNode]) -> None:
 
 async def stop(world: World) -> None:
     """Stop a node with SIGTERM and start it again."""
-    with world.some_node() as node:
+    with world.claim_node() as node:
         if node is not None:
             world.note(f"stop {node.name}")
             await asyncio.to_thread(node.stop)
@@ -48,7 +50,7 @@ async def stop(world: World) -> None:
 
 async def freeze(world: World) -> None:
     """Pause a node for some seconds."""
-    with world.some_node() as node:
+    with world.claim_node() as node:
         if node is not None:
             seconds = world.random.uniform(1.0, 12.0)
             world.note(f"freeze {node.name} for {seconds:.1f} s")
@@ -61,9 +63,9 @@ async def freeze(world: World) -> None:
 
 async def step_clock(world: World) -> None:
     """Step a node's wall clock back by an hour or forward by a day."""
-    with world.some_node() as node:
+    with world.claim_node() as node:
         if node is not None:
             back = world.random.random() < 0.5
-            world.stepped = True
+            world.has_stepped_clock = True
             world.note(f"the clock of {node.name} goes {'back by 1 h' if back else 'on by 24 h'}")
             node.send(signal.SIGUSR1 if back else signal.SIGUSR2)
