@@ -5,6 +5,7 @@ A message is a msgpack array of its kind and its fields in order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.wire import codec
@@ -107,7 +108,7 @@ class Notice(Message, frozen=True, tag=0x47):
 class State(Message, frozen=True, tag=0x48):
     """The state of the process."""
 
-    figures: Any
+    figures: Mapping[str, Any]
     """Names, with numbers or texts."""
 
 
