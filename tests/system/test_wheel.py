@@ -110,6 +110,11 @@ def test_clean_environment_uses_the_wheel(installation: Installation) -> None:
     assert done.stdout.startswith(str(installation.prefix)), done.stderr
 
 
+def test_the_wheel_says_that_it_is_typed(installation: Installation) -> None:
+    with zipfile.ZipFile(installation.wheel) as wheel:
+        assert {"broker/py.typed", "plugins/py.typed"} <= set(wheel.namelist())
+
+
 def test_twistd_lists_the_node(installation: Installation) -> None:
     done = installation.run("twistd", "--help")
     assert done.returncode == 0, done.stderr
