@@ -1,4 +1,4 @@
-"""Protocol stacks, one folder each; `broker` finds them through `twisted.plugin` alone.
+"""Protocol stacks, one folder each; `broker` finds them only through `twisted.plugin`.
 
-A client's own session (socket - p2p) is part of `broker.wire` and no plug-in.
+The stack of client sessions (socket - p2p) is part of `broker.wire` and no plug-in.
 """

@@ -153,7 +153,7 @@ class MemoryChannel:
             elif len(packet) > self.max_frame:
                 self.abort(
                     FrameTooLarge(
-                        f"a frame announces {len(packet)} bytes, and {self.max_frame} are accepted"
+                        f"a frame has {len(packet)} bytes; at most {self.max_frame} are accepted"
                     )
                 )
                 return

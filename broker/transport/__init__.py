@@ -1,6 +1,6 @@
-"""Protocol stacks out of layers: the contract of a layer, the driver, and the standard layers.
+"""Protocol stacks built of layers: the interface of a layer, the driver, and the standard layers.
 
-Everything here is about lists of `bytes`; what they mean is known higher up. `layer` says what a
-layer is, `stack` checks that layers fit, `driver` runs them, and each sub-package is one layer or
-one family of them. `docs/transport.md` shows how to write one.
+All of this transports lists of `bytes` without their meaning. `layer` defines a layer, `stack`
+checks that layers fit together, `driver` runs them. Each sub-package is one layer or one family of
+layers. `docs/transport.md` shows how to write a layer.
 """

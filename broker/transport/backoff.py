@@ -1,7 +1,7 @@
 """Backoff: wait longer after each failure, up to a bound.
 
-A connection that is accepted and breaks at once is a failure like one that is refused. So the
-waiting time returns to the shortest one only after an attempt that lasted, or made progress.
+A connection that is accepted and breaks at once counts as a failure, like a refused one. Only an
+attempt that lasted, or made progress, resets the wait.
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ _MAX_POWER: Final = 32
 
 
 def backoff_bound(failures: int, first: float, most: float) -> float:
-    """The longest wait in seconds after `failures` earlier failures, without jitter."""
+    """Return the longest wait (seconds) after `failures` failures, without jitter."""
     return min(most, first * 2.0 ** min(failures, _MAX_POWER))
 
 
 def backoff_wait(failures: int, first: float, most: float, rng: random.Random) -> float:
-    """Seconds to wait after `failures` earlier failures: half of the bound to all of it."""
+    """Return a random wait (seconds) after `failures` failures: half of the bound to all of it."""
     bound = backoff_bound(failures, first, most)
     return rng.uniform(bound / 2, bound)
 
 
 @attrs.define
 class Backoff:
-    """Waiting times between attempts to keep one thing up: a session, a child process."""
+    """Waits between attempts to keep one session or child process up."""
 
     first_wait: float = 0.1
     max_wait: float = 30.0
     random: random.Random = attrs.field(factory=random.Random)
     jitter: bool = True
-    """Half of each wait is random; without it the wait is the bound itself."""
+    """Half of each wait is random; without jitter the wait is the bound itself."""
     success_after: float = SUCCESS_AFTER
-    """Seconds; an attempt that stays up for so long resets the waiting time."""
+    """Seconds; an attempt that stays up this long resets the wait."""
     _failures: int = 0
     _up_since: float | None = None
 
     def report_up(self, now: float) -> None:
-        """Note that the attempt has succeeded so far: the session or the process is up."""
+        """Record that the session or process is up."""
         if self._up_since is None:
             self._up_since = now
 
     def report_progress(self) -> None:
-        """Note that the attempt does what it is for: its end, however soon, is no failure."""
+        """Record that the attempt has done its work: its end is no failure, however soon it
+        comes."""
         self._failures = 0
 
     def next_wait(self, now: float) -> float:
-        """Seconds to wait, now that the attempt failed or has ended."""
+        """Return the seconds to wait after the attempt failed or ended."""
         if self._up_since is not None and now - self._up_since >= self.success_after:
             self._failures = 0
         self._up_since = None

@@ -1,4 +1,4 @@
-"""The tie between a stack and one of its socket channels."""
+"""The binding of one socket channel to a stack."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from broker.errors import BrokerError, PeerSilent
 from broker.transport.clock import IClock, IDelayed
 from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel
 
-#: Seconds that a closing channel has to flush.
+#: Seconds in which a closing channel may send its remaining bytes.
 CLOSE_TIMEOUT = 10.0
 
 
 @implementer(IPartialPacketReceiver)
 class ChannelBinding:
-    """Labels the inputs of a stack with the channel that they came by.
-
-    So the driver can ignore inputs of a previous channel.
-    """
+    """Label the inputs of a stack with their channel, so that the driver ignores earlier
+    channels."""
 
     def __init__(
         self,
@@ -38,26 +36,26 @@ class ChannelBinding:
         self._close_limit: IDelayed | None = None
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        """A batch from the socket."""
         self._on_packets(self, packets)
 
     def partial_packet_received(self) -> None:
-        """A long packet is on its way: an empty batch, since the peer is not silent."""
+        """Pass on an empty batch: a part of a long packet has arrived, so the peer is not
+        silent."""
         self._on_packets(self, [])
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        """The channel is no more."""
         if self._close_limit is not None and self._close_limit.active():
             self._close_limit.cancel()
         self._enqueue(self._on_lost, self, error)
 
     def writable_changed(self, writable: bool) -> None:
-        """The channel's buffer is full, or has drained."""
         self._enqueue(self._on_writable, self, writable)
 
     def close(self, clock: IClock) -> None:
-        """Close the channel in good order, and in limited time."""
+        """Close the channel after it has sent its bytes; abort it after `CLOSE_TIMEOUT`."""
         self.is_closing = True
-        late = PeerSilent(f"the peer did not take the last bytes in {CLOSE_TIMEOUT:g} seconds")
+        late = PeerSilent(
+            f"the peer did not receive the last bytes within {CLOSE_TIMEOUT:g} seconds"
+        )
         self._close_limit = clock.callLater(CLOSE_TIMEOUT, self.channel.abort, late)
         self.channel.close()

@@ -1,4 +1,4 @@
-"""What a driver needs of a clock; `IReactorTime` and `task.Clock` have it."""
+"""The interface of clocks; `IReactorTime` and `task.Clock` provide it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Protocol
 
 
 def wall_clock_ms() -> int:
-    """Ms since 1970: for what people and other programs read, never for waiting."""
+    """Return ms since 1970, for people and other programs, never for waiting."""
     return time.time_ns() // 1_000_000
 
 
 class IDelayed(Protocol):
-    """A call that a clock will make."""
+    """A scheduled call."""
 
     def cancel(self) -> object:
-        """Do not make it. Only for an active call."""
+        """Cancel the call; only while it is active."""
 
     def active(self) -> bool:
-        """Whether it is still to come."""
+        """Return True while the call is still to come."""
 
 
 class IClock(Protocol):
-    """Monotonic time in seconds, and later calls (T17: the reactor's must be made monotonic)."""
+    """Monotonic time in seconds, and scheduled calls (T17: the reactor's clock must be made
+    monotonic)."""
 
     def seconds(self) -> float:
-        """Now."""
+        """Return the present time."""
 
     def callLater(self, delay: float, f: Callable[..., object], /, *args: object) -> IDelayed:
         """Call `f(*args)` in `delay` seconds."""

@@ -7,27 +7,28 @@ from typing import Final
 
 from broker.transport.clock import IClock, IDelayed
 
-#: A call that is later than this (seconds) tells that the process was held up.
+#: A call that is later than this (seconds) shows that the process was held up.
 _HELD_UP_AFTER: Final = 0.1
 
 
 class DeadlineTimer:
-    """Keeps at most one call of `clock` armed, so that `ring` is called at the deadline or earlier.
+    """Keep at most one call of `clock` armed, so that `on_due` is called at the deadline or
+    earlier.
 
-    A deadline that moves away leaves the timer as it is: it rings early, whoever hears it looks
-    what is due, and sets it again. So traffic that moves a deadline with each packet costs nothing.
+    A later deadline leaves the armed call as it is. That call comes early; its receiver checks the
+    due work and arms the timer again. So moving a deadline with each packet costs nothing.
     """
 
-    def __init__(self, clock: IClock, ring: Callable[[], None]) -> None:
+    def __init__(self, clock: IClock, on_due: Callable[[], None]) -> None:
         self._clock = clock
-        self._on_due = ring
+        self._on_due = on_due
         self._call: IDelayed | None = None
         self.deadline: float | None = None
-        """The time at which it rings; None while it is not set."""
+        """Absolute time of the call; None while the timer is not armed."""
         self._is_deferred = False
 
     def arm(self, deadline: float | None) -> None:
-        """Ring at `deadline` (absolute) at the latest; with None there is no timer any more."""
+        """Call at `deadline` (absolute) at the latest; None disarms the timer."""
         if self._call is not None:
             if deadline is not None and self.deadline is not None and deadline >= self.deadline:
                 return
@@ -43,7 +44,8 @@ class DeadlineTimer:
         self._call = None
         assert self.deadline is not None
         if not self._is_deferred and self._clock.seconds() > self.deadline + _HELD_UP_AFTER:
-            # Reactors call what is due before they read: nobody is silent whose words wait there.
+            # The reactor runs due calls before it reads. A peer whose bytes wait unread is not
+            # silent.
             self._is_deferred = True
             self._call = self._clock.callLater(0.0, self._handle_call)
             return

@@ -1,11 +1,11 @@
-"""Runs one stack: carries effects between its layers and owns its timer.
+"""The driver of one stack: it carries effects between the layers and owns the stack's timer.
 
-A turn takes one input (a batch from the socket, a due timer, what the user asks for), gives it to
-a core, and applies the effects that come back, first in first out, until none is left; then it
-takes the next input. What is called back during a turn may call the driver: `send` and `consumed`
-go to the top core, which is never running at that moment because cores call nobody, and what
-comes of it waits for its place in the queue; everything else waits as an input. So no core is ever
-re-entered, and nothing of one connection leaks into the next.
+One run takes an input (a batch from the socket, a due timer, a request of the user), passes it to a
+core, and applies the returned effects first in, first out, until none is left. Then it takes the
+next input. Callbacks during a run may call the driver. `send` and `consumed` call the top core,
+which is never active at that moment, since cores call nobody; their effects wait in the queue. All
+other calls wait as inputs. So no core is re-entered, and no effect of one connection reaches the
+next.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = ["IClock", "IStackReceiver", "StackDriver"]
 
 
 class StackDriver:
-    """One stack of layers in use: at most one socket channel below, one receiver above.
+    """One stack in use: at most one socket channel below, one receiver above.
 
-    `layers` are bottom up; `StackError` if they do not fit on `bottom`. The stack outlives its
-    connections: attach another channel when one is lost. `receiver` must be set before the first.
-    `on_error` is told exceptions that nobody expected.
+    `layers` are bottom up. Raises `StackError` if they do not fit on `bottom`. The stack outlives
+    its connections: attach another channel after one is lost. Set `receiver` before the first
+    channel. `on_error` is called with unexpected exceptions.
     """
 
     def __init__(
@@ -53,18 +53,20 @@ class StackDriver:
     ) -> None:
         self.provides = check_layers(layers, bottom)
         self.receiver = receiver
-        #: Why this stack can not be used any more: a bug showed in its receiver or in a core.
+        #: Set after a bug in the receiver or a core: the reason why this stack can not be used any
+        #: more.
         self.failure: BrokerError | None = None
-        #: Packets that reached the bottom while there was no channel to take them.
+        #: Packets that reached the bottom without an open channel.
         self.dropped = 0
         self._clock = clock
         self._on_error = on_error
         #: Bottom up, to read their counters.
         self.cores: tuple[ILayerCore, ...] = tuple(layer.create_core() for layer in layers)
-        #: Whether the user may send without piling up.
+        #: True while the user may send without filling the buffers.
         self.is_writable = True
         self._reported_writable = True
-        # Where a layer bounds what is under way, how full the socket is says nothing to the user.
+        # A layer with back-pressure bounds the bytes in flight itself; then the state of the
+        # socket's buffer is not reported.
         self._uses_socket_pressure = not any(
             Property.BACKPRESSURE in layer.provides for layer in layers
         )
@@ -73,18 +75,19 @@ class StackDriver:
         self._effects: deque[tuple[int, list[Effect]]] = deque()
         self._is_running = False
         self._binding: ChannelBinding | None = None
-        self._blocked_heights: set[int] = set()  # heights of what is not writable; -1 is the socket
+        # Indices of layers that are not writable; -1 is the socket.
+        self._blocked_heights: set[int] = set()
         self._timer = DeadlineTimer(clock, lambda: self._enqueue(self._handle_timeouts))
 
     # ----------------------------------------------------------------- for the user
 
     @property
     def is_attached(self) -> bool:
-        """Whether there is a socket channel below now that is not closing."""
+        """True if there is a socket channel that is not closing."""
         return self._binding is not None and not self._binding.is_closing
 
     def attach(self, channel: ISocketChannel) -> None:
-        """Use `channel` from now on; one that is attached is aborted. The stack sees CONNECTED.
+        """Use `channel` from now on, and abort the present one. The stack sees CONNECTED.
 
         Raises `Closed` if the stack has failed, `StackError` if it has no receiver.
         """
@@ -92,24 +95,24 @@ class StackDriver:
             raise self._unusable()
         if self.receiver is None:
             raise StackError("a stack needs a receiver before it gets a channel")
-        attachment = ChannelBinding(
+        binding = ChannelBinding(
             channel,
             self._enqueue,
             self._packets_received,
             self._channel_lost,
             self._socket_writable_changed,
         )
-        self._inputs.append((self._bind_channel, (attachment,)))
-        # What the channel says from here on stands behind `_begin` in the queue.
-        channel.receiver = attachment
+        self._inputs.append((self._bind_channel, (binding,)))
+        # Inputs of the channel from here on follow `_bind_channel` in the queue.
+        channel.receiver = binding
         self._run()
 
     def send(self, messages: Sequence[bytes], consumed: int = 0) -> None:
-        """Send messages. They are in the stack, or were refused, when this returns.
+        """Send messages. On return they are in the stack.
 
-        `consumed` is as for the method of that name: an answer also returns the credit of the
-        message that it answers. Raises `Overloaded` if the top layer has no room (nothing was
-        taken, and nothing counts as consumed), `Closed` if the stack has failed.
+        `consumed` works like the method of that name: an answer also returns the credit of the
+        message that it answers. Raises `Overloaded` if the top layer has no room: then no message
+        is accepted and none counts as consumed. Raises `Closed` if the stack has failed.
         """
         if self.failure is not None:
             raise self._unusable()
@@ -122,8 +125,8 @@ class StackDriver:
                 effects += self.cores[-1].consumed(consumed, now)
             for effect in effects:
                 if isinstance(effect, WritableChanged) and not effect.writable:
-                    # The effect waits for its place in the queue; a caller that sends in a loop
-                    # must see it now.
+                    # The effect waits in the queue, but a caller that sends in a loop must see the
+                    # change now.
                     self.is_writable = False
         else:
             effects = [SendDown(messages)]
@@ -132,9 +135,9 @@ class StackDriver:
             self._run()
 
     def consumed(self, count: int) -> None:
-        """The user has done with `count` delivered messages: their credit returns to the peer.
+        """Return the credit of `count` delivered messages with which the user has finished.
 
-        Raises ValueError if that is more than was delivered (by a layer that counts).
+        Raises ValueError for more messages than were delivered, if a layer counts them.
         """
         if self.cores and count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
@@ -143,10 +146,10 @@ class StackDriver:
                 self._run()
 
     def close(self) -> None:
-        """Let the present channel flush what it was given and close. Layers keep their buffers.
+        """Let the present channel send its bytes, then close it. Layers keep their buffers.
 
-        Nothing more is delivered. The stack sees DISCONNECTED when the channel is closed, which
-        is `attachment.CLOSE_TIMEOUT` seconds from now at the latest: then it is aborted.
+        Nothing more is delivered. The stack sees DISCONNECTED when the channel is closed. After
+        `channel_binding.CLOSE_TIMEOUT` seconds the channel is aborted.
         """
         self._enqueue(self._close_channel)
 
@@ -155,7 +158,8 @@ class StackDriver:
         self._enqueue(self._drop_channel, error)
 
     def fail(self, error: Exception, what: str) -> None:
-        """End the use of this stack: `what` (a clause) came to an unexpected `error`."""
+        """End the use of this stack after an unexpected `error`; `what` is a clause for the
+        message."""
         self._on_error(error)
         if self.failure is not None:
             return
@@ -181,37 +185,37 @@ class StackDriver:
     def _unusable(self) -> Closed:
         return Closed(f"the stack is not usable any more: {self.failure}")
 
-    def _bind_channel(self, attachment: ChannelBinding) -> None:
+    def _bind_channel(self, binding: ChannelBinding) -> None:
         if self.failure is not None:
-            attachment.channel.abort(self.failure)
+            binding.channel.abort(self.failure)
         elif self._binding is not None:
             if self._binding.is_closing:
-                self._report_disconnected(None)  # it may go on flushing
+                self._report_disconnected(None)  # it may still send its last bytes
             else:
                 self._drop_channel(Closed("a newer connection took the place of this one"))
-            # Everything that comes of that belongs to the old connection, and goes first.
-            self._inputs.appendleft((self._bind_channel, (attachment,)))
+            # All effects of that belong to the old connection and go first.
+            self._inputs.appendleft((self._bind_channel, (binding,)))
         else:
-            self._binding = attachment
+            self._binding = binding
             self._pass_view_up(View(LinkState.CONNECTED))
 
-    def _packets_received(self, attachment: ChannelBinding, packets: Sequence[bytes]) -> None:
+    def _packets_received(self, binding: ChannelBinding, packets: Sequence[bytes]) -> None:
         if self._is_running or self._inputs:
-            self._inputs.append((self._deliver_packets, (attachment, packets)))
-        elif attachment is self._binding and not attachment.is_closing:
+            self._inputs.append((self._deliver_packets, (binding, packets)))
+        elif binding is self._binding and not binding.is_closing:
             self._effects.append((-1, [DeliverUp(packets)]))
             self._run()
 
-    def _deliver_packets(self, attachment: ChannelBinding, packets: Sequence[bytes]) -> None:
-        if attachment is self._binding and not attachment.is_closing:
+    def _deliver_packets(self, binding: ChannelBinding, packets: Sequence[bytes]) -> None:
+        if binding is self._binding and not binding.is_closing:
             self._effects.append((-1, [DeliverUp(packets)]))
 
-    def _channel_lost(self, attachment: ChannelBinding, error: BrokerError | None) -> None:
-        if attachment is self._binding:
+    def _channel_lost(self, binding: ChannelBinding, error: BrokerError | None) -> None:
+        if binding is self._binding:
             self._report_disconnected(error)
 
-    def _socket_writable_changed(self, attachment: ChannelBinding, writable: bool) -> None:
-        if attachment is self._binding and self._uses_socket_pressure:
+    def _socket_writable_changed(self, binding: ChannelBinding, writable: bool) -> None:
+        if binding is self._binding and self._uses_socket_pressure:
             self._set_writable(-1, writable)
 
     def _close_channel(self) -> None:
@@ -267,7 +271,7 @@ class StackDriver:
             due = core.next_timeout()
             if due is not None and (deadline is None or due < deadline):
                 deadline = due
-        # To ring early costs less than to set the alarm again with every packet.
+        # An early call costs less than arming the timer again with every packet.
         if deadline is None or self._timer.deadline is None or deadline < self._timer.deadline:
             self._timer.arm(deadline)
 

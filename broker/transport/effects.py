@@ -1,4 +1,4 @@
-"""What a core may ask for: the values that its methods return, applied in order by the driver."""
+"""Effects: the values that a core's methods return, applied in order by the driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from broker.errors import BrokerError
 from broker.transport.view import View
 
-#: The label of a peer below a layer that has several; None where there is only one.
+#: The label of a peer below a layer with several peers; None where there is only one.
 Peer: TypeAlias = Hashable
 
 
@@ -32,10 +32,10 @@ class DeliverUp:
 
 @attrs.frozen
 class Consumed:
-    """This layer has taken `count` of the messages delivered to it for good.
+    """Return credit to the layer below: this layer has finished with `count` delivered messages.
 
-    Returns the credit to the layer below. A layer that passes messages through one to one returns
-    what it was told by the layer above; one that keeps messages itself says so when it lets go.
+    A layer that passes messages through one to one returns the count of the layer above. A layer
+    that keeps messages returns credit when it releases them.
     """
 
     count: int
@@ -43,24 +43,23 @@ class Consumed:
 
 @attrs.frozen
 class ViewChanged:
-    """Tell the layer above, or the receiver, the new state of the link."""
+    """Report the new state of the link to the layer above, or to the receiver."""
 
     view: View
 
 
 @attrs.frozen
 class WritableChanged:
-    """Tell the user of the stack to stop submitting for the moment, or to go on."""
+    """Ask the user of the stack to stop submitting for the moment, or to continue."""
 
     writable: bool
 
 
 @attrs.frozen
 class Failed:
-    """The present connection can not go on: the driver aborts the socket channel with `error`.
+    """End the present connection: the driver aborts the socket channel with `error`.
 
-    The core stays usable: its next `view_changed` will be DISCONNECTED, and a new connection may
-    follow.
+    The core stays usable. Its next `view_changed` is DISCONNECTED, and a new connection may follow.
     """
 
     error: BrokerError

@@ -1,4 +1,4 @@
-"""The contract of a layer: a description without state, and the core that it creates."""
+"""The interface of a layer: a stateless description, and the core that it creates."""
 
 from __future__ import annotations
 
@@ -19,67 +19,69 @@ from broker.transport.view import View
 
 
 class Property(enum.Enum):
-    """What a layer can promise to the one above it."""
+    """A guarantee of a layer for the layer above it."""
 
-    #: What is sent as one message arrives as one message.
+    #: One message sent arrives as one message.
     FRAMED = "framed"
     #: Messages of one connection arrive in the order in which they were sent.
     FIFO = "fifo"
     #: Nothing is lost while the connection lasts.
     RELIABLE = "reliable"
-    #: The end of a connection is told as a view.
+    #: The end of a connection is reported as a view.
     OUTAGE_NOTICE = "outage notice"
-    #: A conversation survives reconnection without loss or duplicate.
+    #: Messages survive a reconnection without loss or duplicate.
     RESUMABLE = "resumable"
     #: A slow consumer stops the sender, with bounded memory at both ends.
     BACKPRESSURE = "back-pressure"
 
 
 class ILayerCore(Interface):
-    """One layer's state for one stack: sans-I/O, never called while one of its calls runs.
+    """State of one layer in one stack: sans-I/O, and never re-entered.
 
     `now` is monotonic time in seconds. Every method returns effects, which the driver applies in
-    order. What the peer does wrong comes out as `Failed`, never as an exception; an exception out
-    of a core is a bug in it and ends the use of the whole stack. The one exception that is part
-    of the contract is `broker.errors.Overloaded` out of `submit`.
+    order. A fault of the peer is returned as `Failed`, never raised. An exception from a core is a
+    bug in it and ends the use of the whole stack, except `broker.errors.Overloaded` from `submit`.
     """
 
     def submit(messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Take messages from above. Raises `Overloaded` and takes nothing if there is no room."""
+        """Accept messages from above. Raises `Overloaded`, and accepts none, if there is no
+        room."""
 
     def receive(packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Take packets from below: all that one read of the socket brought, as one batch.
+        """Accept packets from below: all packets of one read of the socket, as one batch.
 
-        An empty one says that a part of a long packet has come: the peer is not silent.
+        An empty batch shows that a part of a long packet has arrived: the peer is not silent.
         """
 
     def view_changed(view: View, now: float) -> list[Effect]:
-        """The link below is in a new state. What was in flight below is gone if disconnected."""
+        """Handle a new state of the link below. After DISCONNECTED, packets in flight below
+        are lost."""
 
     def consumed(count: int, now: float) -> list[Effect]:
-        """The layer above has taken `count` delivered messages for good: its credit returns.
+        """Return the credit of `count` delivered messages with which the layer above has finished.
 
-        Raises ValueError if that is more than was delivered.
+        Raises ValueError for more messages than were delivered.
         """
 
     def handle_timeout(now: float) -> list[Effect]:
-        """Do what is due at `now`; nothing if nothing is. `next_timeout` must move past `now`."""
+        """Do the work due at `now`, if any. Afterwards `next_timeout` must lie after `now`."""
 
     def next_timeout() -> float | None:
-        """The absolute time at which `handle_timeout` is wanted, or None. Asked often: be quick."""
+        """Return the absolute time of the next `handle_timeout`, or None. Called often: must
+        be fast."""
 
 
 class ILayer(Interface):
-    """A layer's description: no state but its settings. One may serve in many stacks."""
+    """A description of a layer: no state but its settings. One object may serve many stacks."""
 
-    name: str = Attribute("what the layer is called in messages and configuration")
-    version: int = Attribute("the version of its packet formats")
-    requires: frozenset[Property] = Attribute("properties that must hold below it")
-    provides: frozenset[Property] = Attribute("properties that hold above it by its own work")
-    breaks: frozenset[Property] = Attribute("properties that do not hold above it even if below")
+    name: str = Attribute("name of the layer in messages and configuration")
+    version: int = Attribute("version of its packet formats")
+    requires: frozenset[Property] = Attribute("properties required of the layers below")
+    provides: frozenset[Property] = Attribute("properties that it adds for the layer above")
+    breaks: frozenset[Property] = Attribute("properties that it removes for the layer above")
 
     def create_core() -> ILayerCore:
-        """A new core, for one stack."""
+        """Return a new core, for one stack."""
 
 
 @implementer(ILayerCore)
@@ -87,15 +89,12 @@ class PassThrough:
     """A core that changes nothing: the base of layers that change one thing."""
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Send the messages down as they are."""
         return [SendDown(messages)]
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Deliver the packets as they are."""
         return [DeliverUp(packets, peer)]
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        """Pass the view up."""
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
@@ -103,9 +102,7 @@ class PassThrough:
         return [Consumed(count)]
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Nothing is ever due."""
         return []
 
     def next_timeout(self) -> float | None:
-        """There is no deadline."""
         return None

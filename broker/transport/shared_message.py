@@ -1,4 +1,4 @@
-"""A message that many stacks send."""
+"""A message that is sent on many stacks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from zlib import crc32
 
 
 class SharedMessage(bytes):
-    """A message whose check is computed once, however many peers it goes to."""
+    """A message whose checksum is computed once for all its recipients."""
 
     _checksums: dict[int, int]
 
     def checksum(self, start: int) -> int:
-        """Its CRC-32 (that of zlib), from the start value `start` on."""
+        """Return the CRC-32 (of zlib) with the start value `start`."""
         try:
             return self._checksums[start]
         except AttributeError:

@@ -1,4 +1,4 @@
-"""Do these layers fit: each must find below it what it requires."""
+"""Stacks of layers, and the check that each layer finds its required properties below it."""
 
 from __future__ import annotations
 
@@ -9,37 +9,34 @@ import attrs
 from broker.errors import StackError
 from broker.transport.layer import ILayer, ILayerCore, Property
 
-#: What the socket channel at the bottom is called in messages.
+#: Name of the socket channel at the bottom, in messages.
 BOTTOM = "the socket channel"
 
 
 def check_layers(layers: Sequence[ILayer], bottom: frozenset[Property]) -> frozenset[Property]:
-    """The properties that hold above `layers` (bottom up), given those of the socket channel.
+    """Return the properties above `layers` (bottom up) on a socket channel with those of `bottom`.
 
-    Raises `StackError` naming the layer that requires a property, and the nearest one below it
-    that breaks it; where none does, the one right below, which does not provide it.
+    Raises `StackError`. The error names the layer with the unmet requirement, and the nearest lower
+    layer that breaks the property; if none does, the layer directly below.
     """
     held = bottom
     for height, layer in enumerate(layers):
         missing = layer.requires - held
         if missing:
-            # Sorted, so that the same mistake always reads the same.
-            wanted = min(missing, key=lambda each: each.value)
-            raise StackError(_error_text(layers[:height], layer, wanted))
+            # Sorted, so that the same mistake gives the same message.
+            missing_property = min(missing, key=lambda each: each.value)
+            raise StackError(_error_text(layers[:height], layer, missing_property))
         held = (held - layer.breaks) | layer.provides
     return held
 
 
-def _error_text(below: Sequence[ILayer], layer: ILayer, wanted: Property) -> str:
+def _error_text(below: Sequence[ILayer], layer: ILayer, missing_property: Property) -> str:
+    required = f"layer {layer.name!r} requires {missing_property.value}"
     for lower in reversed(below):
-        if wanted in lower.breaks:
-            return (
-                f"layer {layer.name!r} requires {wanted.value}, which layer {lower.name!r} breaks"
-            )
-    lacking = f"layer {below[-1].name!r}" if below else BOTTOM
-    return (
-        f"layer {layer.name!r} requires {wanted.value}, which {lacking} below it does not provide"
-    )
+        if missing_property in lower.breaks:
+            return f"{required}, which layer {lower.name!r} breaks"
+    below_name = f"layer {below[-1].name!r}" if below else BOTTOM
+    return f"{required}, which {below_name} below it does not provide"
 
 
 def _as_tuple(layers: Sequence[ILayer]) -> tuple[ILayer, ...]:
@@ -48,9 +45,9 @@ def _as_tuple(layers: Sequence[ILayer]) -> tuple[ILayer, ...]:
 
 @attrs.frozen
 class Stack:
-    """A named pile of layers that fit, bottom up; it holds no state, and creates cores.
+    """A named list of layers that fit, bottom up. It creates cores and holds no state.
 
-    Raises `StackError` when it is built and does not fit.
+    Raises `StackError` at construction if the layers do not fit.
     """
 
     name: str
@@ -63,5 +60,5 @@ class Stack:
         return check_layers(self.layers, self.bottom)
 
     def create_cores(self) -> list[ILayerCore]:
-        """A new core of each layer, bottom up."""
+        """Return a new core of each layer, bottom up."""
         return [layer.create_core() for layer in self.layers]

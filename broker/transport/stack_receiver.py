@@ -1,4 +1,4 @@
-"""The user's end of a stack."""
+"""The interface of the user of a stack."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ _log = Logger()
 
 
 class IStackReceiver(Interface):
-    """Who is told what a stack brings.
+    """Receiver of the messages and views of a stack.
 
-    An exception out of one of these is reported and ends the use of the stack (see
-    `StackDriver.failure`): what was delivered has been acknowledged, and would be missed.
+    An exception from one of these methods is logged and ends the use of the stack (see
+    `StackDriver.failure`): the delivered messages are acknowledged already and would be missing.
     """
 
     def messages_received(messages: Sequence[bytes]) -> None:
-        """Messages in order, as one batch for each read of the socket as far as layers allow."""
+        """Receive messages in order, one batch for each read of the socket as far as layers
+        allow."""
 
     def view_changed(view: View) -> None:
-        """The link is in a new state."""
+        """Receive the new state of the link."""
 
     def writable_changed(writable: bool) -> None:
-        """Stop sending for the moment (False), or go on (True)."""
+        """Stop sending for the moment (False), or continue (True)."""
 
 
 def log_failure(error: Exception) -> None:
-    """What a driver does with an unexpected exception unless told otherwise."""
+    """Log an unexpected exception; the driver's default."""
     failure = Failure(error)
-    _log.failure("a stack came to its end by an unexpected error", failure=failure)
+    _log.failure("a protocol stack ended after an unexpected error", failure=failure)

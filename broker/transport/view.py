@@ -1,4 +1,4 @@
-"""What a layer tells the one above about the other end: is it there, and does it remember us."""
+"""Views: the state of the peer, as one layer reports it to the layer above."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from broker.errors import BrokerError
 
 
 class LinkState(enum.Enum):
-    """How well the peer can be reached (RCM R24, R25)."""
+    """Reachability of the peer (RCM R24, R25)."""
 
     CONNECTED = "connected"
-    #: Silent for the moment; the layer still hopes and buffers.
+    #: Silent for the moment; the layer still buffers.
     SUSPECTED = "suspected"
     DISCONNECTED = "disconnected"
 
 
 @attrs.frozen
 class View:
-    """The state of a link from now on, told in order with the messages around it.
+    """State of a link from now on, in order with the messages around it.
 
-    With CONNECTED, `resumed` says whether the conversation goes on where it was: nothing is lost
-    and nothing comes twice. When it is False both ends start from nothing, and `undelivered`
-    counts the messages that were buffered for the former incarnation of the peer and have been
-    dropped by the reset (K22); some of them may have arrived without our having learnt it.
+    With CONNECTED, `resumed` is True if nothing was lost and nothing comes twice. Otherwise both
+    ends start anew, and `undelivered` counts the buffered messages for the peer's previous
+    incarnation that were dropped (K22). Some of these may have arrived without an acknowledgement.
 
-    With DISCONNECTED, `error` is why, or None after an orderly close. DISCONNECTED may be told
-    more than once in a row, once for each attempt that failed.
+    With DISCONNECTED, `error` is the reason, or None after an orderly close. DISCONNECTED may come
+    several times in a row, once for each attempt that failed.
     """
 
     state: LinkState

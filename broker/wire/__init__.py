@@ -1,1 +1,1 @@
-"""What a client and a node say to each other, and the node's side of it."""
+"""The messages between a client and its node."""

@@ -1,16 +1,16 @@
 """The two messages that carry events: a publisher's batch, and a node's delivery.
 
-Both keep the events' bytes together and untouched at the end, behind a header that says where
-each begins: nothing in a body is looked at to route it (M18).
+Both have the events' unchanged bytes at the end, after a header with their lengths: routing reads
+no document (M18).
 
 PUBLISH: `0x10 | header length u32 | msgpack [batch, encoding, [length, ...]] | documents`.
 
 DELIVER: `0x28 | header length u32 | records length u32 | msgpack [encoding, liveness, previous,
-subscriptions, places, lengths] | records | documents`, where `previous` is the place of the event
-sent before on this link (or nil), so that what was filtered is told from what was lost (D30; for
-all but the first event the one before it in the batch is meant); `subscriptions` are runs
-`[count, [number, ...]]`; `places` are runs `[origin, epoch, first offset, count]` of neighbouring
-offsets; a record is the event's header, a msgpack array. `encoding` is 0: the body as it is.
+subscriptions, places, lengths] | records | documents`. `previous` is the place of the event sent
+before on this link, or nil. With it the client distinguishes filtered events from lost ones (D30).
+For all but the first event, the event before in the batch is meant. `subscriptions` are runs
+`[count, [number, ...]]`. `places` are runs `[origin, epoch, first offset, count]` of neighbouring
+offsets. A record is the event's header, a msgpack array. `encoding` is 0: the body is unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PUBLISH = struct.Struct(">BI")
 _DELIVER = struct.Struct(">BII")
 _origin = attrgetter("origin")
 PLAIN = 0
-#: No message carries more events, so that a small message can not announce a huge list.
+#: Most events of a message, so that a small message can not announce a huge list.
 MAX_EVENTS = 65_536
 
 _Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -59,7 +59,7 @@ _deliver_header = msgspec.msgpack.Decoder(_Header).decode
 
 @attrs.frozen(slots=True)
 class Batch:
-    """A publisher's batch: `number` rises by one from batch to batch of a session."""
+    """A publisher's batch; `number` rises by one from batch to batch of a session."""
 
     number: int
     documents: list[bytes]
@@ -67,12 +67,12 @@ class Batch:
 
 @attrs.frozen(slots=True)
 class Delivered:
-    """One event as a delivery brings it."""
+    """One event of a delivery."""
 
     place: Place
     header: Header
     liveness: Liveness
-    """The effective one: what the frame says, not what the bytes say."""
+    """The effective liveness: that of the frame, not of the document."""
     subscriptions: tuple[int, ...]
     document: bytes
 
@@ -86,13 +86,13 @@ class Delivery:
 
 
 def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
-    """The bytes of a PUBLISH message."""
+    """Encode a PUBLISH message."""
     header = _pack((number, PLAIN, tuple(map(len, documents))))
     return b"".join((_PUBLISH.pack(PUBLISH, len(header)), header, *documents))
 
 
 def decode_batch(data: bytes) -> Batch:
-    """The batch in a PUBLISH message; `ProtocolError` if the message is not whole and exact."""
+    """Decode a PUBLISH message. Raises `ProtocolError` if its lengths are not exact."""
     try:
         _, length = _PUBLISH.unpack_from(data)
         start = _PUBLISH.size + length
@@ -101,7 +101,7 @@ def decode_batch(data: bytes) -> Batch:
             raise _unknown_encoding(encoding)
         if len(lengths) == 1 and start + lengths[0] == len(data):
             return Batch(number, [data[start:]])
-        # An empty document is no event, and refused as such: those beside it may be.
+        # An empty document is accepted here and refused later, without its neighbours.
         return Batch(number, _split_documents(data, start, lengths))
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
@@ -109,18 +109,18 @@ def decode_batch(data: bytes) -> Batch:
 
 @attrs.define(eq=False)
 class EncodedEvents:
-    """The part of a delivery that is the same for every link that gets these events."""
+    """The part of a delivery that is equal for every link with these events."""
 
     places: list[tuple[str, int, int, int]]
     lengths: list[int]
     records: bytes
     documents: bytes
     last: tuple[object, bytes] | None = None
-    """What the last delivery that was made of them said beside them, and its bytes."""
+    """Context of the last delivery made of them, and its bytes."""
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
-    """Join what several links may share; made once per distinct set of events."""
+    """Join the parts that several links share; called once for each distinct set of events."""
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]
@@ -143,7 +143,7 @@ def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
         and first.epoch == last.epoch
         and len(set(map(_origin, events))) == 1
     ):
-        # Offsets of one origin rise from event to event: there is no hole.
+        # Offsets of one origin rise from event to event, so none is missing.
         return [(first.origin, first.epoch, first.offset, len(events))]
     runs: list[tuple[str, int, int, int]] = []
     origin, epoch, start, count = "", 0, 0, 0
@@ -164,28 +164,28 @@ def encode_delivery(
     liveness: Liveness,
     previous: tuple[str, int, int] | None,
 ) -> bytes:
-    """The bytes of a DELIVER message; `subscriptions` are runs (count of events, numbers).
+    """Encode a DELIVER message; `subscriptions` are runs (count of events, numbers).
 
-    Links that get the same events under the same numbers get the same message.
+    Links with the same events and numbers get the same message object.
     """
-    beside = (subscriptions, liveness, previous)
-    if events.last is not None and events.last[0] == beside:
+    context = (subscriptions, liveness, previous)
+    if events.last is not None and events.last[0] == context:
         message = events.last[1]
         if not isinstance(message, SharedMessage):
             message = SharedMessage(message)
-            events.last = beside, message
+            events.last = context, message
         return message
     header = _pack(
         (PLAIN, liveness._value_, previous, subscriptions, events.places, events.lengths)
     )
     head = _DELIVER.pack(DELIVER, len(header), len(events.records))
     message = b"".join((head, header, events.records, events.documents))
-    events.last = beside, message
+    events.last = context, message
     return message
 
 
 def decode_delivery(data: bytes) -> Delivery:
-    """The events in a DELIVER message; `ProtocolError` if the message is not whole and exact."""
+    """Decode a DELIVER message. Raises `ProtocolError` if its lengths are not exact."""
     try:
         _, header_length, records_length = _DELIVER.unpack_from(data)
         records_start = _DELIVER.size + header_length
@@ -221,7 +221,7 @@ def _assemble(
     if not sum(run[0] for run in runs) == sum(run[3] for run in places) == len(headers) == count:
         raise ValueError("the counts differ")
     numbers = itertools.chain.from_iterable(itertools.repeat(n, c) for c, n in runs)
-    where = (
+    event_places = (
         Place(origin, epoch, offset)
         for origin, epoch, first, length in places
         for offset in range(first, first + length)
@@ -229,7 +229,7 @@ def _assemble(
     return [
         Delivered(place, header, liveness, numbered, document)
         for place, header, numbered, document in zip(
-            where, headers, numbers, documents, strict=True
+            event_places, headers, numbers, documents, strict=True
         )
     ]
 
@@ -245,4 +245,4 @@ def _split_documents(data: bytes, start: int, lengths: Sequence[int]) -> list[by
 
 
 def _unknown_encoding(encoding: int) -> ProtocolError:
-    return ProtocolError(f"body encoding {encoding!r} was not agreed on")
+    return ProtocolError(f"body encoding {encoding!r} is unknown")

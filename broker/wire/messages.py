@@ -1,8 +1,7 @@
-"""The messages of a session, as both ends use them.
+"""The messages of a session.
 
-`broker.wire.codec` has their layout; batches of events have one of their own
-(`broker.wire.event_batch`). `docs/protocols/session.md` shows the bytes, and when either end may send
-each message.
+`broker.wire.codec` defines their layout; batches of events are in `broker.wire.event_batch`.
+`docs/protocols/session.md` has the bytes, and the states in which each message is allowed.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from broker.wire.codec import (
 
 #: Version 2 adds stream times: a field of `Subscribe` and one of `Progress`.
 PROTOCOL_VERSIONS = (1, 2)
-#: What a node may send in DELIVER messages, in bytes, before the client's first `Credit`.
+#: Bytes of DELIVER messages that a node may send before the client's first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
-#: No control message is longer, in bytes; a query alone may be `query.max_length`.
+#: Longest control message in bytes; a query alone may have `query.max_length`.
 MAX_CONTROL = 256 * 1024
 
 # ----------------------------------------------------------------------------- greeting
@@ -44,7 +43,7 @@ class Hello(Message, frozen=True):
     client_id: str
     incarnation: Count
     token: bytes
-    """16 random bytes that this process keeps for this session: who has them may resume it."""
+    """16 random bytes that identify this session: a client with them may resume it."""
     account: str
     secret: str
 
@@ -53,7 +52,7 @@ class Hello(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """Node: the connection is accepted; the session's stack speaks from the next packet on."""
+    """Node: the connection is accepted; the session's stack begins with the next packet."""
 
     kind = 0x02
 
@@ -63,11 +62,12 @@ class Welcome(Message, frozen=True):
     max_event_bytes: Count
     max_frame_bytes: Count
     address: Address
-    """Where the node is (cluster path and name); the name alone for one without a network."""
+    """Address of the node (cluster path and name); the name alone without a network."""
 
 
 class Refuse(Message, frozen=True):
-    """Node: the connection is refused, or the session ended, and why. The node then closes."""
+    """Node: the connection is refused, or the session ended, with the reason. The node then
+    closes."""
 
     kind = 0x03
 
@@ -75,7 +75,7 @@ class Refuse(Message, frozen=True):
 
 
 class Goodbye(Message, frozen=True):
-    """Client: the session is over for good; the node need not keep it."""
+    """Client: the session is over; the node need not keep it."""
 
     kind = 0x04
 
@@ -84,12 +84,12 @@ class Goodbye(Message, frozen=True):
 
 
 class Published(Message, frozen=True):
-    """Node: what became of a batch. Every event that is not refused is durable.
+    """Node: the outcome of a batch. Every event that is not refused is durable.
 
-    `first` is the place of the first event that was new; the others follow it without a hole, but
-    where others' events came in between: (index, mark) in `later` says where a new event lies that
-    does not follow the new one before it, and those behind it follow that.
-    `duplicates` are the indices of events that had been accepted before.
+    `first` is the place of the first new event. The others follow it without a gap, except where
+    other events came in between: (index, mark) in `later` is the place of a new event that does not
+    follow the one before it, and from which later ones continue. `duplicates` are the indices of
+    events accepted before.
     """
 
     kind = 0x11
@@ -103,12 +103,10 @@ class Published(Message, frozen=True):
 
 
 class NotPublished(Message, frozen=True):
-    """Node: not all of this batch was stored, and nothing of a later one. Send all again from it.
+    """Node: this batch was not stored completely, and no later one. Send all again from this batch.
 
-    What of it was stored is a duplicate then.
-
-    Until `batch` comes again the node answers every later batch with this too, so that an event
-    never overtakes one of the same publisher.
+    Events of it that were stored are then duplicates. Until `batch` comes again the node answers
+    every later batch with this message too, so that no event overtakes one of the same publisher.
     """
 
     kind = 0x12
@@ -122,7 +120,8 @@ class NotPublished(Message, frozen=True):
 
 
 class Subscribe(Message, frozen=True):
-    """Client: deliver what matches. `number` is the client's own for it, free in this session."""
+    """Client: deliver matching events. `number` is chosen by the client, and unused in this
+    session."""
 
     kind = 0x20
 
@@ -133,43 +132,43 @@ class Subscribe(Message, frozen=True):
     durable: str
     """Name of a durable subscription, or empty."""
     start: str
-    """`new`, `all`, `position`, `time`, `last`, or `stored` (where a durable one was left, or
-    `position` if that is further; else new)."""
+    """`new`, `all`, `position`, `time`, `last`, or `stored` (the stored position of a durable one,
+    or `position` if that is further; else new)."""
     position: WirePosition
-    """For `position` and `stored`: how far the client knows that it has got."""
+    """For `position` and `stored`: the position that the client has reached."""
     time: Count
     """For `time`: ms since 1970."""
     previous_address: Address = ""
-    """Address of the node where it was last, as that node's `Welcome` said; empty: not known."""
+    """Address of its previous node, as in that node's `Welcome`; empty if unknown."""
     until_ms: Count = 0
-    """It ends before the first event of this time of arrival or later; 0: no such end."""
+    """It ends before the first event of this arrival time or later; 0: no such end."""
     until: WirePosition = ()
-    """It ends when all up to this position was delivered; empty: no such end."""
+    """It ends when all events up to this position are delivered; empty: no such end."""
     last: Count = 0
-    """For `last`: so many of the newest that match."""
+    """For `last`: the number of newest matching events."""
     pace: Factor = 0.0
-    """Factor of the pace at which recovered events arrived at first; 0: as fast as possible."""
+    """Recovered events follow their original pace times this factor; 0: as fast as possible."""
     rate: Count = 0
-    """Recovered events a second at most; 0: no bound."""
+    """Most recovered events a second; 0: no bound."""
     processed: WirePosition | None = None
-    """How far a durable one that goes on at `position` was processed: what is stored of it."""
+    """For a durable one that continues at `position`: the processed position, which is stored."""
     times: bool = False
     """True if `Progress` is to carry stream times."""
 
 
 class Subscribed(Message, frozen=True):
-    """Node: the subscription is accepted. `warnings` are for the person who wrote the query."""
+    """Node: the subscription is accepted. `warnings` are for the author of the query."""
 
     kind = 0x21
 
     number: Count
     position: WirePosition | None
-    """Where a durable one was left; None where nothing was stored."""
+    """Stored position of a durable one; None if there is none."""
     warnings: tuple[str, ...]
 
 
 class Flowing(Message, frozen=True):
-    """Node: after `cut` nothing that matches is missed."""
+    """Node: after `cut` no matching event is missed."""
 
     kind = 0x22
 
@@ -178,7 +177,7 @@ class Flowing(Message, frozen=True):
 
 
 class Unsubscribe(Message, frozen=True):
-    """Client: deliver no more; `forget` also drops what was stored of a durable one."""
+    """Client: deliver no more; `forget` also deletes the stored state of a durable one."""
 
     kind = 0x23
 
@@ -189,7 +188,7 @@ class Unsubscribe(Message, frozen=True):
 class Ended(Message, frozen=True):
     """Node: the subscription is over: refused, cancelled by the node, or as the client asked.
 
-    The error's code is empty where the client asked.
+    The error's code is empty if the client asked.
     """
 
     kind = 0x24
@@ -207,23 +206,23 @@ class Acknowledge(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """Node: up to these positions nothing is left to deliver, matched or not."""
+    """Node: up to these positions everything that matches has been delivered."""
 
     kind = 0x26
 
     positions: tuple[tuple[Count, WirePosition], ...]
     times: tuple[tuple[Count, WireTimes], ...] = ()
-    """Stream times of every origin, for subscriptions that asked: matching events that are still
-    to come were committed after that time, in ms since 1970. 0: the time is not known."""
+    """Stream times of every origin, for subscriptions with `times`: later matching events were
+    committed after that time, in ms since 1970. 0: the time is unknown."""
 
 
 class Gap(Message, frozen=True):
-    """Node: events that may have matched are gone for this subscription.
+    """Node: events that may have matched are lost for this subscription.
 
-    `reason` is `retention` (no log holds them any more; `count` offsets of `origin` are gone,
-    matching or not), `lost` (what was missed elsewhere is nowhere to be found), `damaged` (the log
-    is damaged there, and no other source has the events) or `slow` (a transient subscriber's queue
-    was full; exactly `count` matching events were dropped). Bounds are inclusive marks.
+    `reason` is `retention` (no log has them any more; `count` offsets of `origin` are lost,
+    matching or not), `lost` (events missed elsewhere could not be found), `damaged` (the log is
+    damaged there, and no other source has the events) or `slow` (the queue of a transient
+    subscriber was full; exactly `count` matching events were dropped). Bounds are inclusive marks.
     """
 
     kind = 0x27
@@ -237,10 +236,10 @@ class Gap(Message, frozen=True):
 
 
 class Credit(Message, frozen=True):
-    """Client: so many bytes of DELIVER messages may be sent in this session altogether.
+    """Client: total bytes of DELIVER messages that may be sent in this session.
 
-    Beside p2p's credit, which returns as soon as a message has arrived: so deliveries that the
-    user has not looked at never keep receipts and answers from coming.
+    It is separate from p2p's credit, which returns when a message has arrived. So unread deliveries
+    do not hold back receipts and answers.
     """
 
     kind = 0x29
@@ -249,10 +248,10 @@ class Credit(Message, frozen=True):
 
 
 class TypeChanged(Message, frozen=True):
-    """Node: a newer version of an event type turned up, and touches this subscription's query.
+    """Node: a newer version of an event type affects this subscription's query.
 
-    Paths are label paths such as `/flight/leg/@status`. Each list is cut to what a person reads;
-    what the query reads stands first.
+    Paths are label paths such as `/flight/leg/@status`. Each list is shortened for people, with the
+    paths that the query reads first.
     """
 
     kind = 0x2A
@@ -265,15 +264,15 @@ class TypeChanged(Message, frozen=True):
     effect: str
     """`can-not-match-any-more`, `can-match-now`, or `reads-what-changed`."""
     reason: str
-    """For the first two: why the query can match no event of the one version."""
+    """For the first two: the reason why the query can not match events of one version."""
     paths: tuple[str, ...]
-    """What the query reads of all that came, went or changed."""
+    """Added, removed or changed paths that the query reads."""
     came: tuple[str, ...]
     went: tuple[str, ...]
     changed: tuple[str, ...]
-    """Attributes with other values or another default: path, colon, how."""
+    """Attributes with other values or another default: path, colon, change."""
     left_out: Count
-    """How many entries the four lists lack altogether."""
+    """Number of entries omitted from the four lists."""
 
 
 # ----------------------------------------------------------------------------- asking
@@ -288,11 +287,11 @@ class Ask(Message, frozen=True):
     what: str
     arguments: Mapping[str, str]
     document: bytes = b""
-    """The event that the question is about, or empty; it may be as large as a frame."""
+    """The event of the question, or empty; at most as large as a frame."""
 
 
 class Answer(Message, frozen=True):
-    """Node: the answer; an error where `error`'s code is not empty."""
+    """Node: the answer; an error if the code of `error` is not empty."""
 
     kind = 0x31
 
@@ -301,10 +300,10 @@ class Answer(Message, frozen=True):
     content: Any
 
 
-#: Says that there is no error, where a message has room for one.
+#: The value of error fields without an error.
 NO_ERROR: WireError = ("", "", 0, 0)
 
-#: Kinds of the messages that carry events: `broker.wire.event_batch`.
+#: Kinds of the messages in `broker.wire.event_batch`.
 PUBLISH = 0x10
 DELIVER = 0x28
 
@@ -314,7 +313,7 @@ CODEC: Final = Codec[Message](
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
 )
 _encode = CODEC.encode
-#: Messages that have a field more since version 2.
+#: Messages with one more field since version 2.
 _LONGER_IN_VERSION_2: Final = (Subscribe, Progress)
 
 
@@ -326,7 +325,7 @@ def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"
-#: The first message of either side of a greeting between nodes, which is of another protocol.
+#: First bytes of handshakes between nodes, which use another protocol.
 _NODE_PROTOCOL_HINTS: Final = {
     b"\x40": "a node greets where clients connect: it needs the port of this node's network.listen",
     b"\x42": _OTHER_NODES,

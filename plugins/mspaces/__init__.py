@@ -1,1 +1,1 @@
-"""The stack of nodes of a cluster and their gateways: socket - p2p - multicast (DESIGN 7)."""
+"""The stack of a cluster's nodes and their gateways: socket - p2p - multicast (DESIGN 7)."""

@@ -11,15 +11,15 @@ MIB = 2**20
 class MspacesSettings:
     """Sizes are in bytes, times in seconds.
 
-    Nodes talk all the time, and a neighbour that is dead must be noticed soon, since others can
-    take its place: so liveness is shorter than a client's.
+    A dead neighbour must be noticed soon, since other nodes can replace it: so `liveness` is
+    shorter than a client's.
     """
 
-    #: Delivered and not yet consumed, at most.
+    #: Most bytes delivered and not yet consumed.
     window_bytes: int = 4 * MIB
-    #: Submitted and not yet acknowledged, at most; above a half the multicast layer says FULL.
+    #: Most bytes submitted and not yet acknowledged; above a half the multicast layer returns FULL.
     send_buffer_bytes: int = 8 * MIB
-    #: A PING goes out when nothing else did for so long.
+    #: A PING is sent after this time without another packet.
     keepalive: float = 1.0
-    #: A neighbour that is silent for so long is given up.
+    #: A neighbour that is silent for this time has failed.
     liveness: float = 4.0

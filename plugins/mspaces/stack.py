@@ -1,4 +1,4 @@
-"""The `mspaces` stack. The multicast layer stands above several of it, one for each neighbour."""
+"""The `mspaces` stack, one for each neighbour; the multicast layer is above all of them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class MspacesStack:
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
 
     def check(self, settings: StackSettings) -> None:
-        """Raises `ConfigurationError` for an option that can not be."""
+        """Raise `ConfigurationError` for an invalid option."""
         self.layers(settings)
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
-        """p2p alone: a socket channel over UDP corrects errors itself, as TCP does."""
+        """Return p2p alone: a socket channel over UDP corrects errors itself, as TCP does."""
         options = read_options(self.name, MspacesSettings, settings.options)
         return [P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))]
 

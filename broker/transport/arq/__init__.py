@@ -1,7 +1,7 @@
-"""Packets of any size, in order and once, over datagrams that get lost (Mspaces M6, M9, M10).
+"""ARQ: packets of any size, in order and once, over lossy datagrams (Mspaces M6, M9, M10).
 
-One connection (`connection_core`) and one group (`group_core`) share how packets are cut into
-datagrams (`cutting`), sealed (`seal`, `wire`), put in order (`receiver`) and paced (`pace`).
+One connection (`connection_core`) and one multicast group (`group_core`) share fragmentation
+(`fragmentation`), authentication (`mac`, `wire`), ordering (`receive_window`) and pacing (`pacer`).
 `docs/protocols/arq.md` describes the protocol.
 """
 

@@ -32,14 +32,14 @@ from broker.transport.arq.wire import (
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two questions for the same holes, at first and at most, while nothing comes.
+#: Seconds between two requests for the same missing ranges, at first and at most, without progress.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
 
 
 @attrs.frozen
 class Ended:
-    """The connection is over in good order: what was sent before the end was received."""
+    """The connection ended in good order: everything sent before the end was received."""
 
 
 Effect: TypeAlias = SendDown | DeliverUp | WritableChanged | Failed | Ended
@@ -47,19 +47,19 @@ Effect: TypeAlias = SendDown | DeliverUp | WritableChanged | Failed | Ended
 
 @attrs.define
 class DatagramCounts:
-    """What a connection has seen. Nothing of it needs a person to look, but much of it may."""
+    """Counts of the datagrams of a connection."""
 
     received: int = 0
-    #: Datagrams whose tag does not hold: damaged, or written by a stranger.
+    #: Datagrams with a wrong tag: damaged, or written without the key.
     forged: int = 0
 
 
 class ConnectionCore:
-    """Sans-I/O. `here` is our id of the connection, `there` the peer's; `room` is how many
-    datagrams the peer takes before it has said more.
+    """The sans-I/O core of one connection.
 
-    What a method returns ends with `Failed` or `Ended` when the connection is over; then
-    `last_words` is what to answer to whatever still comes for it.
+    `own_id` and `peer_id` are the two ids of the connection. `room` is the peer's credit, in
+    datagrams, before its first FEEDBACK. The last effect of a connection is `Failed` or `Ended`;
+    then `final_bye` answers every late datagram.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ConnectionCore:
         self.own_id = here
         self.peer_id = there
         self.is_over = False
-        #: The peer has shown that it knows the key.
+        #: The peer has proven that it has the key.
         self.is_confirmed = False
         self.final_bye: bytes | None = None
         self.datagram_counts = DatagramCounts()
@@ -91,21 +91,21 @@ class ConnectionCore:
         self._is_writable = True
         self._received_at = now
         self._polled_at = now
-        self._highest = 0  # the highest number that came
+        self._highest = 0  # highest number received
         self._highest_at = now
-        self._highest_count = 0  # when it came
-        self._unacked = 0  # datagrams since our last FEEDBACK
+        self._highest_count = 0  # count of datagrams then
+        self._unacked = 0  # datagrams since the last FEEDBACK
         self._feedback_at: float | None = None
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._sent_limit = self.receive_window.limit
         self._sent_received = 0
-        self._is_proving_key = False  # we have to show that we know the key
-        self._is_peer_gone = False  # the peer is gone, in good order
+        self._is_proving_key = False  # this end must prove that it has the key
+        self._is_peer_gone = False  # the peer has ended in good order
         self._peer_reason: Reason | None = None
 
     @property
     def counters(self) -> ArqCounters:
-        """What had to be mended until now."""
+        """Counters of losses and repairs until now."""
         reception = self.receive_window
         return ArqCounters(
             lost=self.sender.lost,
@@ -119,7 +119,7 @@ class ConnectionCore:
     # ----------------------------------------------------------------- from above
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Take packets; `flush` sends them. Raises ValueError for an empty one."""
+        """Queue packets; `flush` sends them. Raises ValueError for an empty one."""
         self.sender.submit(packets)
         if self._is_writable and self._buffer_fill() > 1 / 2:
             self._is_writable = False
@@ -127,16 +127,16 @@ class ConnectionCore:
         return []
 
     def prove_key(self, now: float) -> list[Effect]:
-        """Show the peer that we know the key; again until it answers."""
+        """Prove to the peer that this end has the key; repeated until the peer answers."""
         self._is_proving_key = True
         return self._send_effects([self.sender.create_poll(now)])
 
     def flush(self, now: float) -> list[Effect]:
-        """Send what may go."""
+        """Send the datagrams that may be sent."""
         return [] if self.is_over else self._send_effects(self.sender.take_datagrams(now))
 
     def set_reading(self, reading: bool, now: float) -> list[Effect]:
-        """Deliver what has come, or hold it back: the peer stops when the window is full."""
+        """Deliver received packets, or hold them back: the peer stops when the window is full."""
         self._is_reading = reading
         if self.is_over or not reading:
             return []
@@ -149,7 +149,7 @@ class ConnectionCore:
         return effects
 
     def close(self, now: float) -> list[Effect]:
-        """Send everything, then end; deliver nothing any more."""
+        """Send everything, then end; deliver nothing more."""
         self._is_closing = True
         self._is_reading = True
         self.sender.end_stream()
@@ -162,20 +162,21 @@ class ConnectionCore:
     # ----------------------------------------------------------------- from below
 
     def receive(self, datagrams: Sequence[bytes], now: float) -> list[Effect]:
-        """What one read brought. What strangers sent is counted and changes nothing."""
+        """Process the datagrams of one read. Unauthenticated ones are counted and change
+        nothing."""
         try:
-            heard = answer = False
+            is_verified = answer = False
             for datagram in datagrams:
                 if len(datagram) < MIN_DATAGRAM_BYTES or not self._mac.verify(datagram):
                     self.datagram_counts.forged += 1
                     continue
-                heard = True
+                is_verified = True
                 answer |= self._receive_datagram(datagram, now)
                 if self._peer_reason is not None:
                     return self._end_by_peer(self._peer_reason)
         except BrokerError as error:
             return self._fail(error)
-        if not heard:
+        if not is_verified:
             return []
         self._received_at = self._polled_at = now
         self.is_confirmed = True
@@ -183,11 +184,10 @@ class ConnectionCore:
         return effects if self.is_over else effects + self._respond(answer, now)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Do what is due."""
         if self.is_over or self._is_peer_gone:
             return []
         if now >= self._received_at + self._settings.liveness:
-            silent = f"nothing was heard for {self._settings.liveness:g} seconds"
+            silent = f"no datagram arrived for {self._settings.liveness:g} seconds"
             return self._fail(PeerSilent(silent))
         datagrams: list[bytes] = []
         if self._feedback_at is not None and now >= self._feedback_at:
@@ -195,14 +195,14 @@ class ConnectionCore:
             datagrams.append(self._create_feedback(now))
         datagrams += self.sender.take_datagrams(now)
         poll_at = self._poll_at()
-        alive_at = self._polled_at + self._settings.poll
-        if now >= alive_at or (poll_at is not None and now >= poll_at):
+        next_poll = self._polled_at + self._settings.poll
+        if now >= next_poll or (poll_at is not None and now >= poll_at):
             self._polled_at = now
             datagrams.append(self.sender.create_poll(now))
         return self._send_effects(datagrams)
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is wanted."""
+        """Return the time of the next `handle_timeout`."""
         if self.is_over or self._is_peer_gone:
             return None
         due = min(
@@ -219,7 +219,7 @@ class ConnectionCore:
         return self.sender.next_poll_at(self._is_proving_key and not self.is_confirmed)
 
     def _receive_datagram(self, datagram: bytes, now: float) -> bool:
-        """Take a checked datagram; True if it wants an answer at once."""
+        """Process a verified datagram; True if it needs an answer at once."""
         kind, _ = decode_head(datagram)
         if kind == DATA:
             said = decode_data(datagram)
@@ -228,7 +228,7 @@ class ConnectionCore:
                 self._highest, self._highest_at = said.number, now
                 self._highest_count = self.datagram_counts.received
             self._unacked += 1
-            # What was received before says that our FEEDBACK was lost or is late.
+            # A repetition shows that a FEEDBACK was lost or is late.
             return not self.receive_window.insert(said.number, said.piece, now)
         if kind == FEEDBACK:
             self.sender.receive_feedback(decode_feedback(datagram), now)
@@ -241,13 +241,13 @@ class ConnectionCore:
             reason = decode_reason(datagram)
             if reason is not Reason.DONE or self._is_closing or not self._is_complete():
                 self._peer_reason = reason
-            # Else the user has not taken everything yet; nobody is there to be asked any more.
+            # Otherwise the user has still to read the rest; the peer answers no requests any more.
             self._is_peer_gone = True
             return False
         raise ProtocolError(f"a datagram of kind {kind} within a connection")
 
     def _is_complete(self) -> bool:
-        """Whether everything is there up to the peer's end."""
+        """Return True if everything up to the peer's end has arrived."""
         return not self.receive_window.missing and self.receive_window.last_ready() == b""
 
     def _deliver(self) -> list[Effect]:
@@ -264,16 +264,16 @@ class ConnectionCore:
             return self._end(Reason.DONE) if ended else []
         effects: list[Effect] = []
         if pieces:
-            # Without packets it says that a part of one has come.
+            # Without packets this reports that a part of one has arrived.
             effects.append(DeliverUp(self.decoder.feed(b"".join(pieces))))
         if ended:
             if self.decoder.close():
-                raise ProtocolError("the connection was closed within a packet")
+                raise ProtocolError("the connection was closed in the middle of a packet")
             effects += self._end(Reason.DONE)
         return effects
 
     def _respond(self, answer: bool, now: float) -> list[Effect]:
-        """What to send after a read: feedback if it is due, and what was made possible."""
+        """Return the answers to a read: due feedback, and datagrams for which there is room now."""
         datagrams: list[bytes] = []
         reception = self.receive_window
         if reception.received > self._sent_received:
@@ -336,5 +336,9 @@ class ConnectionCore:
         self.is_over = True
         if reason is Reason.DONE and self._is_closing:
             return [Ended()]
-        text = "it was reset by the other end" if reason is Reason.RESET else "it ended too early"
+        text = (
+            "it was reset by the other end"
+            if reason is Reason.RESET
+            else "the other end closed it before all data had arrived"
+        )
         return [Failed(NotConnected(f"connection lost: {text}"))]

@@ -1,4 +1,4 @@
-"""What a connection over datagrams had to mend, for people and programs to read (M9)."""
+"""Counters of a connection over datagrams, for people and programs (M9)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import attrs
 
 @attrs.frozen
 class ArqCounters:
-    """Counts of datagrams, since the connection was made."""
+    """Counts of datagrams since the connection was made."""
 
     lost: int = 0
-    """Sent, and told by the peer to be missing."""
+    """Sent, and reported missing by the peer."""
     repeated: int = 0
     """Sent again."""
     received: int = 0
-    """With contents, whether they had come before or not."""
+    """With contents, first arrivals and repetitions."""
     duplicate: int = 0
-    """Received once more."""
+    """Received again."""
     beyond: int = 0
-    """Received too far ahead of what was taken, and dropped."""
+    """Received beyond the window, and dropped."""
     forged: int = 0
-    """Damaged, or written by a stranger."""
+    """Damaged, or written without the key."""
 
     def plus(self, other: ArqCounters) -> ArqCounters:
-        """The sum, of two connections one after the other."""
+        """Return the sum of the counts of two connections."""
         mine, theirs = attrs.astuple(self), attrs.astuple(other)
         return ArqCounters(*(one + more for one, more in zip(mine, theirs, strict=True)))

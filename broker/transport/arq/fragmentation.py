@@ -1,4 +1,4 @@
-"""Packets into the contents of datagrams, and back."""
+"""Fragmentation of packets into the contents of datagrams."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from broker.transport.arq.wire import NO_START
 _LENGTH = struct.Struct(">I")
 _pack_length = _LENGTH.pack
 
-#: A packet is begun in the rest of a datagram only where so much of it has room.
+#: A packet begins in the rest of a datagram only if this many of its bytes fit.
 _MIN_BEGINNING = 64
 
 
 class Fragmenter:
-    """A queue of packets that is cut into pieces of at most `room` bytes, when there is need.
+    """A queue of packets, cut on demand into fragments of at most `room` bytes.
 
-    Each packet has its length in front, as in a stream. Small ones share a piece and are not
-    torn apart; large ones go on in the next. Who uses it bounds what is in it, by `bytes`.
+    Each packet is preceded by its length, as in a stream. Small packets share a fragment and are
+    not split; large packets continue in the next fragment. The caller bounds the queue by
+    `queued_bytes`.
     """
 
     def __init__(self, room: int) -> None:
-        #: Waiting to be cut, with the lengths.
+        #: Bytes in the queue, with the lengths.
         self.queued_bytes = 0
         self._room = room
         self._packets: deque[bytes] = deque()
-        self._remainder = memoryview(b"")  # of a packet that has been begun
-        self._packets_started = 0  # packets begun so far
+        self._remainder = memoryview(b"")  # of a packet that has begun
+        self._packets_started = 0
 
     def __bool__(self) -> bool:
         return bool(self._packets or self._remainder)
 
     def add_packets(self, packets: Sequence[bytes]) -> None:
-        """Take packets. Raises ValueError for an empty one, and then takes none."""
+        """Append packets. Raises ValueError for an empty packet, and then appends none."""
         if not all(packets):
-            raise ValueError("an empty packet can not be sent")
+            raise ValueError("an empty packet can not be sent: give at least one byte")
         self._packets += packets
         self.queued_bytes += sum(map(len, packets)) + _LENGTH.size * len(packets)
 
     def clear(self) -> None:
-        """Drop everything."""
         self._packets.clear()
         self._remainder = memoryview(b"")
         self.queued_bytes = 0
 
     def next_fragment(self) -> tuple[int, int, list[bytes]]:
-        """The next piece, in parts: where the first packet begins in it, that packet's number
-        (from 0), and the bytes. Only if there is something."""
+        """Return the next fragment in parts: offset of the first packet that begins in it, number
+        of that packet (from 0), and the bytes. Only while the queue is not empty."""
         parts: list[bytes] = []
         left = self._room
         if self._remainder:
@@ -69,10 +69,10 @@ class Fragmenter:
             self._packets_started += 1
             parts.append(_pack_length(len(packet)))
             if size > left:
-                whole = memoryview(packet)
-                taken = left - _LENGTH.size
-                parts.append(bytes(whole[:taken]))
-                self._remainder = whole[taken:]
+                packet_view = memoryview(packet)
+                split_at = left - _LENGTH.size
+                parts.append(bytes(packet_view[:split_at]))
+                self._remainder = packet_view[split_at:]
                 left = 0
                 break
             parts.append(packet)

@@ -1,7 +1,7 @@
-"""One member of a group over multicast: sends once to all, and hears each sender in order (M9).
+"""One member of a multicast group: sends once to all, and receives each sender in order (M9).
 
-Reliable as long as a sender's history reaches and a receiver keeps up; what is lost beyond that is
-told as a gap. Nobody can slow a sender down.
+Delivery is reliable within a sender's history while the receiver keeps up. Other losses are
+reported. No receiver can slow a sender down.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from broker.transport.arq.wire import (
 )
 from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
 
-#: Seconds after the last datagram until its number is announced, doubled each time: so that a
-#: loss at the end is noticed.
+#: Seconds after the last datagram until its number is announced, doubled each time: so a loss at
+#: the end is noticed.
 _FIRST_ANNOUNCE_INTERVAL = 0.02
-#: Seconds between two questions for a sender's name.
+#: Seconds between two polls for a sender's name.
 _NAME_POLL_INTERVAL = 0.1
-#: Then it is asked to be told that it is heard: so often, as a part of `liveness`.
+#: Then the interval of polls, which also confirm reception, as a share of `liveness`.
 _CONFIRM_SHARE = 0.4
-#: Sessions that are over, so that what is late of them opens none; the oldest go.
+#: Most ended sessions kept, so that late datagrams of them open none; the oldest are dropped.
 _MAX_ENDED = 1024
 MAX_NAME_BYTES = 128
 
@@ -60,20 +60,20 @@ _START = Struct(">Q")
 
 @attrs.define
 class GroupCounts:
-    """What was seen and is no packet."""
+    """Counts of datagrams that were dropped."""
 
-    #: Datagrams whose tag does not hold: damaged, or of a host without the key.
+    #: With a wrong tag: damaged, or of a host without the key.
     forged: int = 0
-    #: With a good tag, and still wrong.
+    #: With a right tag, but malformed.
     malformed: int = 0
-    #: Of a session that is known by another address.
+    #: Of a session with another address.
     wrong_address: int = 0
-    #: Of senders beyond the limit.
     ignored: int = 0
 
 
 class GroupCore:
-    """Sans-I/O. `session` is drawn anew for each life of the member; `draw` gives 0 to 1."""
+    """The sans-I/O core of one member. `session` is random for each start; `draw` returns 0 to
+    1."""
 
     def __init__(
         self,
@@ -87,7 +87,6 @@ class GroupCore:
     ) -> None:
         self.counts = GroupCounts()
         self.sender = GroupSender(settings, seal, session, now)
-        #: By session.
         self.receivers: dict[int, GroupReceiver] = {}
         self._settings = settings
         self._mac = seal
@@ -101,22 +100,24 @@ class GroupCore:
         self._session_by_name: dict[str, int] = {}
         self._ended_sessions: dict[int, None] = {}
         self._polled_at: dict[int, float] = {}
-        """By the session of a sender: when it was last asked for its name, and told by that that it
-        is heard."""
+        """By session of a sender: time of the last POLL, which asks for its name and confirms
+        reception."""
         self._confirmed_at: dict[int, float] = {}
-        """By the session of a member: when it last said that it hears us."""
+        """By session of a member: time of its last confirmation that it receives this sender."""
         self._stream_starts: dict[int, int] = {}
         self._pending_effects: list[Effect] = []
-        """What is yet to be told of a silent sender that made room."""
+        """Effects of removing a silent sender that made room."""
 
     # ----------------------------------------------------------------- from above
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Take packets for the group. Raises `Overloaded`, or ValueError for an empty one, and
-        then takes none."""
+        """Queue packets for the group. Raises `Overloaded`, or ValueError for an empty packet, and
+        then queues none."""
         waiting = self.sender.queued_bytes
         if waiting and waiting + sum(map(len, packets)) > self._settings.send_buffer_bytes:
-            raise Overloaded("the group's rate is lower than what is sent to it")
+            raise Overloaded(
+                "packets are submitted faster than the group's rate: wait and send again"
+            )
         self.sender.submit(packets)
         if self._is_writable and self._buffer_fill() > 1 / 2:
             self._is_writable = False
@@ -124,7 +125,7 @@ class GroupCore:
         return []
 
     def flush(self, now: float) -> list[Effect]:
-        """Send what may go."""
+        """Send the datagrams that may be sent."""
         datagrams = self.sender.take_datagrams(now)
         effects: list[Effect] = []
         if datagrams:
@@ -137,13 +138,13 @@ class GroupCore:
         return effects
 
     def leave(self) -> list[Effect]:
-        """Say that nothing more will come."""
+        """Announce that this member leaves."""
         return [SendToGroup([self._mac.add_tag(encode_bye(self._session, Reason.DONE))])]
 
     # ----------------------------------------------------------------- from below
 
     def receive(self, batch: Sequence[tuple[bytes, Peer]], now: float) -> list[Effect]:
-        """What one read brought, of either socket, with where it came from."""
+        """Process the datagrams of one read of either socket, with their source addresses."""
         effects: list[Effect] = []
         touched: dict[int, None] = {}
         for datagram, address in batch:
@@ -166,7 +167,6 @@ class GroupCore:
         return [*left, *effects]
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Do what is due."""
         effects = self.flush(now)
         to_all, to_each = self.sender.take_repairs(now)
         if to_all:
@@ -189,7 +189,7 @@ class GroupCore:
         return effects
 
     def next_timeout(self) -> float:
-        """When `handle_timeout` is wanted."""
+        """Return the time of the next `handle_timeout`."""
         due = self._announce_at
         others = [self.sender.next_timeout()]
         liveness = self._settings.liveness
@@ -218,7 +218,7 @@ class GroupCore:
             if len(self._confirmed_at) > _MAX_ENDED:
                 del self._confirmed_at[next(iter(self._confirmed_at))]
             return [SendDown([answer], address), *self._update_reachability(asker, now)]
-        return []  # our own, looped back
+        return []  # looped back
 
     def _receive_from_sender(
         self, kind: int, session: int, datagram: bytes, address: Peer, now: float
@@ -261,7 +261,7 @@ class GroupCore:
                 self.counts.ignored += 1
                 return None
             self._pending_effects += self._remove_receiver(silent[0])
-            del self._ended_sessions[silent[0]]  # it is heard again where there is room again
+            del self._ended_sessions[silent[0]]  # it is accepted again when there is room
         receiver = GroupReceiver(
             *(self._settings, address, max(first, 1), self._max_frame, self._random, now)
         )
@@ -269,7 +269,8 @@ class GroupCore:
         return receiver
 
     def _stream_start(self, session: int) -> int:
-        """Where our stream begins for a member: with what is sent after we first heard of it."""
+        """Return the number at which this member's stream begins for a session: the first one after
+        contact."""
         if session not in self._stream_starts:
             self._stream_starts[session] = self.sender.highest + 1
             if len(self._stream_starts) > _MAX_ENDED:
@@ -284,7 +285,7 @@ class GroupCore:
         return effects + self._update_reachability(session, now)
 
     def _poll(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
-        """Ask who it is; and let it know from time to time that it is heard."""
+        """Ask for the sender's name, and confirm reception from time to time."""
         last = self._polled_at.get(session)
         if last is not None and now < last + self._poll_interval(receiver):
             return []
@@ -303,25 +304,25 @@ class GroupCore:
         )
 
     def _update_reachability(self, session: int, now: float) -> list[Effect]:
-        """Tell whether a member hears us, if that is new."""
+        """Report a change of whether a member receives this sender."""
         receiver = self.receivers.get(session)
         if receiver is None or receiver.name is None or not receiver.is_present:
             return []
         said = self._confirmed_at.get(session)
-        hears = said is not None and now < said + self._settings.liveness
-        if hears == receiver.is_reachable:
+        is_reachable = said is not None and now < said + self._settings.liveness
+        if is_reachable == receiver.is_reachable:
             return []
-        receiver.is_reachable = hears
-        return [ReachabilityChanged(receiver.name, hears)]
+        receiver.is_reachable = is_reachable
+        return [ReachabilityChanged(receiver.name, is_reachable)]
 
     def _set_name(
         self, session: int, receiver: GroupReceiver, start: int, name: str, now: float
     ) -> list[Effect]:
         if receiver.name is not None or not start:
-            return []  # known; or it was said to all, and not where our share begins
+            return []  # known, or without the start of the stream for this member
         effects: list[Effect] = []
         if name in self._session_by_name:
-            # Its former life, or another member of the same name: the one that came last counts.
+            # An earlier start of it, or another member of the same name: the last one counts.
             effects += self._remove_receiver(self._session_by_name[name])
         receiver.name = name
         receiver.restart_at(start, now)
@@ -347,17 +348,17 @@ class GroupCore:
         receiver = self.receivers.get(session)
         if receiver is None:
             return []
-        wanted = receiver.take_requests(now)
+        ranges = receiver.take_requests(now)
         received = receiver.receive_window.received
         questions = [
-            self._mac.add_tag(encode_ask(session, received, wanted[first : first + MAX_RANGES]))
-            for first in range(0, len(wanted), MAX_RANGES)
+            self._mac.add_tag(encode_ask(session, received, ranges[first : first + MAX_RANGES]))
+            for first in range(0, len(ranges), MAX_RANGES)
         ]
         return [SendDown(questions, receiver.address)] if questions else []
 
     def _remove_receiver(self, session: int) -> list[Effect]:
         receiver = self.receivers[session]
-        # There is nobody to be asked any more for what is missing: what came behind it is had.
+        # Missing datagrams can not be requested any more: deliver the rest.
         receiver.discard_before(receiver.receive_window.newest + 1)
         effects = self._deliver(session)
         del self.receivers[session]
@@ -372,7 +373,8 @@ class GroupCore:
         return [*effects, SenderDisappeared(receiver.name)] if receiver.is_present else effects
 
     def _mark_silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
-        """What it sent will be asked for, or told as a gap, when it is heard again."""
+        """Mark a sender as silent. Its missing datagrams are requested, or reported lost, when it
+        returns."""
         if receiver.name is None:
             del self.receivers[session]
             self._polled_at.pop(session, None)
@@ -392,7 +394,7 @@ class GroupCore:
 
 def _decode_announcement(contents: bytes) -> tuple[int, str]:
     if len(contents) < _START.size:
-        raise ProtocolError("an announcement that is cut short")
+        raise ProtocolError("an ANNOUNCE without its start")
     (start,) = _START.unpack_from(contents)
     name = contents[_START.size :]
     if not 0 < len(name) <= MAX_NAME_BYTES:

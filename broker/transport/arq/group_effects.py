@@ -1,4 +1,4 @@
-"""What a group's core may ask for."""
+"""Effects of a group's core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SendToGroup:
 
 @attrs.frozen
 class PacketsLost:
-    """So many packets of a sender could not be had any more; what follows comes."""
+    """`count` packets of a sender can not be recovered; later packets follow."""
 
     sender: str
     count: int
@@ -27,15 +27,17 @@ class PacketsLost:
 
 @attrs.frozen
 class SenderAppeared:
-    """A sender is there, or is there again: a new life of it begins."""
+    """A sender is present, or has started anew."""
 
     sender: str
 
 
 @attrs.frozen
 class ReachabilityChanged:
-    """A sender hears what is sent to the group, or does not any more: it said so, or stopped saying
-    so. One that vanished hears nothing until the contrary is told."""
+    """A sender confirms that it receives datagrams sent to the group, or confirms it no longer.
+
+    A sender that disappeared is unreachable until it confirms again.
+    """
 
     sender: str
     is_reachable: bool
@@ -48,7 +50,7 @@ class SenderDisappeared:
     sender: str
 
 
-#: `SendDown` has the address as its peer, `DeliverUp` the sender's name.
+#: `SendDown` has an address as its peer, `DeliverUp` the sender's name.
 Effect: TypeAlias = (
     SendToGroup
     | SendDown

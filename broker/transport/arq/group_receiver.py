@@ -1,4 +1,5 @@
-"""What one member of a group hears of another: in order, with its holes (D43, D44)."""
+"""The receiving half of a group member for one sender: in order, with reported losses (D43,
+D44)."""
 
 from __future__ import annotations
 
@@ -11,19 +12,20 @@ from broker.transport.arq.wire import MAX_RANGES, NO_START, Data, Range
 from broker.transport.effects import Peer
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two questions for the same holes, at first and at most.
+#: Seconds between two requests for the same missing ranges, at first and at most.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
-#: Askers draw a delay of up to so many seconds, so that an answer to one may reach all (D46).
+#: Requests are delayed at random by up to this many seconds, so that one repair may serve all
+#: (D46).
 _MAX_RANDOM_DELAY = 0.005
-#: Datagrams of questions at once: at 20% loss one does not hold the holes of 20 ms.
+#: Most request datagrams at once: at 20% loss one is too small for the missing ranges of 20 ms.
 _MAX_REQUEST_DATAGRAMS = 8
-#: Packets are counted modulo this.
 _PACKET_MODULUS = 2**32
 
 
 class GroupReceiver:
-    """One sender's stream. It begins with the first datagram heard, or after an announcement."""
+    """The stream of one sender. It begins with the first datagram received, or after an
+    announcement."""
 
     def __init__(
         self,
@@ -35,16 +37,16 @@ class GroupReceiver:
         now: float,
     ) -> None:
         self.address = address
-        #: What the sender calls itself; None until it has said so.
+        #: Name of the sender; None until it is known.
         self.name: str | None = None
         self.received_at = now
-        #: Packets that were larger than this end accepts.
+        #: Packets larger than this end accepts.
         self.oversized = 0
-        #: It was heard within `liveness`.
+        #: A datagram arrived within `liveness`.
         self.is_present = True
-        #: Something of it came that was sent to the whole group: since we last said so.
+        #: A datagram to the whole group arrived since the last confirmation was sent.
         self.has_group_traffic = True
-        #: It was told to hear us.
+        #: The sender confirmed that it receives this member's datagrams.
         self.is_reachable = False
         self._settings = settings
         self._max_frame = max_frame
@@ -58,96 +60,96 @@ class GroupReceiver:
         )
         self._decoder = FrameDecoder(self._max_frame)
         self._first = first
-        self._number = first - 1  # of the last datagram whose contents went into the decoder
-        self._is_resynchronising = first > 1  # what comes first may be the middle of a packet
+        self._number = first - 1  # number of the last decoded datagram
+        self._is_resynchronising = first > 1  # the first datagram may begin within a packet
         self._packet: int | None = (
             None if self._is_resynchronising else 0
-        )  # the next one's number, if known
+        )  # number of the next packet, if known
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._request_at: float | None = None
 
     def restart_at(self, first: int, now: float) -> None:
-        """The sender says where our share of its stream begins; nothing was taken yet."""
+        """Restart the stream at a number announced by the sender, before anything was read."""
         held = self.receive_window.buffered()
         self._start(first)
-        for said in held:
-            if said.number >= first:
-                self.receive_data(said, now)
+        for data in held:
+            if data.number >= first:
+                self.receive_data(data, now)
 
-    def receive_data(self, said: Data, now: float) -> None:
-        """A datagram of this sender."""
+    def receive_data(self, data: Data, now: float) -> None:
         self.received_at = now
         reception = self.receive_window
         if self.name is None and reception.ready_count >= self._settings.window:
-            return  # it will be asked for again
-        before = reception.received
-        if said.number > reception.limit:
-            self._make_room(said.number)
-        if said.number in reception.missing:
-            # Answers come: what is still missing is worth asking for soon.
+            return  # it will be requested again
+        received_before = reception.received
+        if data.number > reception.limit:
+            self._make_room(data.number)
+        if data.number in reception.missing:
+            # Repairs arrive: request the rest soon.
             self._request_soon(now)
         else:
             self.has_group_traffic = True
-        reception.insert(said.number, said, now)
-        self._window_moved(before, now)
+        reception.insert(data.number, data, now)
+        self._window_moved(received_before, now)
 
     def receive_announcement(self, highest: int, now: float) -> None:
-        """The sender has sent so many."""
+        """Record that the sender has sent numbers up to `highest`."""
         self.received_at = now
         self.receive_window.mark_sent_until(highest, now)
         self._window_moved(self.receive_window.received, now)
 
     def discard_before(self, oldest: int) -> None:
-        """The sender has nothing below a number any more."""
+        """Give up missing numbers below `oldest`: the sender does not have them any more."""
         self.receive_window.skip_to(min(oldest, self.receive_window.newest + 1))
 
     def take_requests(self, now: float) -> list[Range]:
-        """What to ask the sender for now; gives up what was asked for too long."""
+        """Return the ranges to request now; give up numbers that are missing for longer than
+        `patience`."""
         if self._request_at is None or now < self._request_at:
             return []
         reception = self.receive_window
-        given_up = 0
+        last_given_up = 0
         for number, since in reception.missing.items():
             if now < since + self._settings.patience:
                 break
-            given_up = number
-        if given_up:
-            reception.skip_to(given_up + 1)
-        wanted = reception.missing_ranges(now, _MAX_REQUEST_DATAGRAMS * MAX_RANGES)
+            last_given_up = number
+        if last_given_up:
+            reception.skip_to(last_given_up + 1)
+        ranges = reception.missing_ranges(now, _MAX_REQUEST_DATAGRAMS * MAX_RANGES)
         late_at = reception.next_missing_at(now)
         self._request_at = None
-        if wanted:
+        if ranges:
             self._request_at = now + self._request_interval + self._random() * _MAX_RANDOM_DELAY
             self._request_interval = min(2 * self._request_interval, _MAX_REQUEST_INTERVAL)
         elif late_at is not None:
             self._request_at = late_at + self._random() * _MAX_RANDOM_DELAY
-        return wanted
+        return ranges
 
     def next_timeout(self) -> float | None:
-        """When to ask."""
+        """Return the time of the next request."""
         return self._request_at
 
     def take_packets(self) -> list[tuple[int, list[bytes]]]:
-        """What can be delivered: packets, and how many are missing before them."""
+        """Return runs of packets to deliver, each with the count of packets lost before it."""
         runs: list[tuple[int, list[bytes]]] = []
         pieces: list[bytes] = []
-        for said in self.receive_window.take_ready():
-            piece = said.piece
-            if said.number != self._number + 1 and not self._is_resynchronising:
+        for data in self.receive_window.take_ready():
+            piece = data.piece
+            if data.number != self._number + 1 and not self._is_resynchronising:
                 self._decode_pieces(pieces, runs)
                 self._is_resynchronising = True
-            self._number = said.number
+            self._number = data.number
             if self._is_resynchronising:
-                if said.start == NO_START:
+                if data.start == NO_START:
                     continue
-                piece = piece[said.start :]
-                self._start_packet(said.packet, runs)
+                piece = piece[data.start :]
+                self._start_packet(data.packet, runs)
             pieces.append(piece)
         self._decode_pieces(pieces, runs)
         return [run for run in runs if run[0] or run[1]]
 
     def _make_room(self, number: int) -> None:
-        """Give up the oldest holes: behind them there is no room any more."""
+        """Give up the oldest missing numbers: the window behind them is full."""
         reception, window = self.receive_window, self._settings.window
         if not reception.missing or number > reception.limit + window:
             reception.skip_to(number - window // 2)
@@ -163,7 +165,7 @@ class GroupReceiver:
         self._is_resynchronising = False
         self._decoder = FrameDecoder(self._max_frame)
         if self._packet is None:
-            # How many were lost before what is the first that came is not known: at least one.
+            # The count of packets lost before the first one is unknown: at least one.
             missed = int(self._number > self._first)
         else:
             missed = (packet - self._packet) % _PACKET_MODULUS
@@ -176,7 +178,8 @@ class GroupReceiver:
         try:
             packets = self._decoder.feed(b"".join(pieces))
         except BrokerError:
-            # Too large, or nonsense of somebody with the key: go on where another packet begins.
+            # Too large, or malformed by a member with the key: continue where another packet
+            # begins.
             self.oversized += 1
             self._is_resynchronising = True
             packets = []
@@ -186,9 +189,9 @@ class GroupReceiver:
         runs[-1][1].extend(packets)
         self._packet = ((self._packet or 0) + len(packets)) % _PACKET_MODULUS
 
-    def _window_moved(self, before: int, now: float) -> None:
+    def _window_moved(self, received_before: int, now: float) -> None:
         reception = self.receive_window
-        if reception.received > before:
+        if reception.received > received_before:
             self._request_interval = _FIRST_REQUEST_INTERVAL
         if not reception.missing:
             self._request_at = None

@@ -1,4 +1,4 @@
-"""What one member sends to its group, and sends again to who missed it (D43, D45, D50)."""
+"""The sending half of a group member, and its repairs (D43, D45, D50)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.effects import Peer
 
-#: Seconds in which askers for one number are gathered.
+#: Seconds during which requests for one number are collected.
 _REQUEST_DELAY = 0.004
-#: From so many on the group gets it.
+#: With this many requests the repair goes to the group.
 _GROUP_REPAIR_AT = 3
-#: Who asks again within so many seconds (at least) has not had the time to get the answer.
+#: A repeated request within this many seconds was sent before the repair arrived.
 _REPAIR_INTERVAL = 0.015
-#: Numbers of one ASK that are looked at: a receiver asks again for the rest.
+#: Most numbers of one ASK that are processed: a receiver asks again for the rest.
 _MAX_REQUESTED = 1024
 
 
@@ -31,12 +31,12 @@ class _HistoryEntry:
 
 
 class GroupSender:
-    """Numbered datagrams, at the pace of a setting, and a bounded history of them."""
+    """Numbered datagrams at a set rate, and a bounded history of them."""
 
     def __init__(self, settings: GroupSettings, seal: Mac, session: int, now: float) -> None:
-        #: The number of the last datagram sent.
+        #: Number of the last datagram sent.
         self.highest = 0
-        #: Datagrams sent again to one, and to all.
+        #: Repairs sent to one member, and to all.
         self.repaired = 0
         self.repaired_to_all = 0
         self._settings = settings
@@ -53,20 +53,20 @@ class GroupSender:
 
     @property
     def oldest(self) -> int:
-        """The oldest number that is still there; the next one if none is."""
+        """Oldest number in the history; the next number if it is empty."""
         return next(iter(self._history), self.highest + 1)
 
     @property
     def queued_bytes(self) -> int:
-        """Submitted and not yet sent."""
+        """Bytes submitted and not yet sent."""
         return self._fragmenter.queued_bytes
 
     def submit(self, packets: Sequence[bytes]) -> None:
-        """Take packets. Raises ValueError for an empty one."""
+        """Queue packets. Raises ValueError for an empty one."""
         self._fragmenter.add_packets(packets)
 
     def take_datagrams(self, now: float) -> list[bytes]:
-        """What may go to the group now."""
+        """Return the datagrams that may be sent to the group now."""
         datagrams: list[bytes] = []
         self._token_at = None
         while self._fragmenter:
@@ -75,24 +75,24 @@ class GroupSender:
                 break
             start, packet, parts = self._fragmenter.next_fragment()
             self.highest += 1
-            sealed = self._mac.add_tag(
+            datagram = self._mac.add_tag(
                 encode_data(self._session, self.highest, start, packet, parts)
             )
-            self._pacer.record_sent(len(sealed))
-            self._add_to_history(sealed)
-            datagrams.append(sealed)
+            self._pacer.record_sent(len(datagram))
+            self._add_to_history(datagram)
+            datagrams.append(datagram)
         return datagrams
 
     def receive_request(self, asker: Peer, ranges: Sequence[Range], now: float) -> bytes | None:
-        """Somebody wants datagrams again; an answer if some of them are not there any more."""
-        left = _MAX_REQUESTED
+        """Record a request for repairs; return a GONE if some are not in the history any more."""
+        remaining = _MAX_REQUESTED
         oldest = self.oldest
         for first, count in ranges:
             start = max(first, oldest)
-            for number in range(start, min(first + count, self.highest + 1, start + left)):
-                left -= 1
-                kept = self._history[number]
-                if asker not in kept.repeated_to or now >= kept.repeated_at + _REPAIR_INTERVAL:
+            for number in range(start, min(first + count, self.highest + 1, start + remaining)):
+                remaining -= 1
+                entry = self._history[number]
+                if asker not in entry.repeated_to or now >= entry.repeated_at + _REPAIR_INTERVAL:
                     self._requests[number] = self._requests.get(number, frozenset()) | {asker}
         if self._requests and self._repair_at is None:
             self._repair_at = now + _REQUEST_DELAY
@@ -101,7 +101,7 @@ class GroupSender:
         return None
 
     def take_repairs(self, now: float) -> tuple[list[bytes], dict[Peer, list[bytes]]]:
-        """What goes again now: to the group, and to single askers."""
+        """Return the repairs to send now: to the group, and by member."""
         to_all: list[bytes] = []
         to_each: dict[Peer, list[bytes]] = {}
         if self._repair_at is None or now < self._repair_at:
@@ -113,26 +113,26 @@ class GroupSender:
                 break
             number = next(iter(self._requests))
             askers = self._requests.pop(number)
-            kept = self._history.get(number)
-            if kept is None:
-                continue  # it went out of the history meanwhile; they will ask again
-            if kept.repeated_at + _REPAIR_INTERVAL <= now:
-                kept.repeated_to = frozenset()
-            kept.repeated_at = now
-            kept.repeated_to |= askers
-            many = len(askers) >= _GROUP_REPAIR_AT
-            self._repair_pacer.record_sent(len(kept.datagram) * (1 if many else len(askers)))
-            if many:
+            entry = self._history.get(number)
+            if entry is None:
+                continue  # it was dropped meanwhile; the members will ask again
+            if entry.repeated_at + _REPAIR_INTERVAL <= now:
+                entry.repeated_to = frozenset()
+            entry.repeated_at = now
+            entry.repeated_to |= askers
+            to_group = len(askers) >= _GROUP_REPAIR_AT
+            self._repair_pacer.record_sent(len(entry.datagram) * (1 if to_group else len(askers)))
+            if to_group:
                 self.repaired_to_all += 1
-                to_all.append(kept.datagram)
+                to_all.append(entry.datagram)
                 continue
             self.repaired += len(askers)
             for asker in askers:
-                to_each.setdefault(asker, []).append(kept.datagram)
+                to_each.setdefault(asker, []).append(entry.datagram)
         return to_all, to_each
 
     def next_timeout(self) -> float | None:
-        """When to send or repair something."""
+        """Return the time of the next datagram or repair."""
         due = [each for each in (self._token_at, self._repair_at) if each is not None]
         return min(due, default=None)
 

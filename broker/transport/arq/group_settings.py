@@ -1,4 +1,4 @@
-"""What can be set about a group over multicast."""
+"""Settings of a group over multicast."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from broker.transport.arq.settings import (
 
 @attrs.frozen(kw_only=True)
 class GroupSettings:
-    """Sizes in bytes, times in seconds. Raises `ConfigurationError` for what can not be."""
+    """Sizes in bytes, times in seconds. Raises `ConfigurationError` for values out of range."""
 
-    #: A datagram's contents, at most.
+    #: Longest contents of a datagram.
     datagram_bytes: int = 1350
-    #: Bytes per second to the group, whatever receivers can take: nobody can slow a group down.
+    #: Bytes per second to the group. Receivers can not slow it down.
     rate: float = 12.5e6
-    #: And to those who missed something, in all: they must not starve the others.
+    #: Bytes per second of all repairs: they must not starve the other traffic.
     repair_rate: float = 6e6
-    #: Given by the user and not yet sent: beyond it `Overloaded`; above a half
+    #: Bytes submitted and not yet sent: beyond it `Overloaded`; above a half
     #: `writable_changed(False)`, below a quarter `writable_changed(True)`.
     send_buffer_bytes: int = 4 * 1024 * 1024
-    #: Sent, and kept for those who missed it; the oldest goes.
+    #: Bytes of sent datagrams kept for repairs; the oldest are dropped.
     history_bytes: int = 16 * 1024 * 1024
-    #: Datagrams of one sender that wait behind a hole; when it is full the hole is given up.
+    #: Datagrams of one sender held behind a missing one; when it is full, the missing one is given
+    #: up.
     window: int = 4096
-    #: A number that is missing is asked for after so long, and later where that was too early.
+    #: Wait before a missing number is requested; it grows when requests were too early.
     reorder_delay: float = 0.002
-    #: A hole is given up, and told, after so long.
+    #: A missing number is given up, and reported, after this time.
     patience: float = 3.0
-    #: Who sends nothing announces itself so often (M6); who is silent for `liveness` is forgotten.
+    #: A sender without traffic announces itself at this interval (M6); one that is silent for
+    #: `liveness` is removed.
     announce: float = 1.0
     liveness: float = 5.0
-    #: Senders of one group; more are ignored and counted.
+    #: Most senders of one group; more are ignored and counted.
     senders: int = 256
 
     def __attrs_post_init__(self) -> None:
@@ -57,7 +59,7 @@ class GroupSettings:
             raise ConfigurationError("group liveness: must be more than announce")
 
     def pacer_settings(self, rate: float) -> ArqSettings:
-        """For a bucket whose rate does not change."""
+        """Return settings of a pacer with a constant rate."""
         return ArqSettings(
             datagram_bytes=self.datagram_bytes, start_rate=rate, least_rate=rate, most_rate=rate
         )

@@ -1,8 +1,9 @@
-"""How a connection over datagrams begins (T41).
+"""The handshake of a connection over datagrams (T41).
 
-Who dials proves that it receives at its address before anything is kept for it:
-HELLO asks, COOKIE answers with what only the listener can have made for that address and that
-HELLO, OPEN shows it, ACCEPT gives the connection's other id and nonce. Then both know the key.
+A dialler proves that it receives at its address before the listener stores anything for it: it
+sends HELLO; the listener answers with a COOKIE, which only it can compute from that address and
+HELLO; OPEN returns the cookie; ACCEPT carries the listener's id and nonce. Then both derive the
+key.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from broker.transport.arq.wire import (
     encode_plain,
 )
 
-#: `Entropy(n)` gives n bytes that nobody can guess: `secrets.token_bytes`, or a seeded fake.
+#: `Entropy(n)` returns n unpredictable bytes: `secrets.token_bytes`, or a seeded fake.
 Entropy = Callable[[int], bytes]
 
-#: Seconds for which a cookie is good: for the spell in which it was made, and the next one.
+#: Seconds of a cookie period: a cookie is valid in its own period and the next one.
 _COOKIE_PERIOD = 30.0
-#: Seconds until a HELLO or OPEN without an answer is sent again: at first, and at most.
+#: Seconds until an unanswered HELLO or OPEN is sent again: at first, and at most.
 _FIRST_RETRY = 0.1
 _MAX_RETRY = 0.4
 
 _REQUEST = struct.Struct(f">BQ{NONCE_BYTES}sI")
 _ACCEPT = struct.Struct(f">Q{NONCE_BYTES}sI")
 
-#: The seal of the handshake itself: there is no key yet.
+#: The tag of handshake datagrams: there is no key yet.
 UNKEYED_MAC = Mac()
 
 
 class DialStep(enum.Enum):
-    """What a datagram meant to a dialler."""
+    """Result of a datagram for a dialler."""
 
     IGNORED = "nothing"
     SEND_NOW = "send again at once"
@@ -60,66 +61,69 @@ class DialStep(enum.Enum):
 
 @attrs.frozen
 class HandshakeRequest:
-    """What a HELLO or an OPEN says."""
+    """The contents of a HELLO or an OPEN."""
 
     version: int
     client: int
     nonce: bytes
-    #: Datagrams that the dialler takes before it has said more.
+    #: Credit of the dialler, in datagrams, before its first FEEDBACK.
     room: int
     cookie: bytes
 
 
 def decode_request(datagram: bytes) -> HandshakeRequest:
-    """A HELLO or OPEN whose tag holds. Raises `ProtocolError`."""
+    """Decode a verified HELLO or OPEN. Raises `ProtocolError`."""
     contents = contents_of(datagram)
     if len(contents) != _REQUEST.size + COOKIE_BYTES:
-        raise ProtocolError(f"a greeting of {len(datagram)} bytes")
+        raise ProtocolError(f"a HELLO or OPEN of {len(datagram)} bytes")
     version, client, nonce, room = _REQUEST.unpack_from(contents)
     return HandshakeRequest(version, client, nonce, room, contents[_REQUEST.size :])
 
 
 def encode_accept(client: int, server: int, nonce: bytes, room: int, seal: Mac) -> bytes:
-    """An ACCEPT."""
+    """Encode an ACCEPT with its tag."""
     return seal.add_tag(encode_plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
 
 
 class Cookies:
-    """What a listener asks a dialler to bring back; it keeps nothing for each."""
+    """Stateless cookies of a listener."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._secret = entropy(32)
 
     def create_cookie(self, greeting: HandshakeRequest, address: Hashable, now: float) -> bytes:
-        """A COOKIE for a HELLO: shorter than that, so nobody's traffic is multiplied."""
+        """Return the COOKIE that answers a HELLO. It is shorter than a HELLO, against
+        amplification."""
         cookie = self._compute_cookie(greeting, address, int(now / _COOKIE_PERIOD))
         return UNKEYED_MAC.add_tag(encode_plain(COOKIE, greeting.client, cookie))
 
     def verify_cookie(self, greeting: HandshakeRequest, address: Hashable, now: float) -> bool:
-        """Whether an OPEN brings the cookie that was sent to its address not long ago."""
-        spell = int(now / _COOKIE_PERIOD)
+        """Return True if an OPEN returns the cookie that was recently sent to its address."""
+        period = int(now / _COOKIE_PERIOD)
         return any(
             compare_digest(self._compute_cookie(greeting, address, each), greeting.cookie)
-            for each in (spell, spell - 1)
+            for each in (period, period - 1)
         )
 
-    def _compute_cookie(self, greeting: HandshakeRequest, address: Hashable, spell: int) -> bytes:
-        said = repr((address, greeting.client, greeting.nonce, greeting.room, spell)).encode()
-        return blake2b(said, key=self._secret, digest_size=COOKIE_BYTES).digest()
+    def _compute_cookie(self, greeting: HandshakeRequest, address: Hashable, period: int) -> bytes:
+        cookie_input = repr(
+            (address, greeting.client, greeting.nonce, greeting.room, period)
+        ).encode()
+        return blake2b(cookie_input, key=self._secret, digest_size=COOKIE_BYTES).digest()
 
 
 class Dialler:
-    """The dialling end until the connection is there. Sans-I/O."""
+    """The dialling end until the connection is accepted. Sans-I/O."""
 
     def __init__(self, client: int, nonce: bytes, room: int, now: float) -> None:
         self.client = client
-        #: After ACCEPTED: the other end's id, its room, and the connection's seal.
+        #: After ACCEPTED: id, credit and key of the other end.
         self.server = 0
         self.room = 0
         self.mac: Mac | None = None
         #: After REFUSED.
         self.reason = Reason.RESET
-        #: When to send again.
+        #: Time of the next transmission.
         self.retry_at = now
         self._wait = _FIRST_RETRY
         self._nonce = nonce
@@ -127,7 +131,7 @@ class Dialler:
         self._cookie = b""
 
     def next_datagram(self, now: float) -> bytes:
-        """What to send now."""
+        """Return the HELLO or OPEN to send now."""
         self.retry_at = now + self._wait
         self._wait = min(2 * self._wait, _MAX_RETRY)
         kind = OPEN if self._cookie else HELLO
@@ -135,7 +139,7 @@ class Dialler:
         return UNKEYED_MAC.add_tag(encode_plain(kind, 0, self._request + cookie))
 
     def receive(self, datagram: bytes) -> DialStep:
-        """What a datagram with our id, of the address that we dial, means."""
+        """Process a datagram with this dialler's id from the dialled address."""
         kind, _ = decode_head(datagram)
         if kind == ACCEPT:
             return self._receive_accept(datagram)

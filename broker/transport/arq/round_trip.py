@@ -1,10 +1,10 @@
-"""How long the way there and back takes (RFC 6298), and when to worry."""
+"""The round-trip time (RFC 6298) and the timeouts that follow from it."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Before the first measurement, in seconds: less than the standard's, for links between nodes.
+#: Seconds before the first sample: less than in the RFC, for links between nodes.
 _FIRST_TIMEOUT: Final = 0.25
 _MIN_TIMEOUT: Final = 0.03
 _MAX_TIMEOUT: Final = 2.0
@@ -12,22 +12,22 @@ _MAX_TIMEOUT: Final = 2.0
 _ALPHA: Final = 1 / 8
 _BETA: Final = 1 / 4
 _K: Final = 4
-#: The shortest round trip is that of the last one or two spells of so many seconds.
+#: The minimum covers the last one or two periods of this many seconds.
 _PERIOD: Final = 10.0
 
 
 class RoundTrip:
-    """Smoothed, with its variation, and the shortest one of late."""
+    """Smoothed round-trip time, its variation, and the recent minimum."""
 
     def __init__(self) -> None:
         self.smoothed = 0.0
         self.variation = 0.0
         self._has_sample = False
-        self._shortest = [float("inf"), float("inf")]  # of the former spell and of this one
+        self._shortest = [float("inf"), float("inf")]  # of the previous period and of this one
         self._period_ends = 0.0
 
     def add_sample(self, sample: float, now: float) -> None:
-        """One more, in seconds."""
+        """Add a sample in seconds."""
         sample = max(sample, 0.0)
         if self._has_sample:
             difference = abs(self.smoothed - sample)
@@ -45,18 +45,18 @@ class RoundTrip:
 
     @property
     def shortest(self) -> float:
-        """Seconds; infinite before the first measurement."""
+        """Seconds; infinite before the first sample."""
         return min(self._shortest)
 
     @property
     def retransmit_after(self) -> float:
-        """Seconds after which something may be sent again if it is still said to be missing."""
+        """Seconds after which a datagram may be sent again if it is still reported missing."""
         if not self._has_sample:
             return _MIN_TIMEOUT
         return self.smoothed + 2 * self.variation
 
     def timeout(self, delay: float) -> float:
-        """Seconds after which an answer is late that may be held back for `delay`."""
+        """Return the seconds after which an answer is late that may be held back for `delay`."""
         if not self._has_sample:
             return _FIRST_TIMEOUT
         return min(max(self.smoothed + _K * self.variation + delay, _MIN_TIMEOUT), _MAX_TIMEOUT)

@@ -1,4 +1,4 @@
-"""The sending end of a connection: what is under way, what was lost, when to ask (D43-D50)."""
+"""The sending end of a connection: datagrams in flight, losses, and polls (D43-D50)."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from broker.transport.arq.wire import (
     encode_numbered,
 )
 
-#: The time between two polls is doubled at most so many times.
+#: The time between two polls doubles at most this many times.
 _MAX_DOUBLINGS = 4
 
 
 @attrs.define
 class _Sent:
-    """A datagram that was not acknowledged yet."""
+    """A datagram without acknowledgement."""
 
     datagram: bytes
     at: float
-    count: int  # datagrams, this one and all before it
-    is_retransmitted: bool = False  # sent more than once: says nothing about the round trip (Karn)
+    count: int  # datagrams sent until then, with this one
+    is_retransmitted: bool = False  # then it gives no round-trip sample (Karn)
 
 
 class Sender:
-    """Everything that was submitted, until it is acknowledged.
+    """All submitted packets until their acknowledgement.
 
-    The receiver's limit bounds what is under way, so nothing that may be asked for again is ever
-    dropped. What waits to be sent is bounded by who submits.
+    The receiver's limit bounds the datagrams in flight, so none that may be requested is dropped.
+    The caller bounds the queue of unsent packets.
     """
 
     def __init__(self, settings: ArqSettings, seal: Mac, peer: int, limit: int, now: float) -> None:
-        #: Bytes of datagrams under way.
+        #: Bytes in flight.
         self.in_flight_bytes = 0
-        #: Datagrams that the receiver has told to be missing.
+        #: Datagrams that the receiver reported missing.
         self.lost = 0
-        #: Datagrams sent again.
+        #: Retransmissions.
         self.retransmitted = 0
         self.pacer = Pacer(settings, now)
         self.round_trip = RoundTrip()
@@ -58,36 +58,35 @@ class Sender:
         self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
         self._highest = 0
         self._acked = 0
-        self._sent_count = 0  # datagrams, each as often as it was
-        self._measured = 0  # the highest number whose round trip was measured
+        self._sent_count = 0  # transmissions, with repetitions
+        self._measured = 0  # highest number with a round-trip sample
         self._in_flight: dict[int, _Sent] = {}
-        self._to_retransmit: dict[int, None] = {}  # to be sent again
+        self._to_retransmit: dict[int, None] = {}
         self._is_ending = False
-        self._end_number = 0  # the number that says that nothing follows
+        self._end_number = 0  # number of the datagram that ends the stream
         self._token_at: float | None = None
         self._polled_at = now
         self._doublings = 0
 
     @property
     def buffered_bytes(self) -> int:
-        """Submitted and not acknowledged."""
+        """Bytes submitted and not acknowledged."""
         return self._fragmenter.queued_bytes + self.in_flight_bytes
 
     @property
     def is_end_acknowledged(self) -> bool:
-        """Whether the end was acknowledged."""
         return 0 < self._end_number <= self._acked
 
     def submit(self, packets: Sequence[bytes]) -> None:
-        """Take packets. Raises ValueError for an empty one."""
+        """Queue packets. Raises ValueError for an empty one."""
         self._fragmenter.add_packets(packets)
 
     def end_stream(self) -> None:
-        """Nothing follows what has been submitted."""
+        """End the stream after the submitted packets."""
         self._is_ending = True
 
     def take_datagrams(self, now: float) -> list[bytes]:
-        """What may go now: first what was lost, then what is new."""
+        """Return the datagrams that may be sent now: retransmissions first, then new ones."""
         datagrams: list[bytes] = []
         pace = self.pacer
         self._token_at = None
@@ -112,27 +111,27 @@ class Sender:
             self._polled_at = now
         return datagrams
 
-    def receive_feedback(self, said: Feedback, now: float) -> None:
-        """What the receiver has and wants. Raises `ProtocolError` for what can not be."""
-        if said.highest > self._highest or said.received > self._highest:
-            raise ProtocolError(f"{said.highest} was received, and {self._highest} sent")
-        if said.received < self._acked:
-            return  # overtaken by a later one
-        self._measure(said, now)
-        # Without progress the receiver has no room, or what it asks for goes again at once.
-        progress = said.received > self._acked or said.limit > self._limit or said.missing
-        for number in range(self._acked + 1, said.received + 1):
+    def receive_feedback(self, report: Feedback, now: float) -> None:
+        """Process a FEEDBACK. Raises `ProtocolError` if it contradicts the datagrams sent."""
+        if report.highest > self._highest or report.received > self._highest:
+            raise ProtocolError(f"{report.highest} was received, and {self._highest} sent")
+        if report.received < self._acked:
+            return
+        self._measure(report, now)
+        # Without progress the receiver has no room, or the requested datagrams are sent at once.
+        progress = report.received > self._acked or report.limit > self._limit or report.missing
+        for number in range(self._acked + 1, report.received + 1):
             self.in_flight_bytes -= len(self._in_flight.pop(number).datagram)
             self._to_retransmit.pop(number, None)
-        self._acked = said.received
-        self._limit = max(self._limit, said.limit)
-        self._record_missing(said, now)
+        self._acked = report.received
+        self._limit = max(self._limit, report.limit)
+        self._record_missing(report, now)
         if progress:
             self._doublings = 0
             self._polled_at = now
 
     def create_poll(self, now: float) -> bytes:
-        """A question that FEEDBACK answers."""
+        """Return a POLL, which the peer answers with FEEDBACK."""
         due = self.next_poll_at(False)
         if due is not None and now >= due:
             self._doublings = min(self._doublings + 1, _MAX_DOUBLINGS)
@@ -140,14 +139,15 @@ class Sender:
         return self._mac.add_tag(encode_numbered(POLL, self._peer, self._highest))
 
     def next_poll_at(self, anyway: bool) -> float | None:
-        """When to ask, because something is under way or there was no room for it; or `anyway`."""
+        """Return the time of the next poll: while datagrams are in flight or wait for room, or if
+        `anyway`."""
         if anyway or (self._token_at is None and (self._in_flight or self._fragmenter)):
             wait = self.round_trip.timeout(self._ack_delay)
             return self._polled_at + wait * (1 << self._doublings)
         return None
 
     def next_send_at(self) -> float | None:
-        """When there will be tokens to go on with."""
+        """Return the time at which the pacer has tokens again."""
         return self._token_at
 
     def _has_new(self) -> bool:
@@ -167,24 +167,24 @@ class Sender:
         self.in_flight_bytes += len(datagram)
         return datagram
 
-    def _measure(self, said: Feedback, now: float) -> None:
-        if said.highest <= self._measured:
+    def _measure(self, report: Feedback, now: float) -> None:
+        if report.highest <= self._measured:
             return
-        self._measured = said.highest
-        sent = self._in_flight.get(said.highest)
+        self._measured = report.highest
+        sent = self._in_flight.get(report.highest)
         if sent is None or sent.is_retransmitted:
             return
-        sample = now - sent.at - said.delay
+        sample = now - sent.at - report.delay
         self.round_trip.add_sample(sample, now)
         shortest = self.round_trip.shortest
         self.pacer.record_delivery(
-            sent.at, sent.count, said.datagrams_received, sample, shortest, now
+            sent.at, sent.count, report.datagrams_received, sample, shortest, now
         )
 
-    def _record_missing(self, said: Feedback, now: float) -> None:
-        # Whoever asks for what was just sent again has not had the time to get it.
+    def _record_missing(self, report: Feedback, now: float) -> None:
+        # A request right after a retransmission was sent before that arrived.
         before = now - self.round_trip.retransmit_after
-        for first, count in said.missing:
+        for first, count in report.missing:
             if first + count - 1 > self._highest:
                 raise ProtocolError(f"{first + count - 1} is missing, and {self._highest} was sent")
             for number in range(first, first + count):

@@ -1,4 +1,4 @@
-"""What can be set about connections and groups over datagrams."""
+"""Settings of connections over datagrams."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import attrs
 
 from broker.errors import ConfigurationError
 
-#: The longest datagram that is read: a jumbo frame's worth.
+#: The longest datagram that is read: that of a jumbo frame.
 MAX_DATAGRAM = 9000
-#: The shortest that a datagram may be set to: every kind but DATA fits in.
+#: The smallest value of `datagram_bytes`: every kind but DATA fits.
 MIN_DATAGRAM = 256
-#: Numbers of a window are told as 16-bit distances.
+#: Numbers within a window are encoded as 16-bit distances.
 MAX_WINDOW = 32 * 1024
 
 
@@ -18,37 +18,38 @@ MAX_WINDOW = 32 * 1024
 class ArqSettings:
     """Sizes in bytes, times in seconds, rates in bytes per second.
 
-    The two ends may differ in all of them. Raises `ConfigurationError` for what can not be.
+    The two ends may have different settings. Raises `ConfigurationError` for values out of range.
     """
 
-    #: A datagram's contents, at most. 1350 fits with IPv6 into 1400, as tunnels leave of Ethernet.
+    #: Longest contents of a datagram. 1350 fits, with IPv6, into the 1400 bytes that tunnels leave
+    #: of Ethernet.
     datagram_bytes: int = 1350
-    #: Datagrams received and not yet taken by the user, at most: the sender waits.
+    #: Most datagrams received and not yet read by the user: then the sender waits.
     window: int = 1024
-    #: Given by the user and not yet acknowledged: above a half `writable_changed(False)` is told,
+    #: Bytes submitted and not yet acknowledged: above a half `writable_changed(False)` is reported,
     #: below a quarter `writable_changed(True)`.
     send_buffer_bytes: int = 4 * 1024 * 1024
-    #: What was sent goes at this rate at first; loss and delay move it within the bounds.
+    #: First sending rate; loss and delay move it within the bounds.
     start_rate: float = 8e6
     least_rate: float = 250e3
     most_rate: float = 125e6
-    #: The part of the datagrams of one round that may get lost without the rate being lowered:
-    #: radio links lose more than this without being full.
+    #: Share of the datagrams of one round that may be lost without a lower rate: radio links lose
+    #: more than this without being full.
     tolerated_loss: float = 0.3
-    #: A number that is missing is asked for after so long, and later where that was too early.
+    #: Wait before a missing number is requested; it grows when requests were too early.
     reorder_delay: float = 0.002
-    #: Feedback goes after so many datagrams, or so long after one.
+    #: Feedback is sent after this many datagrams, or this long after one.
     ack_every: int = 32
     ack_delay: float = 0.01
-    #: An end that has heard nothing for `poll` asks; one that has heard nothing for `liveness`
-    #: gives the connection up (M6).
+    #: An end polls after `poll` without a datagram, and gives the connection up after `liveness`
+    #: (M6).
     poll: float = 2.0
     liveness: float = 10.0
-    #: A connection must be there after so long.
+    #: Limit of the handshake.
     handshake_timeout: float = 5.0
-    #: Connections that have not proven yet that their other end knows the key; the oldest goes.
+    #: Most accepted connections whose other end has not yet proven the key; the oldest is dropped.
     half_open: int = 128
-    #: Connections of one port; more are refused.
+    #: Most connections of one port; more are refused.
     connections: int = 1024
 
     def __attrs_post_init__(self) -> None:
@@ -60,13 +61,13 @@ class ArqSettings:
             *("poll", "handshake_timeout", "half_open", "connections"),
         ):
             if getattr(self, name) <= 0:
-                raise ConfigurationError(f"correction {name}: must be more than 0")
+                raise ConfigurationError(f"arq {name}: must be more than 0")
         if not self.least_rate <= self.start_rate <= self.most_rate:
-            raise ConfigurationError("correction start_rate: must be in least_rate to most_rate")
+            raise ConfigurationError("arq start_rate: must be in least_rate to most_rate")
         if self.liveness <= self.poll:
-            raise ConfigurationError("correction liveness: must be more than poll")
+            raise ConfigurationError("arq liveness: must be more than poll")
 
 
 def _check_range(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise ConfigurationError(f"correction {name}: {value} is not in {least} to {most}")
+        raise ConfigurationError(f"arq {name}: {value} is not in {least} to {most}")

@@ -1,7 +1,7 @@
-"""The datagrams of connections and groups: bytes, and what they say.
+"""The datagrams of connections and groups, byte by byte.
 
-Every datagram starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes
-(`seal`). Numbers are unsigned and big-endian. `docs/protocols/arq.md` has the table.
+Every datagram starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes (`mac`).
+Numbers are unsigned and big-endian. `docs/protocols/arq.md` has the table.
 """
 
 from __future__ import annotations
@@ -41,29 +41,28 @@ _NUMBERED = struct.Struct(">BQQ")
 _CODED = struct.Struct(">BQB")
 _RANGE = struct.Struct(">HH")
 
-#: What a datagram of DATA carries beside the packets.
+#: Bytes of a DATA datagram beside the packets.
 DATA_OVERHEAD = _DATA.size + TAG_BYTES
-#: No packet begins in this datagram.
+#: The value of `start` when no packet begins in the datagram.
 NO_START = 0xFFFF
-#: Ranges in one FEEDBACK or ASK, at most: it fits into the smallest datagram.
+#: Most ranges in one FEEDBACK or ASK: it fits into the smallest datagram.
 MAX_RANGES = 48
-#: No datagram is shorter.
+#: Length of the shortest datagram.
 MIN_DATAGRAM_BYTES = _HEAD.size + TAG_BYTES
 
-#: First number and how many.
+#: First number and count.
 Range: TypeAlias = tuple[int, int]
 
 
 class Reason(enum.IntEnum):
-    """Why a connection is over, or never was."""
+    """Reason for the end or refusal of a connection."""
 
-    #: Everything was received, and the other end had closed.
+    #: Everything was received after the other end had closed.
     DONE = 0
-    #: The other end gave the connection up.
     RESET = 1
-    #: There are as many connections as there may be.
+    #: The port has its maximum of connections.
     FULL = 2
-    #: The other end speaks another version.
+    #: The versions differ.
     VERSION = 3
 
 
@@ -72,119 +71,127 @@ class Data:
     """A piece of the stream of packets."""
 
     number: int
-    #: Where the first packet starts that begins in `piece`; `NO_START` if none does.
+    #: Offset of the first packet that begins in `piece`; `NO_START` if none does.
     start: int
-    #: The number of that packet, modulo 2**32.
+    #: Number of that packet, modulo 2**32.
     packet: int
     piece: bytes
 
 
 @attrs.frozen
 class Feedback:
-    """What a receiver has, wants and takes."""
+    """Acknowledgement, credit and missing ranges of a receiver."""
 
-    #: All up to this number are there.
+    #: Highest number up to which all have arrived.
     received: int
-    #: Up to this number there is room.
+    #: Highest number for which there is room.
     limit: int
-    #: The highest number that came, and the seconds since then.
+    #: Highest number received, and the seconds since then.
     highest: int
     delay: float
-    #: How many datagrams of DATA had come when it came, each as often as it did.
+    #: Count of DATA datagrams received when that one came, with repetitions.
     datagrams_received: int
     missing: tuple[Range, ...] = ()
 
 
 def decode_head(datagram: bytes) -> tuple[int, int]:
-    """Kind and id of a datagram of at least `LEAST_BYTES`."""
+    """Return kind and id of a datagram of at least `MIN_DATAGRAM_BYTES`."""
     kind, identity = _HEAD.unpack_from(datagram)
     return kind, identity
 
 
 def contents_of(datagram: bytes) -> bytes:
-    """What lies between head and tag."""
+    """Return the bytes between head and tag."""
     return datagram[_HEAD.size : -TAG_BYTES]
 
 
 def encode_plain(kind: int, identity: int, contents: bytes) -> bytes:
-    """A datagram without its tag whose contents have no structure here."""
+    """Encode a datagram with opaque contents, without its tag."""
     return _HEAD.pack(kind, identity) + contents
 
 
 def encode_data(
     identity: int, number: int, start: int, packet: int, pieces: Sequence[bytes]
 ) -> bytes:
-    """DATA, without its tag."""
+    """Encode DATA, without its tag."""
     return _DATA.pack(DATA, identity, number, start, packet & 0xFFFFFFFF) + b"".join(pieces)
 
 
 def decode_data(datagram: bytes) -> Data:
-    """A DATA datagram that was checked. Raises `ProtocolError`."""
+    """Decode a verified DATA. Raises `ProtocolError`."""
     if len(datagram) <= DATA_OVERHEAD - 1:
         raise ProtocolError(f"DATA of {len(datagram)} bytes")
     _, _, number, start, packet = _DATA.unpack_from(datagram)
     piece = datagram[_DATA.size : -TAG_BYTES]
     if start != NO_START and start >= len(piece):
-        raise ProtocolError(f"DATA of {len(piece)} bytes where a packet begins at {start}")
+        raise ProtocolError(f"DATA of {len(piece)} bytes with a packet start at {start}")
     return Data(number, start, packet, piece)
 
 
-def encode_feedback(identity: int, said: Feedback) -> bytes:
-    """FEEDBACK, without its tag. Of the ranges the first `MOST_RANGES` go."""
+def encode_feedback(identity: int, content: Feedback) -> bytes:
+    """Encode FEEDBACK, without its tag, with the first `MAX_RANGES` ranges."""
     return _FEEDBACK.pack(
-        *(FEEDBACK, identity, said.received, said.limit, said.highest, said.datagrams_received),
-        min(int(said.delay * 1e6), 0xFFFFFFFF),
-        min(len(said.missing), MAX_RANGES),
-    ) + _encode_ranges(said.received, said.missing)
+        *(
+            FEEDBACK,
+            identity,
+            content.received,
+            content.limit,
+            content.highest,
+            content.datagrams_received,
+        ),
+        min(int(content.delay * 1e6), 0xFFFFFFFF),
+        min(len(content.missing), MAX_RANGES),
+    ) + _encode_ranges(content.received, content.missing)
 
 
 def decode_feedback(datagram: bytes) -> Feedback:
-    """A FEEDBACK datagram that was checked. Raises `ProtocolError`."""
+    """Decode a verified FEEDBACK. Raises `ProtocolError`."""
     if len(datagram) < _FEEDBACK.size + TAG_BYTES:
         raise ProtocolError(f"FEEDBACK of {len(datagram)} bytes")
     _, _, received, limit, newest, arrived, held, count = _FEEDBACK.unpack_from(datagram)
     missing = _decode_ranges(datagram[_FEEDBACK.size : -TAG_BYTES], count, received)
     if limit < received or newest < received:
-        raise ProtocolError("FEEDBACK that contradicts itself")
+        raise ProtocolError("FEEDBACK with a limit or highest number below the acknowledged one")
     return Feedback(received, limit, newest, held / 1e6, arrived, missing)
 
 
 def encode_numbered(kind: int, identity: int, number: int, contents: bytes = b"") -> bytes:
-    """POLL, ANNOUNCE or GONE, without its tag."""
+    """Encode POLL, ANNOUNCE or GONE, without its tag."""
     return _NUMBERED.pack(kind, identity, number) + contents
 
 
 def decode_numbered(datagram: bytes) -> tuple[int, bytes]:
-    """The number of a checked POLL, ANNOUNCE or GONE, and what follows. Raises `ProtocolError`."""
+    """Return number and further contents of a verified POLL, ANNOUNCE or GONE. Raises
+    `ProtocolError`."""
     if len(datagram) < _NUMBERED.size + TAG_BYTES:
         raise ProtocolError(f"a datagram of {len(datagram)} bytes without its number")
     return _NUMBERED.unpack_from(datagram)[2], datagram[_NUMBERED.size : -TAG_BYTES]
 
 
 def encode_bye(identity: int, reason: Reason) -> bytes:
-    """BYE, without its tag."""
+    """Encode BYE, without its tag."""
     return _CODED.pack(BYE, identity, reason)
 
 
 def encode_refuse(identity: int, reason: Reason) -> bytes:
-    """REFUSE, without its tag."""
+    """Encode REFUSE, without its tag."""
     return _CODED.pack(REFUSE, identity, reason)
 
 
 def decode_reason(datagram: bytes) -> Reason:
-    """Why: of a checked BYE or REFUSE. Raises `ProtocolError`."""
+    """Return the reason in a verified BYE or REFUSE. Raises `ProtocolError`."""
     if len(datagram) != _CODED.size + TAG_BYTES or datagram[_HEAD.size] > max(Reason):
-        raise ProtocolError("a BYE or REFUSE that gives no reason")
+        raise ProtocolError("a BYE or REFUSE without a known reason")
     return Reason(datagram[_HEAD.size])
 
 
 def encode_ask(identity: int, received: int, missing: Sequence[Range]) -> bytes:
-    """ASK, without its tag. Of the ranges the first `MOST_RANGES` go."""
+    """Encode ASK, without its tag, with the first `MAX_RANGES` ranges."""
     return _NUMBERED.pack(ASK, identity, received) + _encode_ranges(received, missing)
 
 
 def decode_ask(datagram: bytes) -> tuple[Range, ...]:
-    """The ranges that a checked ASK wants. Raises `ProtocolError`."""
+    """Return the ranges that a verified ASK requests. Raises `ProtocolError`."""
     received, ranges = decode_numbered(datagram)
     return _decode_ranges(ranges, len(ranges) // _RANGE.size, received)
 
@@ -198,5 +205,5 @@ def _decode_ranges(packed: bytes, count: int, base: int) -> tuple[Range, ...]:
         raise ProtocolError(f"{count} ranges in {len(packed)} bytes")
     ranges = tuple((base + first, number) for first, number in _RANGE.iter_unpack(packed))
     if any(first == base or not number for first, number in ranges):
-        raise ProtocolError("a range that wants nothing")
+        raise ProtocolError("a range without a number")
     return ranges

@@ -1,7 +1,7 @@
-"""Layers that do to packets what bad networks do, from a seed: for tests and from configuration.
+"""Layers that imitate bad networks, from a seed: for tests and by configuration.
 
-Each acts on packets going down, coming up, or both, and is declared with what it breaks, so that a
-stack that relies on more is refused.
+Each acts on packets down, up, or both ways. It declares the properties that it breaks, so a stack
+that requires them is refused.
 """
 
 from broker.transport.faults.configuration import create_layers, describe_faults

@@ -1,8 +1,8 @@
-"""Faults as a configuration names them: which there are, and the layers that they make.
+"""Configured faults: the kinds, and the layers that they create.
 
-A configured fault is any object with the attributes of `IFault`; each kind uses those of its own
-and no others. The seed of each layer follows from the fault's, its place and the link's name, so
-that links do not fail in step and a run can be repeated.
+A configured fault is any object with the attributes of `IFault`; each kind reads only its own. The
+seed of each layer is derived from the fault's seed, its index and the link's name: links do not
+fail in step, and a run can be repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.transport.faults.shuffle import ShuffleLayer
 from broker.transport.faults.throttle import ThrottleLayer
 from broker.transport.layer import ILayer
 
-#: Directions by the words of the configuration, as seen from this end.
+#: Directions by their words in the configuration, as seen from this end.
 DIRECTIONS: Final[Mapping[str, Direction]] = MappingProxyType(
     {"both": Direction.BOTH, "out": Direction.DOWN, "in": Direction.UP}
 )
@@ -40,7 +40,7 @@ class IFault(Protocol):
 
     @property
     def links(self) -> str:
-        """The names of the peers on whose links it acts; `*` stands for any characters."""
+        """Names of the peers on whose links it acts; `*` matches any characters."""
 
     @property
     def direction(self) -> str:
@@ -48,40 +48,40 @@ class IFault(Protocol):
 
     @property
     def seed(self) -> int:
-        """What its chances are drawn from."""
+        """Seed of its random numbers."""
 
     @property
     def rate(self) -> float:
-        """The probability with which it hits a packet."""
+        """Probability for each packet."""
 
     @property
     def minimum(self) -> float:
-        """The shortest delay."""
+        """Shortest delay."""
 
     @property
     def maximum(self) -> float:
-        """The longest delay."""
+        """Longest delay."""
 
     @property
     def bytes_per_second(self) -> int:
-        """What passes each way."""
+        """Throughput each way."""
 
     @property
     def after(self) -> float:
-        """How long after the start it begins."""
+        """Time from the start to its beginning."""
 
     @property
     def lasts(self) -> float:
-        """How long it lasts."""
+        """Duration."""
 
     @property
     def every(self) -> float:
-        """After how long it begins again; 0 for never."""
+        """Interval of repetition; 0 for never."""
 
 
 @attrs.frozen
 class _LayerContext:
-    """Where a layer is made for: its seed, which way, and the time that `after` counts from."""
+    """Seed and direction of a layer, and the time from which `after` counts."""
 
     seed: int
     direction: Direction
@@ -90,42 +90,45 @@ class _LayerContext:
 
 @attrs.frozen
 class FaultKind:
-    """One kind of fault: the attributes of an `IFault` that it uses, and the layer it makes."""
+    """One kind of fault: the attributes of an `IFault` that it uses, and the function for its
+    layer."""
 
     uses: frozenset[str]
     create: Callable[[IFault, _LayerContext], ILayer]
 
 
-def _create_discard(fault: IFault, at: _LayerContext) -> ILayer:
-    return DiscardLayer(seed=at.seed, rate=fault.rate, direction=at.direction)
+def _create_discard(fault: IFault, context: _LayerContext) -> ILayer:
+    return DiscardLayer(seed=context.seed, rate=fault.rate, direction=context.direction)
 
 
-def _create_duplicate(fault: IFault, at: _LayerContext) -> ILayer:
-    return DuplicateLayer(seed=at.seed, rate=fault.rate, direction=at.direction)
+def _create_duplicate(fault: IFault, context: _LayerContext) -> ILayer:
+    return DuplicateLayer(seed=context.seed, rate=fault.rate, direction=context.direction)
 
 
-def _create_corrupt(fault: IFault, at: _LayerContext) -> ILayer:
-    return CorruptLayer(seed=at.seed, rate=fault.rate, direction=at.direction)
+def _create_corrupt(fault: IFault, context: _LayerContext) -> ILayer:
+    return CorruptLayer(seed=context.seed, rate=fault.rate, direction=context.direction)
 
 
-def _create_shuffle(fault: IFault, at: _LayerContext) -> ILayer:
-    return ShuffleLayer(seed=at.seed, rate=fault.rate, hold=fault.maximum, direction=at.direction)
-
-
-def _create_delay(fault: IFault, at: _LayerContext) -> ILayer:
-    return DelayLayer(
-        seed=at.seed, minimum=fault.minimum, maximum=fault.maximum, direction=at.direction
+def _create_shuffle(fault: IFault, context: _LayerContext) -> ILayer:
+    return ShuffleLayer(
+        seed=context.seed, rate=fault.rate, hold=fault.maximum, direction=context.direction
     )
 
 
-def _create_throttle(fault: IFault, at: _LayerContext) -> ILayer:
-    return ThrottleLayer(bytes_per_second=fault.bytes_per_second, direction=at.direction)
+def _create_delay(fault: IFault, context: _LayerContext) -> ILayer:
+    return DelayLayer(
+        seed=context.seed, minimum=fault.minimum, maximum=fault.maximum, direction=context.direction
+    )
 
 
-def _create_partition(fault: IFault, at: _LayerContext) -> ILayer:
-    begin = at.start + fault.after
+def _create_throttle(fault: IFault, context: _LayerContext) -> ILayer:
+    return ThrottleLayer(bytes_per_second=fault.bytes_per_second, direction=context.direction)
+
+
+def _create_partition(fault: IFault, context: _LayerContext) -> ILayer:
+    begin = context.start + fault.after
     return PartitionLayer(
-        schedule=[(begin, begin + fault.lasts)], every=fault.every, direction=at.direction
+        schedule=[(begin, begin + fault.lasts)], every=fault.every, direction=context.direction
     )
 
 
@@ -146,11 +149,10 @@ KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
 def create_layers(
     faults: Iterable[IFault], link: str, start: float, earlier: int = 0
 ) -> list[ILayer]:
-    """The layers of all faults that act on the link to the peer `link`, bottom up in their order.
+    """Return the layers of all faults on the link to the peer `link`, bottom up in their order.
 
-    `start` is the time, of the driver's clock, from which `after` counts. `earlier` is how many
-    links to this peer there were before: if each had the same faults, what is lost on one would be
-    lost on all of them, and never get through.
+    `start` is the driver's time from which `after` counts. `earlier` is the number of earlier links
+    to this peer: with equal faults on each, the same packets would be lost on all of them.
     """
     return [
         create_layer(fault, crc32(f"{index} {link} {earlier}".encode(), fault.seed), start)
@@ -160,24 +162,25 @@ def create_layers(
 
 
 def create_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILayer:
-    """The layer of one fault. Raises `ConfigurationError` for values that can not be."""
-    place = _LayerContext(seed, DIRECTIONS[fault.direction], start)
-    return KINDS[fault.kind].create(fault, place)
+    """Return the layer of one fault. Raises `ConfigurationError` for values out of range."""
+    context = _LayerContext(seed, DIRECTIONS[fault.direction], start)
+    return KINDS[fault.kind].create(fault, context)
 
 
 def describe_faults(faults: Iterable[IFault]) -> str:
-    """What a node with faults says when it starts; "" if there are none."""
-    told = "; ".join(map(_describe_fault, faults))
-    if not told:
+    """Return the warning of a node with faults at its start; "" if there are none."""
+    descriptions = "; ".join(map(_describe_fault, faults))
+    if not descriptions:
         return ""
     return (
         "FAULTS ARE CONFIGURED: this node spoils its own links to other nodes on purpose, "
-        f"which is for tests only. Remove the [[faults]] tables to stop that. They are: {told}"
+        "which is for tests only. Remove the [[faults]] tables to stop that. "
+        f"They are: {descriptions}"
     )
 
 
 def _describe_fault(fault: IFault) -> str:
-    # The seed is of interest to nobody but who repeats a run, and stands in the file.
+    # Without the seed, which only repeated runs need.
     used = sorted(KINDS[fault.kind].uses - {"seed"})
     values = ", ".join(f"{name} {getattr(fault, name):g}" for name in used)
     where = "all links" if fault.links == "*" else f"links to {fault.links}"

@@ -1,4 +1,4 @@
-"""Corruption: some packets arrive with other bytes, or fewer, than were sent."""
+"""Corruption: some packets arrive with other bytes, or fewer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class CorruptLayer:
-    """With probability `rate`, flips one bit of a packet or, one time in four, cuts off its end.
+    """Flip one bit of a packet with probability `rate`, or, one time in four, cut off its end.
 
-    Raises `ConfigurationError` for another rate.
+    Raises `ConfigurationError` for a rate outside 0 to 1.
     """
 
     seed: int
@@ -29,19 +29,18 @@ class CorruptLayer:
     version: ClassVar[int] = 1
     requires: ClassVar[frozenset[Property]] = frozenset()
     provides: ClassVar[frozenset[Property]] = frozenset()
-    #: What was sent did not arrive.
+    #: The original packet is lost.
     breaks: ClassVar[frozenset[Property]] = frozenset({Property.RELIABLE, Property.RESUMABLE})
 
     def __attrs_post_init__(self) -> None:
         check_rate(self.name, self.rate)
 
     def create_core(self) -> CorruptCore:
-        """A core with a generator of its own, seeded with `seed`."""
         return CorruptCore(self)
 
 
 class CorruptCore(BatchFilter):
-    """Draws once for each packet, and once or twice more for each that it damages."""
+    """Draws once for each packet, and once or twice more for each damaged one."""
 
     def __init__(self, layer: CorruptLayer) -> None:
         super().__init__(layer.direction)
@@ -50,7 +49,7 @@ class CorruptCore(BatchFilter):
         self._random = Random(layer.seed)
 
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """The packets, some of them damaged; never one that is empty and was not before."""
+        """Damage some packets; a packet with bytes never becomes empty."""
         return [
             self._corrupt(packet) if packet and self._random.random() < self._rate else packet
             for packet in packets

@@ -1,4 +1,4 @@
-"""Delay: packets take their time, and keep their order."""
+"""Delay: packets arrive later, in order."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class DelayLayer:
-    """Delays each packet by `minimum` to `maximum` seconds; none overtakes another.
+    """Delay each packet by `minimum` to `maximum` seconds; none overtakes another.
 
-    At most `capacity` packets are held each way; when that is full the oldest goes on early, so
-    nothing is lost. Raises `ConfigurationError` for settings that can not be.
+    At most `capacity` packets are held each way; beyond that the oldest leaves early, so nothing is
+    lost. Raises `ConfigurationError` for values out of range.
     """
 
     seed: int
@@ -42,7 +42,6 @@ class DelayLayer:
             raise ConfigurationError("delay: minimum and maximum must be 0 <= minimum <= maximum")
 
     def create_core(self) -> DelayCore:
-        """A core with a generator of its own, seeded with `seed`."""
         return DelayCore(self)
 
 
@@ -55,9 +54,8 @@ class DelayCore(HoldingCore):
         self._random = Random(layer.seed)
 
     def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
-        """Hold the packet, behind all that are held."""
         if len(line.packets) >= self._layer.capacity:
-            # The oldest are due from now on: they leave with this very call.
+            # The oldest are due now and leave with this call.
             for place in range(len(line.packets) - self._layer.capacity + 1):
                 _, early, its_peer = line.packets[place]
                 line.packets[place] = (now, early, its_peer)

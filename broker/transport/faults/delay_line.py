@@ -1,4 +1,4 @@
-"""What faults have in common that keep packets for a while."""
+"""The base of faults that hold packets for a while."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from broker.transport.view import LinkState, View
 
 
 class DelayLine:
-    """Packets one way, each with the time at which it goes on; in the order of those times."""
+    """Packets in one direction, each with its time of departure, in the order of these times."""
 
     def __init__(self) -> None:
         self.packets: deque[tuple[float, bytes, Peer | None]] = deque()
 
     def take_due(self, now: float) -> list[tuple[bytes, Peer | None]]:
-        """Take out all packets whose time has come."""
+        """Remove and return the packets that are due."""
         gone = []
         while self.packets and self.packets[0][0] <= now:
             _, packet, peer = self.packets.popleft()
@@ -27,9 +27,9 @@ class DelayLine:
 
 
 class HoldingCore(PassThrough):
-    """A core that keeps packets in a line each way; subclasses say for how long.
+    """A core with a delay line each way; subclasses choose the delays.
 
-    What is held when the connection ends is lost with it.
+    Held packets are lost when the connection ends.
     """
 
     def __init__(self, direction: Direction) -> None:
@@ -42,7 +42,6 @@ class HoldingCore(PassThrough):
         raise NotImplementedError
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Hold messages on their way down."""
         if Direction.DOWN not in self._direction:
             return [SendDown(messages)]
         for message in messages:
@@ -50,7 +49,6 @@ class HoldingCore(PassThrough):
         return self.handle_timeout(now)
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Hold packets on their way up."""
         if Direction.UP not in self._direction:
             return [DeliverUp(packets, peer)]
         for packet in packets:
@@ -58,18 +56,18 @@ class HoldingCore(PassThrough):
         return self.handle_timeout(now)
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        """Forget what is held when the connection is gone."""
+        """Drop held packets when the connection changes."""
         if view.state is not LinkState.SUSPECTED:
             self.clear()
         return [ViewChanged(view)]
 
     def clear(self) -> None:
-        """Drop everything that is held."""
+        """Drop all held packets."""
         self._down.packets.clear()
         self._up.packets.clear()
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Let go what is due."""
+        """Release due packets."""
         effects: list[Effect] = []
         down = [packet for packet, _ in self._down.take_due(now)]
         if down:
@@ -80,7 +78,6 @@ class HoldingCore(PassThrough):
         return effects
 
     def next_timeout(self) -> float | None:
-        """When the first packet of either line is due."""
         heads = [line.packets[0][0] for line in (self._down, self._up) if line.packets]
         return min(heads, default=None)
 
@@ -88,7 +85,7 @@ class HoldingCore(PassThrough):
 def _group_by_peer(
     packets: Iterable[tuple[bytes, Peer | None]],
 ) -> list[tuple[Peer | None, list[bytes]]]:
-    """Neighbouring packets of one peer as one batch."""
+    """Return neighbouring packets of one peer as one batch."""
     runs: list[tuple[Peer | None, list[bytes]]] = []
     for packet, peer in packets:
         if runs and runs[-1][0] == peer:

@@ -1,4 +1,4 @@
-"""Which way the packets go that a fault acts on, and what all faults have in common."""
+"""Directions of faults, and the base of faults that act at once."""
 
 from __future__ import annotations
 
@@ -20,35 +20,33 @@ class Direction(enum.Flag):
 
 
 def check_rate(layer: str, rate: float) -> None:
-    """Raises `ConfigurationError` unless `rate` is a probability."""
+    """Raise `ConfigurationError` unless `rate` is a probability."""
     if not 0.0 <= rate <= 1.0:
         raise ConfigurationError(f"{layer} rate: {rate} is not in 0 to 1")
 
 
 def check_positive(layer: str, name: str, value: float) -> None:
-    """Raises `ConfigurationError` unless `value` is more than 0."""
+    """Raise `ConfigurationError` unless `value` is more than 0."""
     if value <= 0:
         raise ConfigurationError(f"{layer} {name}: {value} is not more than 0")
 
 
 class BatchFilter(PassThrough):
-    """A core that replaces each batch by another one at once; subclasses say by which."""
+    """A core that replaces each batch at once; subclasses implement `filter_batch`."""
 
     def __init__(self, direction: Direction) -> None:
         self._direction = direction
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Send down what is left of the batch."""
         if Direction.DOWN in self._direction:
             messages = self.filter_batch(messages, now)
         return [SendDown(messages)] if messages else []
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Deliver what is left of the batch."""
         if Direction.UP in self._direction:
             packets = self.filter_batch(packets, now)
         return [DeliverUp(packets, peer)] if packets else []
 
     @abstractmethod
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """What becomes of a batch."""
+        """Return the packets that replace a batch."""

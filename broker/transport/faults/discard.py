@@ -16,7 +16,8 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class DiscardLayer:
-    """Drops each packet with probability `rate`. Raises `ConfigurationError` for another rate."""
+    """Drop each packet with probability `rate`. Raises `ConfigurationError` for a rate outside
+    0 to 1."""
 
     seed: int
     rate: float
@@ -32,7 +33,6 @@ class DiscardLayer:
         check_rate(self.name, self.rate)
 
     def create_core(self) -> DiscardCore:
-        """A core with a generator of its own, seeded with `seed`."""
         return DiscardCore(self)
 
 
@@ -46,7 +46,6 @@ class DiscardCore(BatchFilter):
         self._random = Random(layer.seed)
 
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """The packets that survive."""
-        kept = [packet for packet in packets if self._random.random() >= self._rate]
-        self.discarded += len(packets) - len(kept)
-        return kept
+        survivors = [packet for packet in packets if self._random.random() >= self._rate]
+        self.discarded += len(packets) - len(survivors)
+        return survivors

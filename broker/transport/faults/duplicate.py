@@ -1,4 +1,4 @@
-"""Duplication: some packets come twice."""
+"""Duplication: some packets arrive twice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class DuplicateLayer:
-    """Repeats each packet, right behind itself, with probability `rate`.
+    """Repeat each packet directly after itself with probability `rate`.
 
-    Raises `ConfigurationError` for another rate.
+    Raises `ConfigurationError` for a rate outside 0 to 1.
     """
 
     seed: int
@@ -29,14 +29,13 @@ class DuplicateLayer:
     version: ClassVar[int] = 1
     requires: ClassVar[frozenset[Property]] = frozenset()
     provides: ClassVar[frozenset[Property]] = frozenset()
-    #: A copy uses credit that nobody gave for it.
+    #: A copy uses credit that was not granted.
     breaks: ClassVar[frozenset[Property]] = frozenset({Property.RESUMABLE, Property.BACKPRESSURE})
 
     def __attrs_post_init__(self) -> None:
         check_rate(self.name, self.rate)
 
     def create_core(self) -> DuplicateCore:
-        """A core with a generator of its own, seeded with `seed`."""
         return DuplicateCore(self)
 
 
@@ -50,7 +49,6 @@ class DuplicateCore(BatchFilter):
         self._random = Random(layer.seed)
 
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """The packets, some of them twice."""
         result: list[bytes] = []
         for packet in packets:
             result.append(packet)

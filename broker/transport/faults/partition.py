@@ -1,4 +1,4 @@
-"""Partition: at certain times nothing passes, and nobody is told."""
+"""Partition: at certain times all packets are dropped, without notice."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _as_schedule(given: Sequence[tuple[float, float]]) -> tuple[tuple[float, flo
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class PartitionLayer:
-    """Drops every packet while `start <= now < end` for a pair of `schedule`.
+    """Drop every packet while `start <= now < end` for a pair of `schedule`.
 
-    The times are those of the driver's clock, in seconds. With `every` (0 for never) the schedule
-    comes again so many seconds after the start of its first pair, and so on. Raises
-    `ConfigurationError` for a pair that ends before it starts, or after the schedule comes again.
+    Times are those of the driver's clock, in seconds. With `every` (0 for never) the schedule
+    repeats that many seconds after the start of its first pair. Raises `ConfigurationError` for a
+    pair that ends before it starts, or after the repetition starts.
     """
 
     schedule: tuple[tuple[float, float], ...] = attrs.field(converter=_as_schedule)
@@ -42,15 +42,14 @@ class PartitionLayer:
             if end < start:
                 raise ConfigurationError(f"partition schedule: {end} is before {start}")
             if self.every and end > self.schedule[0][0] + self.every:
-                raise ConfigurationError(f"partition every: {end} is after it comes again")
+                raise ConfigurationError(f"partition every: {end} is after the repetition starts")
 
     def create_core(self) -> PartitionCore:
-        """A core that follows the schedule."""
         return PartitionCore(self)
 
 
 class PartitionCore(BatchFilter):
-    """Looks at the time of each batch."""
+    """Checks the time of each batch."""
 
     def __init__(self, layer: PartitionLayer) -> None:
         super().__init__(layer.direction)
@@ -59,7 +58,7 @@ class PartitionCore(BatchFilter):
         self._every = layer.every
 
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """All packets, or none."""
+        """Return all packets, or none."""
         if self._every and self._schedule:
             first = self._schedule[0][0]
             now = first + (now - first) % self._every if now >= first else now

@@ -17,10 +17,10 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class ShuffleLayer:
-    """Holds a packet back for `hold` seconds with probability `rate`; later ones overtake it.
+    """Hold a packet back for `hold` seconds with probability `rate`; later ones overtake it.
 
-    At most `span` packets are held back each way; when that is full none is held back. Nothing is
-    lost. Raises `ConfigurationError` for settings that can not be.
+    At most `span` packets are held back each way. Nothing is lost. Raises `ConfigurationError` for
+    values out of range.
     """
 
     seed: int
@@ -41,12 +41,11 @@ class ShuffleLayer:
         check_positive(self.name, "span", self.span)
 
     def create_core(self) -> ShuffleCore:
-        """A core with a generator of its own, seeded with `seed`."""
         return ShuffleCore(self)
 
 
 class ShuffleCore(HoldingCore):
-    """Draws once for each packet, while there is room to hold one back."""
+    """Draws once for each packet while there is room to hold one back."""
 
     def __init__(self, layer: ShuffleLayer) -> None:
         super().__init__(layer.direction)
@@ -55,11 +54,11 @@ class ShuffleCore(HoldingCore):
         self._random = Random(layer.seed)
 
     def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
-        """Hold the packet back, or send it on before all that are held back."""
+        """Hold the packet back, or release it before all that are held back."""
         back = sum(1 for due, _, _ in line.packets if due > now)
         if back < self._layer.span and self._random.random() < self._layer.rate:
             line.packets.append((now + self._layer.hold, packet, peer))
             self.shuffled += 1
             return
-        # In order among those that go on now, which stand at the left.
+        # In order among the packets due now, which are at the left.
         line.packets.insert(len(line.packets) - back, (now, packet, peer))

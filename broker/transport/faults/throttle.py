@@ -1,4 +1,4 @@
-"""Throttle: so many bytes a second pass, and the queue for them is short."""
+"""Throttle: a bounded throughput with a short queue."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class ThrottleLayer:
-    """Lets `bytes_per_second` pass each way.
+    """Pass `bytes_per_second` each way.
 
-    At most `queue_bytes` wait; a packet that finds no room is dropped and counted, but one always
-    has room in an empty queue. Raises `ConfigurationError` for settings that are not positive.
+    At most `queue_bytes` wait; a packet without room is dropped and counted. An empty queue always
+    has room for one. Raises `ConfigurationError` for values that are not positive.
     """
 
     bytes_per_second: float
@@ -37,12 +37,11 @@ class ThrottleLayer:
         check_positive(self.name, "queue_bytes", self.queue_bytes)
 
     def create_core(self) -> ThrottleCore:
-        """A core with empty queues."""
         return ThrottleCore(self)
 
 
 class ThrottleCore(HoldingCore):
-    """A packet goes on when its last byte has passed."""
+    """A packet is released when its last byte has passed."""
 
     def __init__(self, layer: ThrottleLayer) -> None:
         super().__init__(layer.direction)
@@ -61,6 +60,6 @@ class ThrottleCore(HoldingCore):
         line.packets.append((self._free_at[line], packet, peer))
 
     def clear(self) -> None:
-        """The queues are empty on a new connection."""
+        """Empty the queues for a new connection."""
         super().clear()
         self._free_at = {self._down: 0.0, self._up: 0.0}

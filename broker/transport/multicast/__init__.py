@@ -1,4 +1,4 @@
-"""Multicast as copies to peers: one message to several, each by the stack of its link."""
+"""Multicast by copies: one message for several peers, each on the stack of its link."""
 
 from broker.transport.multicast.channel import IMulticastReceiver, MulticastChannel
 from broker.transport.multicast.core import Outcome

@@ -1,7 +1,7 @@
-"""Several stacks as one channel: a message goes to a set of peers, as a copy to each.
+"""Several stacks as one channel: a message goes to a set of peers, one copy each.
 
-Nothing is put around a message, so a peer can not tell it from one that was sent to it alone: this
-layer has no wire format. What is sent to one peer is not touched by what happens to another.
+The channel adds no bytes to a message, so this layer has no wire format. Events of one peer do not
+affect the messages for another.
 """
 
 from __future__ import annotations
@@ -22,57 +22,60 @@ from broker.transport.view import LinkState, View
 
 
 class IMulticastReceiver(Interface):
-    """Who is told what the peers bring. As with `IStackReceiver`, an exception ends that stack."""
+    """Receiver of the peers' messages. As with `IStackReceiver`, an exception ends that peer's
+    stack."""
 
     def messages_received(peer: str, messages: Sequence[bytes]) -> None:
-        """Messages of one peer in order. Return their credit with `MulticastChannel.consumed`."""
+        """Receive messages of one peer in order. Return their credit with
+        `MulticastChannel.consumed`."""
 
     def view_changed(peer: str, view: View) -> None:
         """A peer is connected, suspected (its stack buffers), or disconnected from now on.
 
-        The latter two are told again for each attempt to connect that fails in the stack, so
-        whoever makes connections can make the next one then, unless one is under way.
+        The latter two are repeated for each failed attempt to connect, so that the next attempt can
+        start.
         """
 
     def writable_changed(peer: str, writable: bool) -> None:
-        """Sending to a peer is FULL from now on (False), or goes on (True)."""
+        """Sending to a peer returns FULL from now on (False), or works again (True)."""
 
 
 class MulticastChannel:
-    """The top of the stacks to several peers, each of which has a name.
+    """The top of the stacks of several named peers.
 
-    Who has a peer's stack attaches connections to it; the channel does the rest. It adds no
-    buffer: what waits for a peer is in that peer's stack, bounded there.
+    The owner of a peer's stack attaches connections to it. The channel adds no buffer: waiting
+    messages are in the peer's stack, and bounded there.
     """
 
     def __init__(
         self, clock: IClock, receiver: IMulticastReceiver, suspect_timeout: float = 0.0
     ) -> None:
         self.receiver = receiver
-        #: How often each outcome was given, for the metrics.
+        #: Count of each outcome, for the metrics.
         self.outcomes = dict.fromkeys(Outcome, 0)
         self._clock = clock
         self._core = MulticastCore(suspect_timeout)
         self._members: dict[str, _Member] = {}
         self._timer = DeadlineTimer(clock, self._handle_timeout)
         self._is_sending = False
-        #: What came up while a message went to some of its destinations, and not yet to all.
+        #: Callbacks that became due while a message was being sent to its destinations.
         self._pending_calls: deque[tuple[_Member, Callable[..., None], object]] = deque()
 
     def join(self, peer: str, driver: StackDriver) -> None:
-        """Take the stack of `peer` in, before it has a connection.
+        """Add the stack of `peer` before it has a connection.
 
-        ValueError if that peer has joined before, or the stack is in use.
+        Raises ValueError if the peer exists, or the stack is in use.
         """
         if driver.is_attached:
-            raise ValueError(f"the stack of {peer!r} is in use already")
+            raise ValueError(f"the stack of {peer!r} is already in use")
         self._core.add_peer(peer)
         self._members[peer] = driver.receiver = _Member(peer, driver, self)
 
     def leave(self, peer: str) -> StackDriver:
-        """Forget `peer`; nothing is told of it any more. Its stack is the caller's, to close.
+        """Remove `peer` and return its stack, to be closed by the caller. Nothing more is reported
+        of it.
 
-        KeyError if there is no such peer.
+        Raises KeyError if there is no such peer.
         """
         member = self._members.pop(peer)
         self._core.remove_peer(peer)
@@ -80,28 +83,29 @@ class MulticastChannel:
         return member.driver
 
     def states(self) -> dict[str, LinkState]:
-        """All peers, and the state of each."""
+        """Return the state of each peer."""
         return self._core.states()
 
     def send(self, message: bytes, peers: Iterable[str]) -> dict[str, Outcome]:
-        """Send `message` to each of `peers`; the outcome for each. Raises nothing for any of them.
+        """Send `message` to each of `peers`; return the outcome for each. Errors of peers are
+        outcomes.
 
-        FULL begins when a stack asks to stop: with p2p that is at half of its buffer. The other
-        half is for what can not be refused, which goes by the peer's own stack.
+        FULL begins when a stack is not writable: with p2p at half of its buffer. The other half is
+        for messages that must not be refused, which use the peer's own stack.
         """
-        wanted = dict.fromkeys(peers)
-        if len(wanted) > 1 and not isinstance(message, SharedMessage):
+        destinations = dict.fromkeys(peers)
+        if len(destinations) > 1 and not isinstance(message, SharedMessage):
             message = SharedMessage(message)
-        # Nobody is called back now: who sends from there would overtake this message.
+        # No callbacks now: a message sent from one would overtake this message.
         self._is_sending = True
         try:
-            return {peer: self._send(message, peer) for peer in wanted}
+            return {peer: self._send(message, peer) for peer in destinations}
         finally:
             self._is_sending = False
             self._run_pending_calls()
 
     def consumed(self, peer: str, count: int) -> None:
-        """The user has done with `count` messages of `peer`, whether or not it is still here."""
+        """Return the credit of `count` messages of `peer`; nothing if the peer has left."""
         member = self._members.get(peer)
         if member is not None:
             member.driver.consumed(count)
@@ -110,7 +114,7 @@ class MulticastChannel:
 
     def _send(self, message: bytes, peer: str) -> Outcome:
         member = self._members.get(peer)
-        # Asked of the driver: in a turn of its own, what it tells waits for its place in the queue.
+        # The driver's own state is current; its notifications may still wait in its queue.
         writable = member is not None and member.driver.is_writable
         outcome = self._core.send_outcome(peer, writable)
         if member is not None and outcome is Outcome.SENT:
@@ -126,9 +130,9 @@ class MulticastChannel:
     def _view_changed(self, member: _Member, view: View) -> None:
         final = member.driver.failure is not None
         now = self._clock.seconds()
-        told = self._core.view_changed(member.peer, view, now, final=final)
+        views = self._core.view_changed(member.peer, view, now, final=final)
         self._arm_timer()
-        for each in told:
+        for each in views:
             self._call_receiver(member, self.receiver.view_changed, each.view)
 
     def _handle_timeout(self) -> None:
@@ -144,7 +148,7 @@ class MulticastChannel:
         if self._is_sending:
             self._pending_calls.append((member, callback, argument))
         else:
-            # An exception goes to the driver, which called.
+            # An exception reaches the calling driver.
             callback(member.peer, argument)
 
     def _run_pending_calls(self) -> None:
@@ -163,7 +167,7 @@ class MulticastChannel:
 
 @implementer(IStackReceiver)
 class _Member:
-    """The receiver of one peer's stack, deaf once the peer has left."""
+    """The receiver of one peer's stack; it ignores all input after the peer has left."""
 
     def __init__(self, peer: str, driver: StackDriver, channel: MulticastChannel) -> None:
         self.peer = peer

@@ -1,8 +1,8 @@
-"""Which peers there are, and what may be sent to each (RCM R11, R25; T14).
+"""Known peers, their states, and the outcome of a send (RCM R11, R25; T14).
 
-A peer is connected, suspected (its connection broke; it is hoped for, and its stack buffers), or
-disconnected. It counts as suspected for `suspect_timeout` seconds, from the first break on: a
-connection that comes and breaks again before the stack could resume does not prolong it.
+A peer is connected, suspected (its connection broke, and its stack buffers), or disconnected. It
+stays suspected for at most `suspect_timeout` seconds after the first break. A connection that
+breaks before the stack resumed does not prolong that.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from broker.transport.view import LinkState, View
 
 
 class Outcome(enum.Enum):
-    """What became of a message for one of its destinations."""
+    """Outcome of a message for one destination."""
 
-    #: Its stack has taken it: it arrives once and in order, unless the peer begins a new life.
+    #: Its stack accepted the message: it arrives once and in order, unless the peer restarts.
     SENT = "sent"
-    #: Back-pressure: it was not taken. The peer gets what was taken before and after it, in order.
+    #: Back-pressure: it was not accepted. The peer gets the messages before and after it, in order.
     FULL = "full"
-    #: There is no such peer, or it is disconnected: it was not taken.
+    #: There is no such peer, or it is disconnected: the message was not accepted.
     ABSENT = "absent"
 
 
 @attrs.frozen
 class PeerView:
-    """To be told: the state of one peer from now on."""
+    """The state of one peer from now on."""
 
     peer: str
     view: View
@@ -37,15 +37,15 @@ class PeerView:
 @attrs.define
 class _Member:
     state: LinkState = LinkState.DISCONNECTED
-    #: While it is suspected: when it is given up, and why its last connection broke.
+    #: While it is suspected: deadline, and the error of its last connection.
     give_up_at: float = 0.0
     error: BrokerError | None = None
 
 
 class MulticastCore:
-    """Keeps the peers' states; what it returns is to be told to the user, in order.
+    """States of the peers. Returned views are reported to the user in order.
 
-    With `suspect_timeout` 0 a peer whose connection breaks is disconnected at once.
+    With `suspect_timeout` 0 a peer is disconnected as soon as its connection breaks.
     """
 
     def __init__(self, suspect_timeout: float) -> None:
@@ -53,21 +53,20 @@ class MulticastCore:
         self._members: dict[str, _Member] = {}
 
     def add_peer(self, peer: str) -> None:
-        """There is a stack for `peer`, disconnected for the moment. ValueError if there was."""
+        """Add a peer, disconnected at first. Raises ValueError if it exists."""
         if peer in self._members:
             raise ValueError(f"{peer!r} has joined before")
         self._members[peer] = _Member()
 
     def remove_peer(self, peer: str) -> None:
-        """There is none any more. KeyError if there was none."""
+        """Remove a peer. Raises KeyError if it does not exist."""
         del self._members[peer]
 
     def states(self) -> dict[str, LinkState]:
-        """The state of each peer."""
         return {peer: member.state for peer, member in self._members.items()}
 
     def send_outcome(self, peer: str, writable: bool) -> Outcome:
-        """What would become of a message to `peer`, whose stack is `writable`, if it takes it."""
+        """Return the outcome of sending to `peer`, if its stack, which is `writable`, accepts."""
         member = self._members.get(peer)
         if member is None or member.state is LinkState.DISCONNECTED:
             return Outcome.ABSENT
@@ -76,7 +75,7 @@ class MulticastCore:
     def view_changed(
         self, peer: str, view: View, now: float, *, final: bool = False
     ) -> list[PeerView]:
-        """What the stack of `peer` says of its link; `final` if it can not be used any more."""
+        """Process a view of a peer's stack; `final` if the stack can not be used any more."""
         member = self._members[peer]
         if view.state is not LinkState.DISCONNECTED:
             member.state = view.state
@@ -92,16 +91,15 @@ class MulticastCore:
         return [PeerView(peer, view)]
 
     def handle_timeout(self, now: float) -> list[PeerView]:
-        """Give up who was suspected for too long."""
-        told: list[PeerView] = []
+        """Disconnect peers whose suspicion has timed out."""
+        views: list[PeerView] = []
         for peer, member in self._members.items():
             if member.state is LinkState.SUSPECTED and member.give_up_at <= now:
                 member.state = LinkState.DISCONNECTED
-                told.append(PeerView(peer, View(LinkState.DISCONNECTED, error=member.error)))
-        return told
+                views.append(PeerView(peer, View(LinkState.DISCONNECTED, error=member.error)))
+        return views
 
     def next_timeout(self) -> float | None:
-        """When the next one is given up."""
         return min(
             (
                 member.give_up_at

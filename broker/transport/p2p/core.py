@@ -1,7 +1,7 @@
-"""The state of one end of p2p: which peer, which connection, what is due.
+"""The core of one end of p2p: peer, connection, and deadlines.
 
-A connection goes DOWN -> GREETING (our RESUME is sent) -> OPEN (the peer's has come) -> DOWN.
-`docs/protocols/p2p.md` has the table of what a RESUME means, and the reasons.
+A connection goes DOWN -> HANDSHAKE (this end's RESUME is sent) -> OPEN (the peer's RESUME has come)
+-> DOWN. `docs/protocols/p2p.md` has the table of RESUMEs, and the reasons.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.transport.view import LinkState, View
 
 
 class Connection(enum.Enum):
-    """The state of the present connection."""
+    """State of the present connection."""
 
     DOWN = "down"
     HANDSHAKE = "greeting"
@@ -38,7 +38,7 @@ class Connection(enum.Enum):
 
 @implementer(ILayerCore)
 class P2PCore:
-    """One end. It keeps what it knows of the peer's incarnation, and its buffer, when DOWN."""
+    """One end. When DOWN it keeps its buffer and its knowledge of the peer's incarnation."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class P2PCore:
         self.connection = Connection.DOWN
         self.sender = Sender(send_buffer_bytes)
         self.receiver = Receiver(window_bytes, ack_delay, ack_every)
-        self.peer = 0  # the peer's incarnation; 0 before the first
+        self.peer = 0
         self._incarnation = incarnation
         self._keepalive = keepalive
         self._liveness = liveness
-        self._is_known_to_peer = False  # this incarnation of the peer has shown that it knows us
-        self._peer_resume = b""  # the peer's RESUME of this connection, as it came
+        self._is_known_to_peer = False  # the peer has received this end's RESUME
+        self._peer_resume = b""  # on this connection
         self._received_at = 0.0
         self._ping_at = 0.0
         self._reported_writable = True
@@ -82,13 +82,13 @@ class P2PCore:
         return effects
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Take a batch of packets; the messages in it are delivered as one batch."""
+        """Process a batch of packets; their messages are delivered as one batch."""
         if self.connection is Connection.DOWN:
             return []
         self._received_at = now
         effects: list[Effect] = []
         messages: list[bytes] = []
-        trouble: BrokerError | None = None
+        error_found: BrokerError | None = None
         sender, receiver = self.sender, self.receiver
         try:
             for packet in packets:
@@ -98,7 +98,7 @@ class P2PCore:
                     continue
                 if self.connection is not Connection.OPEN:
                     raise ProtocolError(f"{wire.NAMES[kind]} came before RESUME")
-                # Only an end that has our RESUME sends anything but its own.
+                # An end sends other packets only after it received the other end's RESUME.
                 self._is_known_to_peer = True
                 if kind == wire.PING:
                     self._receive_ping(fields[0], now)
@@ -111,46 +111,46 @@ class P2PCore:
                 if kind == wire.DATA and receiver.accept_message(fields[0], len(message), now):
                     messages.append(message)
         except (ProtocolError, VersionMismatch) as error:
-            trouble = error
+            error_found = error
         if messages:
-            # They are counted as received: they must go up whatever came after them.
+            # They count as received, so they are delivered whatever followed them.
             effects.append(DeliverUp(messages))
-        if trouble is not None:
+        if error_found is not None:
             self.connection = Connection.DOWN
-            effects.append(Failed(trouble))
+            effects.append(Failed(error_found))
         is_due = receiver.ack_at is not None and receiver.ack_at <= now
         if is_due or sender.waiting or sender.is_writable is not self._reported_writable:
             effects += self._flush(now)
         return effects
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        """Greet on a new connection; tell of a lost one."""
+        """Start the handshake on a new connection; report a lost one."""
         if view.state is LinkState.CONNECTED:
             self.connection = Connection.HANDSHAKE
             self._peer_resume = b""
             self._received_at = now
             received, limit = self.receiver.announce_credit()
-            said = wire.Resume(
+            resume = wire.Resume(
                 incarnation=self._incarnation,
                 known=self.peer,
                 received=received,
                 limit=limit,
                 window=self.receiver.window_bytes,
             )
-            return [SendDown([wire.encode_resume(said)])]
+            return [SendDown([wire.encode_resume(resume)])]
         if view.state is LinkState.DISCONNECTED:
             self.connection = Connection.DOWN
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
-        """Give credit for `count` messages back to the peer."""
+        """Return the credit of `count` messages to the peer."""
         receiver = self.receiver
         receiver.release_credit(count, now)
         is_due = receiver.ack_at is not None and receiver.ack_at <= now
         return self._flush(now) if is_due else []
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Give up a silent peer; ping; send a delayed acknowledgement."""
+        """Fail a silent peer; send a due PING or acknowledgement."""
         if self.connection is Connection.DOWN:
             return []
         if now >= self._received_at + self._liveness:
@@ -163,7 +163,7 @@ class P2PCore:
         return effects
 
     def next_timeout(self) -> float | None:
-        """The earliest of the three deadlines of a connection."""
+        """Return the earliest of the three deadlines of a connection."""
         if self.connection is Connection.DOWN:
             return None
         due = self._received_at + self._liveness
@@ -189,38 +189,40 @@ class P2PCore:
             if packet == self._peer_resume:
                 return []
             raise ProtocolError("a second RESUME on one connection")
-        said = wire.decode_resume(fields)
-        if said.version != wire.VERSION:
+        resume = wire.decode_resume(fields)
+        if resume.version != wire.VERSION:
             raise VersionMismatch(
-                f"the peer speaks version {said.version} of p2p, this end {wire.VERSION}"
+                f"the peer speaks version {resume.version} of p2p, this end {wire.VERSION}"
             )
-        knows_us = said.known == self._incarnation
+        knows_us = resume.known == self._incarnation
         undelivered = 0
         resumed = False
-        if said.incarnation != self.peer:
-            if knows_us and said.received:
-                raise ProtocolError(f"a new peer has received {said.received} messages already")
+        if resume.incarnation != self.peer:
+            if knows_us and resume.received:
+                raise ProtocolError(
+                    f"the peer is new and claims to have received {resume.received} messages"
+                )
             if self.peer:
                 undelivered = self.sender.reset()
                 self.receiver.reset(now)
-            self.peer = said.incarnation
+            self.peer = resume.incarnation
             self._is_known_to_peer = False
         elif knows_us:
-            self.sender.rewind(said.received)
+            self.sender.rewind(resume.received)
             resumed = True
         elif self._is_known_to_peer:
-            # It knew us and does not any more: it will start from nothing, and so do we.
+            # The peer has lost its state: it starts anew, and so does this end.
             undelivered = self.sender.reset()
             self.receiver.reset(now)
             self._is_known_to_peer = False
         else:
-            # Our RESUME never reached it on the connections before: nothing has been received.
+            # No RESUME of this end reached the peer before: it has received nothing.
             self.sender.rewind(0)
             resumed = True
         self._is_known_to_peer = self._is_known_to_peer or knows_us
-        self.sender.peer_window = said.window
-        # A limit that was meant for another incarnation says nothing: an ACK will follow.
-        self.sender.credit_limit = said.limit if knows_us or not said.known else 0
+        self.sender.peer_window = resume.window
+        # A limit for another incarnation does not apply: an ACK follows.
+        self.sender.credit_limit = resume.limit if knows_us or not resume.known else 0
         self.connection = Connection.OPEN
         self._peer_resume = packet
         self._ping_at = now + self._keepalive

@@ -1,4 +1,4 @@
-"""The p2p layer's description and settings."""
+"""Description and settings of the p2p layer."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from broker.transport.p2p.wire import MESSAGE_COST, VERSION
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class P2PLayer:
-    """Reliable FIFO, once only, over connections that come and go (RCM R29-R32; K21, K22).
+    """Reliable FIFO, once only, over changing connections (RCM R29-R32; K21, K22).
 
-    `incarnation` (u64, not 0) says which life of this end it is: another one after each start.
-    Sizes are in bytes, times in seconds. Raises `ConfigurationError` for settings that can not be.
+    `incarnation` (u64, not 0) identifies this start of the end and differs after each start. Sizes
+    are in bytes, times in seconds. Raises `ConfigurationError` for values out of range.
     """
 
     incarnation: int
-    #: Delivered and not yet consumed, at most.
+    #: Most bytes delivered and not yet consumed.
     window_bytes: int = 4 * 1024 * 1024
-    #: Submitted and not yet acknowledged, at most.
+    #: Most bytes submitted and not yet acknowledged.
     send_buffer_bytes: int = 8 * 1024 * 1024
-    #: A PING goes out when no message did for so long.
+    #: A PING is sent after this time without a message.
     keepalive: float = 10.0
-    #: A peer that is silent for so long is given up.
+    #: A peer that is silent for this time has failed.
     liveness: float = 30.0
-    #: An acknowledgement goes out after so long, or so many messages.
+    #: An acknowledgement is sent after this time, or this many messages.
     ack_delay: float = 0.02
     ack_every: int = 32
 
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
-    #: Order and reliability below make it quick, and are not needed: a gap costs a reconnection.
+    #: Order and reliability below are not required: a missing message costs a reconnection.
     requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
     provides: ClassVar[frozenset[Property]] = frozenset(Property)
     breaks: ClassVar[frozenset[Property]] = frozenset()
@@ -55,7 +55,7 @@ class P2PLayer:
             raise ConfigurationError("p2p liveness: must be more than keepalive")
 
     def create_core(self) -> P2PCore:
-        """A core that has met no peer yet."""
+        """Return a core that has met no peer yet."""
         return P2PCore(
             incarnation=self.incarnation,
             window_bytes=self.window_bytes,

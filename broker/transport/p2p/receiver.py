@@ -1,4 +1,4 @@
-"""The receiving half of p2p: what has come, what has been consumed, and what to tell the peer."""
+"""The receiving half of p2p: received and consumed messages, and the credit of the peer."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from broker.transport.p2p.wire import MESSAGE_COST
 
 
 class Receiver:
-    """Counts messages of the peer's incarnation; keeps none of them.
+    """Counts the messages of the peer's incarnation; stores none.
 
-    `window_bytes` is how much may be delivered and not yet consumed. The former incarnation's
-    messages that are not consumed when a new one begins go on counting against it.
+    `window_bytes` bounds the delivered and not yet consumed bytes. Unconsumed messages of the
+    previous incarnation continue to count against it.
     """
 
     def __init__(self, window_bytes: int, ack_delay: float, ack_every: int) -> None:
-        self.received = 0  # highest sequence number received, with none missing before it
-        self.duplicates = 0  # messages that came again, for the metrics
+        self.received = 0  # highest sequence number without a missing one before it
+        self.duplicates = 0
         self.window_bytes = window_bytes
-        self.ack_at: float | None = None  # when an acknowledgement is due
+        self.ack_at: float | None = None
         self._ack_delay = ack_delay
         self._ack_every = ack_every
-        self._unacked = 0  # messages received since the last acknowledgement
-        self._unconsumed: deque[int] = deque()  # costs of delivered messages
+        self._unacked = 0  # since the last acknowledgement
+        self._unconsumed: deque[int] = deque()  # costs
         self._received_cost = 0
-        self._consumed_cost = 0  # below 0 while messages of a former incarnation are unconsumed
+        self._consumed_cost = 0  # below 0 while messages of a previous incarnation are unconsumed
         self._announced_limit = window_bytes
 
     @property
     def unconsumed(self) -> int:
-        """Messages that were delivered and have not been consumed."""
+        """Messages delivered and not consumed."""
         return len(self._unconsumed)
 
     def accept_message(self, sequence: int, length: int, now: float) -> bool:
-        """Whether the message is the next one; False for a duplicate.
+        """Accept the next message, or return False for a duplicate.
 
-        Raises `ProtocolError` for a gap, or for more than the credit allows.
+        Raises `ProtocolError` for a missing message before it, or for more bytes than the credit.
         """
         if sequence <= self.received:
             self.duplicates += 1
@@ -47,7 +47,7 @@ class Receiver:
             )
         cost = length + MESSAGE_COST
         over = self._received_cost + cost > self._announced_limit
-        # One message of any size is allowed when everything before it has been consumed.
+        # A message of any size is allowed when everything before it has been consumed.
         if over and self._received_cost > self._announced_limit - self.window_bytes:
             raise ProtocolError(f"message {sequence} of {length} bytes is more than the credit")
         self.received = sequence
@@ -61,10 +61,8 @@ class Receiver:
         return True
 
     def release_credit(self, count: int, now: float) -> None:
-        """The layer above has done with `count` messages, oldest first.
-
-        Raises ValueError if that is more than was delivered.
-        """
+        """Release the credit of the oldest `count` messages. Raises ValueError for more than were
+        delivered."""
         if not 0 <= count <= len(self._unconsumed):
             raise ValueError(
                 f"{count} messages consumed, and {len(self._unconsumed)} were delivered"
@@ -75,18 +73,20 @@ class Receiver:
         if freed >= self.window_bytes // 4:
             self.ack_at = now
         elif freed > 0 and not self._unconsumed and self.ack_at is None:
-            # The peer may wait for an empty window, with a message that is larger than it.
+            # The peer may wait for an empty window to send a message that is larger than the
+            # window.
             self.ack_at = now + self._ack_delay
 
     def announce_credit(self) -> tuple[int, int]:
-        """What to tell the peer, which is told with this: received, and the limit."""
+        """Return the acknowledgement and the credit limit to send now."""
         self._unacked = 0
         self.ack_at = None
         limit = self._announced_limit = max(0, self._consumed_cost + self.window_bytes)
         return self.received, limit
 
     def reset(self, now: float) -> None:
-        """A new incarnation of the peer: its messages start at 1. It must learn its limit."""
+        """Restart with a new incarnation of the peer: its messages start at 1, and it needs a
+        limit."""
         self.received = 0
         self._received_cost = 0
         self._consumed_cost = -sum(self._unconsumed)

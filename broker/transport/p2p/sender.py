@@ -1,4 +1,4 @@
-"""The sending half of p2p: what is not yet acknowledged, and how much of it may be sent."""
+"""The sending half of p2p: messages not yet acknowledged, and the credit for them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from broker.transport.p2p.wire import MESSAGE_COST
 class Sender:
     """Messages from their submission to their acknowledgement.
 
-    Two queues hold them: `unacked` have been sent on this connection, `waiting` have not.
-    Sequence numbers follow from the place in them. Sizes are costs in bytes: a message's length
-    and `MESSAGE_COST`.
+    There are two queues: `unacked` messages have been sent on this connection, `waiting` ones have
+    not. A sequence number follows from the place in a queue. Sizes are costs in bytes: the length
+    of a message and `MESSAGE_COST`.
     """
 
     def __init__(self, buffer_bytes: int) -> None:
-        self.acked = 0  # highest sequence number that the peer is known to have
-        self.sent = 0  # highest sequence number sent to the peer's incarnation
-        self.resent = 0  # messages sent more than once, for the metrics
-        self.buffered = 0  # cost of both queues
-        self.credit_limit = 0  # credit that the peer gave
-        self.peer_window = 0  # of the peer
+        self.acked = 0  # highest sequence number acknowledged
+        self.sent = 0  # to the peer's incarnation
+        self.resent = 0
+        self.buffered = 0
+        self.credit_limit = 0
+        self.peer_window = 0
         self._buffer_bytes = buffer_bytes
         self._unacked: deque[bytes] = deque()
         self.waiting: deque[bytes] = deque()
         self._waiting_cost = 0
-        self._sent_cost = 0  # of messages 1 to `sent`: what is compared with `limit`
-        self._ever_sent = 0  # highest sequence number sent before a rewind
+        self._sent_cost = 0  # of messages 1 to `sent`: compared with `credit_limit`
+        self._ever_sent = 0  # before a rewind
         self.is_writable = True
-        """False while more than half of the buffer is full, until only a quarter is."""
+        """False from half of the buffer, until it falls below a quarter."""
 
     def __len__(self) -> int:
         return len(self._unacked) + len(self.waiting)
 
     def submit(self, messages: Sequence[bytes], *, is_open: bool) -> bool:
-        """Take messages. True if the connection `is_open` and the credit is enough: they count as
-        sent, the last one with the sequence number `sent`. False if they wait.
+        """Accept messages. If the connection `is_open` and the credit suffices, they count as sent,
+        the last one with the sequence number `sent`, and the result is True. Otherwise they wait.
 
-        Raises `Overloaded` and takes none if there is no room for all.
+        Raises `Overloaded`, and accepts none, if there is no room for all.
         """
         cost = sum(map(len, messages)) + MESSAGE_COST * len(messages)
         if self.buffered + cost > self._buffer_bytes:
@@ -51,7 +51,7 @@ class Sender:
         self.buffered += cost
         if self.buffered > self._buffer_bytes // 2:
             self.is_writable = False
-        # Messages sent again after a rewind are counted in `take_affordable`.
+        # Repeated messages after a rewind are counted in `take_affordable`.
         must_wait = not is_open or self.waiting or self._ever_sent > self.sent
         if must_wait or self._sent_cost + cost > self.credit_limit:
             self.waiting.extend(messages)
@@ -63,9 +63,9 @@ class Sender:
         return True
 
     def acknowledge(self, received: int) -> None:
-        """The peer has everything up to `received`. An acknowledgement that is old says nothing.
+        """Remove messages up to `received`; older acknowledgements have no effect.
 
-        Raises `ProtocolError` if that was never sent.
+        Raises `ProtocolError` if that number was never sent.
         """
         if received <= self.acked:
             return
@@ -82,7 +82,8 @@ class Sender:
             self.is_writable = True
 
     def take_affordable(self) -> tuple[int, list[bytes]]:
-        """Take the messages that may be sent now; the sequence number of the first, and these."""
+        """Move the messages that the credit allows; return the first sequence number, and the
+        messages."""
         first = self.sent + 1
         if not self.waiting:
             return first, []
@@ -104,7 +105,7 @@ class Sender:
         batch: list[bytes] = []
         credit = self.credit_limit - self._sent_cost
         spent = 0
-        # A message that is larger than the whole window goes when the peer has consumed all else.
+        # A message larger than the window is sent when the peer has consumed everything before it.
         if self._sent_cost <= self.credit_limit - self.peer_window:
             batch.append(self.waiting.popleft())
             spent = len(batch[0]) + MESSAGE_COST
@@ -117,26 +118,26 @@ class Sender:
         return batch, spent
 
     def rewind(self, received: int) -> None:
-        """A new connection to the same peer, which has everything up to `received`.
+        """Continue on a new connection to the same peer, which has all messages up to `received`.
 
-        The rest will be sent again. Raises `ProtocolError` if it has more than was sent, or less
-        than it had acknowledged.
+        The rest is sent again. Raises `ProtocolError` if that is more than was sent, or less than
+        was acknowledged.
         """
         if received < self.acked:
             raise ProtocolError(
                 f"the peer acknowledged message {self.acked}, and has {received} now"
             )
         self.acknowledge(received)
-        again = sum(map(len, self._unacked)) + MESSAGE_COST * len(self._unacked)
+        rewound_cost = sum(map(len, self._unacked)) + MESSAGE_COST * len(self._unacked)
         self.waiting.extendleft(reversed(self._unacked))
         self._unacked.clear()
-        self._waiting_cost += again
-        self._sent_cost -= again
+        self._waiting_cost += rewound_cost
+        self._sent_cost -= rewound_cost
         self._ever_sent = max(self._ever_sent, self.sent)
         self.sent = received
 
     def reset(self) -> int:
-        """The peer starts from nothing: drop everything, and say how many messages that was."""
+        """Drop all messages, since the peer starts anew, and return their count."""
         dropped = len(self)
         self.is_writable = True
         self._unacked.clear()

@@ -57,7 +57,7 @@ DATA = 2
 ACK = 3
 PING = 4
 
-#: Credit that each message costs beyond its length: about what it costs in memory.
+#: Credit of each message beyond its length: about its overhead in memory.
 MESSAGE_COST = 64
 
 _START = struct.Struct(">BI")
@@ -75,7 +75,7 @@ DATA_HEADER = _START.size + _DATA.size
 
 @attrs.frozen
 class Resume:
-    """What an end says of itself when a connection begins."""
+    """The state of an end at the beginning of a connection."""
 
     incarnation: int
     known: int
@@ -85,16 +85,21 @@ class Resume:
     version: int = VERSION
 
 
-def encode_resume(said: Resume) -> bytes:
-    """A RESUME packet."""
+def encode_resume(resume: Resume) -> bytes:
+    """Encode a RESUME packet."""
     body = _RESUME.pack(
-        said.version, said.incarnation, said.known, said.received, said.limit, said.window
+        resume.version,
+        resume.incarnation,
+        resume.known,
+        resume.received,
+        resume.limit,
+        resume.window,
     )
     return _START.pack(RESUME, crc32(body, RESUME)) + body
 
 
 def encode_data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
-    """DATA packets for `messages`, numbered from `first`."""
+    """Encode DATA packets for `messages`, numbered from `first`."""
     packets = []
     for sequence, message in enumerate(messages, first):
         body = _DATA.pack(sequence, received, limit)
@@ -107,22 +112,20 @@ def encode_data(first: int, received: int, limit: int, messages: Sequence[bytes]
 
 
 def encode_ack(received: int, limit: int) -> bytes:
-    """An ACK packet."""
     body = _ACK.pack(received, limit)
     return _START.pack(ACK, crc32(body, ACK)) + body
 
 
 def encode_ping(highest: int) -> bytes:
-    """A PING packet."""
     body = _PING.pack(highest)
     return _START.pack(PING, crc32(body, PING)) + body
 
 
 def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
-    """The kind, the numbers behind the check, and the message (of DATA) of a packet.
+    """Return the kind, the numbers after the check, and (of DATA) the message of a packet.
 
-    Of a RESUME of another version only the version is read, so that an end can name it. Raises
-    `ProtocolError` for a packet of another length or kind, or one that fails its check.
+    Of a RESUME of another version only the version is decoded, for the error message. Raises
+    `ProtocolError` for a wrong length or kind, or a failed check.
     """
     size = len(packet)
     if size >= DATA_HEADER and packet[0] == DATA:
@@ -147,7 +150,7 @@ def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
 
 
 def decode_resume(fields: tuple[int, ...]) -> Resume:
-    """The RESUME with these numbers. Raises `ProtocolError`."""
+    """Return the RESUME with these numbers. Raises `ProtocolError`."""
     if len(fields) == 1:
         return Resume(0, 0, 0, 0, 0, version=fields[0])
     version, incarnation, known, received, limit, window = fields

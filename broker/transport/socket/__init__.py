@@ -1,4 +1,4 @@
-"""The bottom of every stack: packets over one connection (RCM R28)."""
+"""Socket channels, the bottom of every stack: packets over one connection (RCM R28)."""
 
 from broker.transport.socket.contract import (
     DEFAULT_MAX_FRAME,

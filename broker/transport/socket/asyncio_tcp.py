@@ -1,4 +1,4 @@
-"""The socket channel over asyncio, for programs that live there, and asyncio's clock.
+"""The socket channel over asyncio, for asyncio programs, and asyncio's clock.
 
 `await loop.create_connection(lambda: AsyncioSocketChannel(on_connect), host, port)`
 """
@@ -24,8 +24,8 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the socket up and announce the channel. asyncio itself sets TCP_NODELAY."""
-        # A TLS transport is one in all but name: asyncio derives it from its private classes.
+        """Configure the socket and announce the channel. asyncio itself sets TCP_NODELAY."""
+        # A TLS transport has this interface, though asyncio derives it from private classes.
         stream = self._transport = cast(asyncio.Transport, transport)
         self.secure = transport.get_extra_info("ssl_object") is not None
         self.peer_description = _format_address(transport.get_extra_info("peername"))
@@ -37,16 +37,15 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
     data_received = StreamChannel._received
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
         self._transport = None
         self._disconnected(None if exc is None else str(exc))
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
+        """Report a full transport buffer."""
         self._writable_changed(False)
 
     def resume_writing(self) -> None:
-        """The transport's buffer has drained."""
+        """Report a drained transport buffer."""
         self._writable_changed(True)
 
     def _close_transport(self) -> None:
@@ -67,7 +66,7 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
 
 
 class AsyncioCall:
-    """A call that will be made later."""
+    """A scheduled call."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, delay: float, call: Callable[[], object]
@@ -76,11 +75,11 @@ class AsyncioCall:
         self._handle = loop.call_later(max(0.0, delay), self._fire)
 
     def active(self) -> bool:
-        """Whether the call is still to come."""
+        """Return True while the call is still to come."""
         return self._call is not None
 
     def cancel(self) -> None:
-        """Make the call never happen; nothing if it has been made."""
+        """Cancel the call; no effect after it was made."""
         self._call = None
         self._handle.cancel()
 
@@ -91,13 +90,13 @@ class AsyncioCall:
 
 
 class AsyncioClock:
-    """The event loop's monotonic time, in the form that `StackDriver` wants."""
+    """Monotonic time and calls of an event loop, as `StackDriver` needs them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def seconds(self) -> float:
-        """Monotonic time."""
+        """Return the loop's time."""
         return self._loop.time()
 
     def callLater(  # the name is Twisted's

@@ -1,4 +1,4 @@
-"""The contract of a socket channel: one connection that carries packets both ways."""
+"""The interface of a socket channel: one connection that carries packets both ways."""
 
 from __future__ import annotations
 
@@ -9,69 +9,70 @@ from zope.interface import Attribute, Interface
 from broker.errors import BrokerError
 from broker.transport.layer import Property
 
-#: What holds above a socket channel over TCP, and above its fake in memory.
+#: Properties of a socket channel over TCP, and of its fake in memory.
 TCP_PROPERTIES = frozenset(
     {Property.FRAMED, Property.FIFO, Property.RELIABLE, Property.OUTAGE_NOTICE}
 )
 
-#: Bytes in one packet that a channel accepts unless told otherwise.
+#: Default limit of one packet's bytes.
 DEFAULT_MAX_FRAME = 16 * 1024 * 1024
 
 
 class ISocketReceiver(Interface):
-    """Who is told what a socket channel brings."""
+    """Receiver of the packets and events of a socket channel."""
 
     def packets_received(packets: Sequence[bytes]) -> None:
-        """All whole packets that one read brought, in order; never an empty list."""
+        """Receive all whole packets of one read, in order; never an empty list."""
 
     def channel_lost(error: BrokerError | None) -> None:
-        """The connection is over: told exactly once, last, and to the receiver of that moment.
+        """The connection has ended. Called exactly once, last, on the receiver of that moment.
 
-        None after an orderly close by either end with nothing left half sent. Never called from
-        inside `close` or `abort`; setting `receiver` on a channel that is already lost tells it
-        at once.
+        `error` is None after an orderly close by either end without half-sent data. Never called
+        from inside `close` or `abort`. Setting `receiver` on a lost channel calls it at once.
         """
 
     def writable_changed(writable: bool) -> None:
-        """Unsent bytes pile up (False), or have drained (True). May come from inside `send`."""
+        """Unsent bytes accumulate (False), or have drained (True). May be called from inside
+        `send`."""
 
 
 class IPartialPacketReceiver(ISocketReceiver):
-    """One that wants to know that the peer is there while a long packet takes its time."""
+    """A receiver that also learns of parts of a long packet, since they show that the peer is
+    there."""
 
     def partial_packet_received() -> None:
         """A read brought a part of a packet, and no whole one."""
 
 
 class ISocketChannel(Interface):
-    """One connection. While `receiver` is None nothing is read from it."""
+    """One connection. It reads nothing while `receiver` is None."""
 
-    receiver: ISocketReceiver | None = Attribute("who is told; may be replaced at any time")
-    peer_description: str = Attribute("the other end's address, for people to read")
+    receiver: ISocketReceiver | None = Attribute(
+        "receiver of the packets; may be replaced at any time"
+    )
+    peer_description: str = Attribute("address of the other end, for people")
     secure: bool = Attribute("whether the bytes are protected by TLS")
     certified_name: str = Attribute(
         "the common name in the peer's certificate, once packets have come, where both ends ask "
         "for one of an authority of theirs; else empty"
     )
-    max_frame: int = Attribute("greatest packet accepted, in bytes; may be set at any time")
+    max_frame: int = Attribute("largest packet accepted, in bytes; may be set at any time")
 
     def send(packets: Sequence[bytes]) -> None:
-        """Send packets, in one write of the transport. Nothing happens once it is closed or lost.
+        """Send packets in one write of the transport; no effect on a closed or lost channel.
 
-        Takes whatever it is given: whoever sends bounds what is under way, with a layer that
-        provides back-pressure or by `writable_changed`.
-
-        Raises ValueError for an empty packet.
+        Accepts any amount. The caller bounds the bytes in flight, by a layer with back-pressure or
+        by `writable_changed`. Raises ValueError for an empty packet.
         """
 
     def close() -> None:
-        """Send what was given to it, then close. From now on nothing more is delivered."""
+        """Send the remaining bytes, then close. Nothing more is delivered."""
 
     def abort(error: BrokerError) -> None:
-        """Close at once, dropping what is unsent; `channel_lost` will be told `error`."""
+        """Close at once and drop unsent bytes; `channel_lost` receives `error`."""
 
     def pause() -> None:
-        """Read no more. What had been read before is still delivered."""
+        """Stop reading. Packets read before are still delivered."""
 
     def resume() -> None:
-        """Read again."""
+        """Continue to read."""

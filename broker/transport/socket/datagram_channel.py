@@ -1,4 +1,4 @@
-"""The socket channel over datagrams: what tcp.py is over streams (M9)."""
+"""The socket channel over datagrams, the counterpart of `tcp` (M9)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChan
 
 @implementer(ISocketChannel)
 class DatagramChannel:
-    """One connection. What is sent in one turn of the reactor leaves together.
+    """One connection. Packets sent in one turn of the reactor leave together.
 
-    `transmit` sends datagrams to the peer; `on_over` is called once, when the connection is over.
+    `transmit` sends datagrams to the peer; `on_over` is called once, at the end of the connection.
     """
 
     log = Logger()
@@ -41,7 +41,7 @@ class DatagramChannel:
         self._on_end = on_over
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
-        self._is_open = True  # not closed by us: packets may pass
+        self._is_open = True  # not closed by this end
         self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
@@ -53,7 +53,7 @@ class DatagramChannel:
 
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Who is told what arrives; nothing is read while it is None."""
+        """Receiver of the packets; nothing is read while it is None."""
         return self._receiver
 
     @receiver.setter
@@ -66,7 +66,7 @@ class DatagramChannel:
 
     @property
     def max_frame(self) -> int:
-        """Greatest packet accepted, in bytes; settable at any time."""
+        """Largest packet accepted, in bytes; may be set at any time."""
         return self.core.decoder.max_frame
 
     @max_frame.setter
@@ -74,19 +74,18 @@ class DatagramChannel:
         self.core.decoder.max_frame = max_frame
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Take packets; they go at the end of this turn, together with what follows."""
+        """Queue packets; they are sent at the end of this turn, together with later ones."""
         if packets and self._is_open:
             self._apply_effects(self.core.submit(packets))
             self._flush_soon()
 
     def close(self) -> None:
-        """Flush, then close."""
         if self._is_open:
             self._is_open = False
             self._apply_effects(self.core.close(self._clock.seconds()))
 
     def abort(self, error: BrokerError) -> None:
-        """Close at once; also cuts short a `close` that is still flushing."""
+        """Close at once; also ends a `close` that is still sending."""
         if not self._is_lost and self._error is None:
             self._is_open = False
             self._error = error
@@ -94,23 +93,21 @@ class DatagramChannel:
             self._end()
 
     def pause(self) -> None:
-        """Read no more."""
         self._is_reading = False
         self._apply_reading()
 
     def resume(self) -> None:
-        """Read again."""
         self._is_reading = True
         self._apply_reading()
 
     # ----------------------------------------------------------------- told by the endpoint
 
     def datagrams_received(self, datagrams: Sequence[bytes]) -> None:
-        """What one read brought for this connection."""
+        """Process the datagrams of one read for this connection."""
         self._call_core(self.core.receive, datagrams)
 
     def prove_key(self) -> None:
-        """The connection has been accepted: show the other end that we know."""
+        """Prove to the other end that this end has the key."""
         self._call_core(self.core.prove_key)
 
     # ----------------------------------------------------------------- inside
@@ -133,12 +130,12 @@ class DatagramChannel:
         self._call_core(self.core.handle_timeout)
 
     def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """One connection's trouble is not that of the others on the socket."""
+        """Call the core. An exception ends this connection, not the others on the socket."""
         try:
             self._apply_effects(call(*arguments, self._clock.seconds()))
         except Exception:
             self.log.failure("the connection with {peer} failed", peer=self.peer_description)
-            self.abort(NotConnected("connection lost: what was received could not be dealt with"))
+            self.abort(NotConnected("connection lost: processing the received datagrams failed"))
 
     def _apply_effects(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -171,7 +168,7 @@ class DatagramChannel:
         self._is_lost = True
         self._timer.arm(None)
         self._on_end(self)
-        # Never from inside `close` or `abort`.
+        # Never inside `close` or `abort`.
         self._clock.callLater(0, self._report_lost)
 
     def _report_lost(self) -> None:

@@ -1,4 +1,4 @@
-"""Connections over one datagram socket: dialled, accepted, told apart (M8, T41)."""
+"""Connections over one datagram socket: dialled, accepted, and told apart (M8, T41)."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 
-#: A datagram socket's address as the socket gives it; equal ones are one peer.
+#: A datagram socket's address in the form of the socket; equal addresses are one peer.
 Address: TypeAlias = Hashable
 
-#: Connections that are over and still answer; the oldest go.
+#: Most closed connections that still answer; the oldest are dropped.
 _MAX_CLOSED = 1024
-#: Answers for one of them.
+#: Most answers of one of them.
 _MAX_FINAL_BYES = 8
 
 
 class DatagramTransport(Protocol):
-    """What carries datagrams; some of them."""
+    """A transport of datagrams, which may lose some."""
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
         """Send datagrams to one address, or lose them."""
@@ -60,17 +60,17 @@ class DatagramTransport(Protocol):
 
 @attrs.define
 class EndpointCounts:
-    """What reached the socket and no connection."""
+    """Counts of datagrams that reached no connection."""
 
-    #: Too short, of no known kind, with a wrong tag, or contradicting itself.
+    #: Too short, of unknown kind, with a wrong tag, or inconsistent.
     malformed: int = 0
-    #: For a connection that is not there.
+    #: For an unknown connection.
     unknown_connection: int = 0
-    #: OPEN without the cookie for its address.
+    #: OPEN without the right cookie.
     bad_cookies: int = 0
-    #: Connections that were dropped for newer ones before they had proven themselves.
+    #: Unproven connections dropped for newer ones.
     dropped_half_open: int = 0
-    #: Refused: there are as many as there may be, or the version is another.
+    #: Refused for the limit of connections, or for another version.
     refused: int = 0
 
 
@@ -91,7 +91,7 @@ class _HalfOpen:
 
 @attrs.define
 class _ClosedConnection:
-    """A connection that is over. The peer may not know: our last words may have been lost."""
+    """A closed connection. The peer may not know of the end: the last BYE may have been lost."""
 
     final_bye: bytes
     address: Address
@@ -99,7 +99,7 @@ class _ClosedConnection:
 
 
 class DatagramEndpoint:
-    """Accepts and dials. Nothing is kept for who has not shown that it receives at its address.
+    """Accepts and dials connections. It stores nothing for a peer without a proven address.
 
     `on_connect` is called with each accepted channel.
     """
@@ -117,7 +117,7 @@ class DatagramEndpoint:
         describe: Callable[[Address], str] = str,
     ) -> None:
         self.counts = EndpointCounts()
-        #: Datagrams that this endpoint has room for; less than the settings say on a small socket.
+        #: Window in datagrams; less than the setting on a small socket.
         self.window = settings.window
         self._clock = clock
         self._transport = wire
@@ -132,14 +132,14 @@ class DatagramEndpoint:
         self._half_open: OrderedDict[tuple[Address, int], _HalfOpen] = OrderedDict()
         self._half_open_keys: dict[
             int, tuple[Address, int]
-        ] = {}  # ours of those, and their keys above
+        ] = {}  # own ids, with their keys in `_half_open`
         self._closed: dict[int, _ClosedConnection] = {}
         self._closed_order: deque[int] = deque()
         self._timer = DeadlineTimer(clock, self._handle_timeout)
 
     def connect(self, address: Address) -> Deferred[ISocketChannel]:
-        """A connection. Fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, or with
-        `VersionMismatch`. Can be cancelled."""
+        """Return a Deferred of a connection. It fails with Twisted's `TimeoutError` or
+        `ConnectionRefusedError`, or with `VersionMismatch`. It can be cancelled."""
         now = self._clock.seconds()
         dialler = Dialler(self._new_id(), self._entropy(NONCE_BYTES), self.window, now)
         result: Deferred[ISocketChannel] = Deferred(lambda _: self._remove_dial(dialler.client))
@@ -150,7 +150,7 @@ class DatagramEndpoint:
         return result
 
     def datagrams_received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
-        """What one read of the socket brought."""
+        """Process the datagrams of one read of the socket."""
         groups: dict[int, list[bytes]] = {}
         channels = self._channels
         for datagram, address in batch:
@@ -172,7 +172,7 @@ class DatagramEndpoint:
                 channel.datagrams_received(datagrams)
 
     def stop(self) -> None:
-        """Give up all connections and dials; take no more."""
+        """Abort all connections and dials; accept no more."""
         for channel in list(self._channels.values()):
             channel.abort(Closed("the port was closed"))
         for dial in list(self._dials.values()):
@@ -198,60 +198,60 @@ class DatagramEndpoint:
         except BrokerError:
             self.counts.malformed += 1
 
-    def _receive_request(self, kind: int, greeting: HandshakeRequest, address: Address) -> None:
+    def _receive_request(self, kind: int, request: HandshakeRequest, address: Address) -> None:
         now = self._clock.seconds()
-        if greeting.version != VERSION:
-            self._refuse(greeting, address, Reason.VERSION)
+        if request.version != VERSION:
+            self._refuse(request, address, Reason.VERSION)
         elif kind == HELLO:
-            self._transport.send([self._cookies.create_cookie(greeting, address, now)], address)
-        elif not self._cookies.verify_cookie(greeting, address, now):
+            self._transport.send([self._cookies.create_cookie(request, address, now)], address)
+        elif not self._cookies.verify_cookie(request, address, now):
             self.counts.bad_cookies += 1
         else:
-            self._accept(greeting, address, now)
+            self._accept(request, address, now)
 
-    def _accept(self, greeting: HandshakeRequest, address: Address, now: float) -> None:
-        key = (address, greeting.client)
+    def _accept(self, request: HandshakeRequest, address: Address, now: float) -> None:
+        key = (address, request.client)
         half = self._half_open.get(key)
         if half is None:
             if len(self._channels) >= self._settings.connections:
-                self._refuse(greeting, address, Reason.FULL)
+                self._refuse(request, address, Reason.FULL)
                 return
             if len(self._half_open) >= self._settings.half_open:
                 self.counts.dropped_half_open += 1
                 self._drop_half_open(next(iter(self._half_open)))
             server, nonce = self._new_id(), self._entropy(NONCE_BYTES)
-            seal = Mac(derive_connection_key(greeting.client, server, greeting.nonce, nonce))
-            channel = self._create_channel(seal, server, greeting.client, greeting.room, address)
-            datagram = encode_accept(greeting.client, server, nonce, self.window, seal)
+            seal = Mac(derive_connection_key(request.client, server, request.nonce, nonce))
+            channel = self._create_channel(seal, server, request.client, request.room, address)
+            datagram = encode_accept(request.client, server, nonce, self.window, seal)
             half = _HalfOpen(channel, datagram, now + self._settings.handshake_timeout)
             self._half_open[key] = half
             self._half_open_keys[server] = key
             self._arm_timer()
         self._transport.send([half.accept], address)
 
-    def _refuse(self, greeting: HandshakeRequest, address: Address, reason: Reason) -> None:
+    def _refuse(self, request: HandshakeRequest, address: Address, reason: Reason) -> None:
         self.counts.refused += 1
-        self._transport.send([UNKEYED_MAC.add_tag(encode_refuse(greeting.client, reason))], address)
+        self._transport.send([UNKEYED_MAC.add_tag(encode_refuse(request.client, reason))], address)
 
     def _resend_bye(self, identity: int) -> None:
-        gone = self._closed[identity]
-        if gone.byes_left:
-            gone.byes_left -= 1
-            self._transport.send([gone.final_bye], gone.address)
+        closed = self._closed[identity]
+        if closed.byes_left:
+            closed.byes_left -= 1
+            self._transport.send([closed.final_bye], closed.address)
 
     # ----------------------------------------------------------------- becoming a connection
 
     def _receive_first(
         self, identity: int, channel: DatagramChannel, datagrams: list[bytes]
     ) -> None:
-        # Nobody listens yet: what has come is held back until the channel gets a receiver.
+        # There is no receiver yet: packets are held back until the channel has one.
         channel.datagrams_received(datagrams)
         if channel.core.is_confirmed and identity in self._channels:
             del self._half_open[self._half_open_keys.pop(identity)]
             try:
                 self._on_connect(channel)
             except Exception:
-                # The user's trouble with one connection is not that of the others on the socket.
+                # An error of the user with one connection does not affect the others.
                 self.log.failure("{peer} could not be accepted", peer=channel.peer_description)
                 channel.abort(Closed("the connection could not be accepted"))
 
@@ -285,8 +285,8 @@ class DatagramEndpoint:
         now = self._clock.seconds()
         core = ConnectionCore(settings, seal, here, there, room, now, self._max_frame)
         transmit = partial(self._transmit, address)
-        over = partial(self._channel_ended, address)
-        channel = DatagramChannel(self._clock, core, self._describe(address), transmit, over)
+        on_end = partial(self._channel_ended, address)
+        channel = DatagramChannel(self._clock, core, self._describe(address), transmit, on_end)
         self._channels[here] = channel
         return channel
 

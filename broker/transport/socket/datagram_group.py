@@ -1,4 +1,4 @@
-"""One member of a group over datagrams: its core, its timer, and who is told."""
+"""One member of a group over datagrams: its core, its timer, and its receiver."""
 
 from __future__ import annotations
 
@@ -33,30 +33,31 @@ _ReceiverEffect: TypeAlias = (
 
 
 class IGroupReceiver(Interface):
-    """Who is told what a group brings. The sender is called by its name."""
+    """Receiver of a group's packets. A sender is identified by its name."""
 
     def sender_appeared(sender: str) -> None:
-        """A member is there, or begins another life: what it sends from now on comes."""
+        """A member is present, or has restarted: its packets from now on follow."""
 
     def packets_received(sender: str, packets: Sequence[bytes]) -> None:
-        """Packets of one sender, in its order, each once; never an empty list."""
+        """Receive packets of one sender, in order, each once; never an empty list."""
 
     def packets_lost(sender: str, count: int) -> None:
-        """So many packets could not be had any more; those after them come."""
+        """`count` packets can not be recovered; later ones follow."""
 
     def reachability_changed(sender: str, hears: bool) -> None:
-        """A member that is there says that it hears what is sent to the group, or has not said so
-        for `liveness` seconds. One that has vanished and appears hears nothing at first."""
+        """A present member confirms that it receives this member's packets, or has not confirmed
+        that for `liveness` seconds. A member that reappears is unreachable at first."""
 
     def sender_disappeared(sender: str) -> None:
-        """A member has left, or nothing was heard from it for `liveness` seconds."""
+        """A member has left, or was silent for `liveness` seconds."""
 
     def writable_changed(writable: bool) -> None:
-        """Packets pile up because the group's rate is lower (False), or have drained (True)."""
+        """Packets accumulate because the group's rate is lower (False), or have drained (True)."""
 
 
 class DatagramGroup:
-    """`to_group` and `to_one` send datagrams; both of the member's sockets bring theirs here."""
+    """One member. `to_group` and `to_one` send datagrams; both sockets of the member deliver
+    here."""
 
     log = Logger()
 
@@ -79,10 +80,10 @@ class DatagramGroup:
         self._handle_timeout()
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Send packets once to all; they go at the end of this turn, together with what follows.
+        """Send packets once to all. They leave at the end of this turn, together with later ones.
 
-        Raises `Overloaded` when too much waits, and then takes nothing; ValueError for an empty
-        packet. Nothing happens after `stop`.
+        Raises `Overloaded`, and accepts none, when too many bytes wait; ValueError for an empty
+        packet. No effect after `stop`.
         """
         if packets and not self._is_stopped:
             self._apply_effects(self.core.submit(packets))
@@ -91,11 +92,11 @@ class DatagramGroup:
                 self._clock.callLater(0, self._flush)
 
     def datagrams_received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
-        """What one read brought."""
+        """Process the datagrams of one read."""
         self._call_core(self.core.receive, batch)
 
     def stop(self) -> None:
-        """Leave the group; drop what waits."""
+        """Leave the group; drop waiting packets."""
         if not self._is_stopped:
             self._apply_effects(self.core.leave())
             self._is_stopped = True
@@ -109,13 +110,13 @@ class DatagramGroup:
         self._call_core(self.core.handle_timeout)
 
     def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """Trouble with what one member sent is not that of the others."""
+        """Call the core. An error with one member's datagrams does not affect the others."""
         if self._is_stopped:
             return
         try:
             self._apply_effects(call(*arguments, self._clock.seconds()))
         except Exception:
-            self.log.failure("what came from the group could not be dealt with")
+            self.log.failure("processing datagrams of the multicast group failed")
 
     def _apply_effects(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -130,11 +131,11 @@ class DatagramGroup:
         self._timer.arm(self.core.next_timeout())
 
     def _notify_receiver(self, effect: _ReceiverEffect) -> None:
-        """What the receiver makes of one sender's packets is not the trouble of the others."""
+        """Call the receiver. An error with one sender's packets does not affect the others."""
         try:
             self._dispatch(effect)
         except Exception:
-            self.log.failure("what came from the group could not be dealt with")
+            self.log.failure("processing datagrams of the multicast group failed")
 
     def _dispatch(self, effect: _ReceiverEffect) -> None:
         receiver = self._receiver

@@ -1,7 +1,8 @@
-"""A UDP socket on the reactor: many datagrams a read, a bounded queue when the kernel's is full.
+"""A UDP socket on the reactor: many datagrams in a read, and a bounded queue for a full kernel
+buffer.
 
-Twisted's own `listenUDP` calls a protocol for each datagram and drops what can not be written
-at once; a batch for each turn costs a third less and keeps what came together together.
+Twisted's `listenUDP` calls a protocol for each datagram and drops datagrams that can not be written
+at once. One batch for each turn costs a third less and keeps datagrams together.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from zope.interface import implementer
 from broker.transport.arq.settings import MAX_DATAGRAM
 from broker.transport.socket.datagram_endpoint import Address
 
-#: Datagrams in one read; then others on the reactor have their turn.
+#: Most datagrams in one read; then the reactor serves others.
 _BATCH: Final = 256
-#: Datagrams that wait for the kernel; more are dropped, which correction mends.
+#: Most datagrams that wait for the kernel; more are dropped, and ARQ repairs that.
 _MAX_QUEUED: Final = 4096
-#: Bytes of kernel buffer asked for, each way.
+#: Bytes of kernel buffer to request, each way.
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-#: What the kernel counts for a datagram beyond its length, on the receiving side.
+#: Bytes that the kernel counts for a received datagram beyond its length.
 _KERNEL_OVERHEAD: Final = 1024
 
 
 @implementer(IReadDescriptor, IWriteDescriptor)
 class DatagramSocket:
-    """Calls `on_datagrams` with all datagrams of one read, and where each came from."""
+    """Call `on_datagrams` with all datagrams of one read and their source addresses."""
 
     log = Logger()
 
@@ -41,11 +42,12 @@ class DatagramSocket:
         sock: socket.socket,
         on_datagrams: Callable[[Sequence[tuple[bytes, Any]]], None],
     ) -> None:
-        #: Not sent: the queue was full, or the kernel refused (an unreachable network, a filter).
+        #: Datagrams not sent: the queue was full, or the kernel refused (an unreachable network, a
+        #: filter).
         self.dropped = 0
         self.last_error: OSError | None = None
-        """Why the system did not take the newest of those."""
-        #: The kernel's receive buffer, in bytes as the kernel counts them.
+        """Error of the last refused datagram."""
+        #: Receive buffer, in bytes as the kernel counts them.
         self.receive_buffer = _enlarge_buffers(sock)
         self._reactor = reactor
         self._socket = sock
@@ -56,32 +58,32 @@ class DatagramSocket:
 
     @property
     def address(self) -> Any:
-        """What the socket is bound to."""
+        """Address to which the socket is bound."""
         return self._socket.getsockname()
 
     def capacity(self, datagram_bytes: int) -> int:
-        """How many datagrams of that size fit into the receive buffer."""
+        """Return the number of datagrams of that size that fit into the receive buffer."""
         return self.receive_buffer // (datagram_bytes + _KERNEL_OVERHEAD)
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
-        """Send datagrams to an address; what the kernel does not take now waits."""
+        """Send datagrams to an address; those that the kernel does not accept now are queued."""
         if self._queued:
             self._queue(datagrams, address)
             return
         send = self._socket.sendto
-        for place, datagram in enumerate(datagrams):
+        for index, datagram in enumerate(datagrams):
             try:
                 send(datagram, cast(Any, address))
             except BlockingIOError:
-                self._queue(datagrams[place:], address)
+                self._queue(datagrams[index:], address)
                 return
             except OSError as error:
-                # Mostly an ICMP error about an earlier one: to correction all loss is alike.
+                # Mostly an ICMP error about an earlier datagram: ARQ handles all loss alike.
                 self.dropped += 1
                 self.last_error = error
 
     def close(self) -> None:
-        """Drop what waits, and close."""
+        """Drop queued datagrams, and close."""
         self._queued.clear()
         self._reactor.removeReader(self)
         self._reactor.removeWriter(self)
@@ -90,15 +92,14 @@ class DatagramSocket:
     # ----------------------------------------------------------------- called by the reactor
 
     def fileno(self) -> int:
-        """The socket's number; -1 once it is closed."""
+        """Return the file descriptor; -1 after `close`."""
         return self._socket.fileno()
 
     def logPrefix(self) -> str:
-        """What the reactor's logs call it."""
         return "datagrams"
 
     def doRead(self) -> None:
-        """Read what is there, up to a batch."""
+        """Read up to one batch."""
         receive = self._socket.recvfrom
         batch: list[tuple[bytes, Any]] = []
         for _ in range(_BATCH):
@@ -107,12 +108,12 @@ class DatagramSocket:
             except BlockingIOError:
                 break
             except OSError:
-                continue  # an error that an earlier datagram caused; reading it clears it
+                continue  # error of an earlier datagram; reading clears it
         if batch:
             self._on_datagrams(batch)
 
     def doWrite(self) -> None:
-        """The kernel has room again."""
+        """Send queued datagrams: the kernel has room again."""
         waiting, self._queued = self._queued, deque()
         while waiting:
             datagram, address = waiting.popleft()
@@ -123,7 +124,7 @@ class DatagramSocket:
         self._reactor.removeWriter(self)
 
     def connectionLost(self, reason: Failure) -> None:
-        """The reactor found the socket unusable, or stops."""
+        """Handle an unusable socket, or the reactor's stop."""
         self._queued.clear()
         self._socket.close()
 
@@ -137,5 +138,5 @@ class DatagramSocket:
 def _enlarge_buffers(sock: socket.socket) -> int:
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-    # Linux says twice what it was asked for, since it counts its own overhead too.
+    # Linux returns twice the requested size, since it counts its overhead.
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

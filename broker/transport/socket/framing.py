@@ -1,8 +1,8 @@
-"""Packets in a stream of bytes: each with its length in front, four bytes, big-endian.
+"""Framing: packets in a byte stream, each preceded by its length.
 
-The bytes on the wire are `length:u32 packet[length]`, again and again, with 1 <= length <=
-`max_frame`. Anything that is not this protocol (an HTTP request, a TLS record) starts with an
-absurd length, and is refused after its first four bytes.
+The bytes on the wire are repeated `length:u32 packet[length]`, big-endian, with 1 <= length <=
+`max_frame`. Another protocol (an HTTP request, a TLS record) begins with an impossible length and
+is rejected after its first four bytes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _LENGTH = struct.Struct(">I")
 _unpack_length = _LENGTH.unpack_from
 _pack_length = _LENGTH.pack
 
-#: Pieces shorter than this are gathered before they are kept, so that a frame sent byte by byte
-#: does not cost an object for each byte.
+#: Shorter pieces are joined before they are stored, so that a frame sent byte by byte does not cost
+#: an object for each byte.
 _SMALL_PIECE = 1024
 _FLUSH_BYTES = 64 * 1024
 
 
 def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
-    """The bytes that carry `packets`, in pieces: who writes them joins them with what else there
-    is. Raises ValueError for an empty packet."""
+    """Return the bytes of `packets` in pieces, to be joined in one write. Raises ValueError for an
+    empty packet."""
     pieces: list[bytes] = []
     for packet in packets:
         if not packet:
@@ -36,38 +36,35 @@ def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
 
 
 def _guess_protocol(length: int) -> str:
-    """What else it may be whose first four bytes are taken for this length."""
+    """Return a hint at the protocol whose first four bytes were read as this length."""
     head = _pack_length(length)
     if head in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
         return ": this is HTTP"
-    # The records of an alert and of a handshake, of versions 1.0 and later.
+    # Records of an alert and of a handshake, of versions 1.0 and later.
     return ": this is TLS" if head[:2] in (b"\x15\x03", b"\x16\x03") else ""
 
 
 class FrameDecoder:
-    """Cuts packets out of a stream that arrives in pieces of any size.
+    """Extract packets from a stream that arrives in pieces of any size.
 
-    Holds at most `max_frame` bytes of an unfinished frame and a few per cent for book-keeping.
-    A frame is copied once, whatever the number of reads it came in (twice for the part that came
-    in very small pieces).
+    Stores at most `max_frame` bytes of an unfinished frame, and a few per cent more. A frame is
+    copied once for any number of reads (twice for the part that came in very small pieces).
     """
 
     def __init__(self, max_frame: int) -> None:
-        #: Greatest frame accepted, in bytes. May be set at any time; it counts when the next
-        #: length is read.
+        #: Largest frame accepted, in bytes. May be set at any time; it applies to the next length.
         self.max_frame = max_frame
-        self._length = b""  # the bytes that are there of an unfinished length
-        self._bytes_missing = 0  # bytes that the unfinished frame still wants; 0 when there is none
+        self._length = b""  # bytes of an unfinished length
+        self._bytes_missing = 0  # of the unfinished frame; 0 if there is none
         self._pieces: list[bytes] = []
         self._small_pieces = bytearray()
         self._error: BrokerError | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that `data` completes, in order.
+        """Return the frames that `data` completes, in order.
 
-        Raises `FrameTooLarge` as soon as a length beyond `max_frame` is seen and `ProtocolError`
-        for a length of 0; frames of the same `data` are then lost with the connection. Once it
-        has raised it raises again.
+        Raises `FrameTooLarge` for a length beyond `max_frame`, and `ProtocolError` for a length of
+        0. Frames of the same `data` are then lost with the connection. Later calls raise again.
         """
         if self._error is not None:
             raise self._error
@@ -86,10 +83,10 @@ class FrameDecoder:
                 self._reject(self._bytes_missing)
             self._length = b""
         if self._bytes_missing:
-            here = size - start
-            if here < self._bytes_missing:
+            available = size - start
+            if available < self._bytes_missing:
                 self._append_piece(data[start:] if start else data)
-                self._bytes_missing -= here
+                self._bytes_missing -= available
                 return frames
             end = start + self._bytes_missing
             frames.append(self._join_frame(data[start:end]))
@@ -111,20 +108,20 @@ class FrameDecoder:
         return frames
 
     def close(self) -> bool:
-        """Forget what is unfinished; True if there was a half frame."""
-        half = bool(self._length or self._bytes_missing)
+        """Drop an unfinished frame; True if there was one."""
+        is_incomplete = bool(self._length or self._bytes_missing)
         self._length = b""
         self._bytes_missing = 0
         self._pieces.clear()
         self._small_pieces.clear()
-        return half
+        return is_incomplete
 
     def _reject(self, length: int) -> NoReturn:
         if length == 0:
-            self._error = ProtocolError("a frame of length 0")
+            self._error = ProtocolError("a frame has length 0")
         else:
             self._error = FrameTooLarge(
-                f"a frame announces {length} bytes, and {self.max_frame} are accepted"
+                f"a frame has {length} bytes; at most {self.max_frame} are accepted"
                 + _guess_protocol(length)
             )
         self.close()

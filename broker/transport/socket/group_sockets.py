@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from broker.transport.socket.datagram_socket import DatagramSocket
 
-#: A cluster is one segment: routers do not pass its datagrams on.
+#: A cluster is one segment: routers do not forward its datagrams.
 _HOPS: Final = 1
 _MREQN: Final = struct.Struct("@4s4si")
 _MREQ6: Final = struct.Struct("@16sI")
@@ -22,26 +22,26 @@ _MREQ6: Final = struct.Struct("@16sI")
 def open_group_sockets(
     group: str, port: int, interface: str, *, loop: bool
 ) -> tuple[Any, tuple[socket.socket, socket.socket]]:
-    """Where to send what is for all; and a socket that hears the group, and one of the member's
-    own, from which it sends and by which it is answered.
+    """Return the group's address; and a socket that receives from the group, and one of the
+    member's own that sends, and receives answers.
 
-    `interface` is an interface's name, or for IPv4 also an address of it. With `loop` members on
-    this host hear each other. Raises Twisted's `CannotListenError`.
+    `interface` is an interface's name, or for IPv4 also its address. With `loop`, members on this
+    host receive from each other. Raises Twisted's `CannotListenError`.
     """
     opened: list[socket.socket] = []
     try:
-        place = _GroupAddress(group, port, interface)
-        opened.append(place.group_socket())
-        opened.append(place.member_socket(loop))
+        group_address = _GroupAddress(group, port, interface)
+        opened.append(group_address.group_socket())
+        opened.append(group_address.member_socket(loop))
     except OSError as error:
         for sock in opened:
             sock.close()
         raise CannotListenError(group, port, error) from None
-    return place.target, (opened[0], opened[1])
+    return group_address.target, (opened[0], opened[1])
 
 
 class GroupTransmitter:
-    """Sends to all in a group from a member's own socket; warns once for as long as it can not."""
+    """Sends to a group from a member's own socket; logs one warning for each outage."""
 
     log = Logger()
 
@@ -52,7 +52,7 @@ class GroupTransmitter:
         self._has_warned = False
 
     def send(self, datagrams: Sequence[bytes]) -> None:
-        """Send these; what the system does not take is dropped."""
+        """Send datagrams; the kernel may refuse and drop them."""
         own = self._own
         dropped = own.dropped
         own.send(datagrams, self._target)
@@ -69,9 +69,9 @@ class GroupTransmitter:
 
 
 class _GroupAddress:
-    """A group on an interface, in the words of the socket options of its family.
+    """A group on an interface, in the form of the socket options of its family.
 
-    Twisted's multicast transport takes no IPv6 addresses (twisted#6597).
+    Twisted's multicast transport does not support IPv6 addresses (twisted#6597).
     """
 
     def __init__(self, group: str, port: int, interface: str) -> None:
@@ -80,7 +80,7 @@ class _GroupAddress:
         self._family: int = found[0][0]
         address = found[0][4]
         if not ip_address(group).is_multicast:
-            raise OSError(f"{group} is no multicast address")
+            raise OSError(f"{group} is not a multicast address")
         names = {name: index for index, name in socket.if_nameindex()}
         self._index = names.get(interface, 0)
         self._address = "" if interface in names else interface
@@ -88,7 +88,7 @@ class _GroupAddress:
         self._port = port
         self.target: Any = address
         if not self._index and not self._is_address():
-            raise OSError(f"no interface is called {interface}")
+            raise OSError(f"there is no interface {interface}")
         if self._family == socket.AF_INET6:
             self.target = (group, port, 0, self._index)
 
@@ -99,14 +99,14 @@ class _GroupAddress:
             return False
 
     def group_socket(self) -> socket.socket:
-        """A socket that hears the group; several of one host may."""
+        """Return a socket that receives from the group; a host may have several."""
         sock = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(self.target)
             if self._family == socket.AF_INET6:
-                wanted = _MREQ6.pack(socket.inet_pton(self._family, self._group), self._index)
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, wanted)
+                request = _MREQ6.pack(socket.inet_pton(self._family, self._group), self._index)
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, request)
             else:
                 sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, self._mreqn())
         except OSError:
@@ -115,7 +115,7 @@ class _GroupAddress:
         return sock
 
     def member_socket(self, loop: bool) -> socket.socket:
-        """A socket that sends to the group, and is asked by others."""
+        """Return a socket that sends to the group and receives requests."""
         sock = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             if self._family == socket.AF_INET6:

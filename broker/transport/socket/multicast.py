@@ -1,4 +1,4 @@
-"""A group of a cluster over IP multicast (M8, M9, T30, T31)."""
+"""One member of a cluster's group over IP multicast (M8, M9, T30, T31)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from broker.transport.socket.group_sockets import GroupTransmitter, open_group_s
 
 
 class MulticastPort:
-    """One member of one group. `receiver` is told what the others send (`IGroupReceiver`).
+    """One member of one group. `receiver` gets the packets of the others (`IGroupReceiver`).
 
     `group` is a multicast address, IPv4 or IPv6. `interface` is an interface's name (`eth0`), or
-    for IPv4 also an address of it. `secret` is known to all members; without one any host on the
-    segment can write in anybody's name. `loop` lets members on this host hear each other.
+    for IPv4 also its address. All members share `secret`; without it any host on the segment can
+    send in the name of any member. With `loop`, members on this host receive from each other.
     """
 
     def __init__(
@@ -53,22 +53,21 @@ class MulticastPort:
 
     @property
     def member(self) -> DatagramGroup:
-        """What sends, and counts. Raises `Closed` if the port is not started."""
+        """The member, which sends and counts. Raises `Closed` if the port is not started."""
         if self._member is None:
             raise Closed("the multicast port is not started")
         return self._member
 
     @property
     def core(self) -> GroupCore:
-        """Of `member`."""
         return self.member.core
 
     def start(self) -> None:
         """Join the group and announce this member. Raises Twisted's `CannotListenError`."""
         group, port, interface = self._group_address
         target, opened = open_group_sockets(group, port, interface, loop=self._loop)
-        hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
-        self._sockets = (hears, own)
+        incoming, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
+        self._sockets = (incoming, own)
         core = GroupCore(
             *(self._settings, self._mac, self._name, secrets.randbits(64) or 1),
             *(Random().random, self._max_frame, self._reactor.seconds()),
@@ -88,7 +87,6 @@ class MulticastPort:
             self._member.datagrams_received(batch)
 
     def stop(self) -> None:
-        """Leave the group."""
         if self._member is not None:
             self._member.stop()
             self._member = None

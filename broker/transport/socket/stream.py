@@ -1,4 +1,4 @@
-"""What every socket channel over a stream of bytes does, whichever loop runs the transport."""
+"""The base of socket channels over byte streams, for any event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.transport.socket.framing import FrameDecoder, encode_frames
 
 @implementer(ISocketChannel)
 class StreamChannel(ABC):
-    """One connection. The adapter says what the transport did; this tells the receiver.
+    """One connection. The adapter reports events of the transport; this class calls the receiver.
 
     `on_connect` is called with the channel when the connection is made.
     """
@@ -26,7 +26,7 @@ class StreamChannel(ABC):
         self._decoder = FrameDecoder(max_frame)
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
-        self._is_open = False  # connected, and not closed by us: packets may pass
+        self._is_open = False  # connected, and not closed by this end
         self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
@@ -36,12 +36,12 @@ class StreamChannel(ABC):
 
     @property
     def certified_name(self) -> str:
-        """None: the transport asks for no certificate."""
+        """Empty: the transport requests no certificate."""
         return ""
 
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Who is told what arrives; nothing is read while it is None."""
+        """Receiver of the packets; nothing is read while it is None."""
         return self._receiver
 
     @receiver.setter
@@ -54,7 +54,7 @@ class StreamChannel(ABC):
 
     @property
     def max_frame(self) -> int:
-        """Greatest packet accepted, in bytes; settable at any time."""
+        """Largest packet accepted, in bytes; may be set at any time."""
         return self._decoder.max_frame
 
     @max_frame.setter
@@ -62,44 +62,40 @@ class StreamChannel(ABC):
         self._decoder.max_frame = max_frame
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """One write of the transport for all packets."""
+        """Send packets in one write of the transport."""
         if packets and self._is_open:
             self._write(encode_frames(packets))
 
     def close(self) -> None:
-        """Flush, then close."""
         if self._is_open:
             self._is_open = False
             self._close_transport()
 
     def abort(self, error: BrokerError) -> None:
-        """Close at once; also cuts short a `close` that is still flushing."""
+        """Close at once; also ends a `close` that is still sending."""
         if not self._is_lost and self._error is None:
             self._is_open = False
             self._error = error
             self._abort_transport()
 
     def pause(self) -> None:
-        """Read no more."""
         self._is_reading = False
         self._apply_reading()
 
     def resume(self) -> None:
-        """Read again."""
         self._is_reading = True
         self._apply_reading()
 
     # ----------------------------------------------------------------- called by the adapter
 
     def _connected(self, write: Callable[[list[bytes]], object]) -> None:
-        """The connection is made; `write` is the transport's way to send pieces of bytes."""
+        """Start the channel; `write` sends a list of bytes on the transport."""
         self._write = write
         self._is_open = True
         self._apply_reading()
         self._on_connect(self)
 
     def _received(self, data: bytes) -> None:
-        """Bytes have arrived."""
         if not self._is_open:
             return
         try:
@@ -116,13 +112,14 @@ class StreamChannel(ABC):
         if self._is_open and self._receiver is not None:
             self._receiver.writable_changed(writable)
 
-    def _disconnected(self, trouble: str | None) -> None:
-        """The transport is gone; `trouble` is None after an orderly close by either end."""
-        half = self._decoder.close()
+    def _disconnected(self, reason: str | None) -> None:
+        """Handle the end of the transport; `reason` is None after an orderly close by either
+        end."""
+        is_incomplete = self._decoder.close()
         if self._error is None:
-            if trouble is not None:
-                self._error = NotConnected(f"connection lost: {trouble}")
-            elif half and self._is_open:
+            if reason is not None:
+                self._error = NotConnected(f"connection lost: {reason}")
+            elif is_incomplete and self._is_open:
                 self._error = ProtocolError("the connection was closed within a frame")
         self._is_open = False
         self._is_lost = True
@@ -150,5 +147,5 @@ class StreamChannel(ABC):
 
 
 def _not_connected(_: list[bytes]) -> None:
-    """A channel is open only between `_connected` and its end, so nothing is ever lost here."""
-    raise NotConnected("the connection is not made yet")
+    """Refuse a write before the connection. A channel is open only from `_connected` to its end."""
+    raise NotConnected("the connection is not established yet")

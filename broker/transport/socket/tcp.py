@@ -1,7 +1,7 @@
 """The socket channel over Twisted's stream transports: TCP, TLS, UNIX sockets.
 
-Plain `Protocol` and `Factory`, so that any endpoint string can be used:
-`serverFromString(reactor, "tls:...").listen(TcpChannelFactory(on_connect))`.
+It uses a plain `Protocol` and `Factory`, so any endpoint string works: `serverFromString(reactor,
+"tls:...").listen(TcpChannelFactory(on_connect))`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.transport.socket.stream import StreamChannel
 
 
 class _Transport(Structure):
-    """What Twisted's stream transports have in common; no interface of theirs says all of it."""
+    """The common methods of Twisted's stream transports; none of its interfaces has all of them."""
 
     def getPeer(self) -> IAddress: ...
     def setTcpNoDelay(self, enabled: bool) -> None: ...
@@ -47,8 +47,8 @@ class _SecureTransport(Structure):
 class TcpSocketChannel(StreamChannel, Protocol):
     """A socket channel that is a Twisted protocol.
 
-    It is its transport's streaming producer, and so learns when unsent bytes pile up:
-    `pauseProducing` is about writing, `pause` about reading.
+    It is its transport's streaming producer, so it learns when unsent bytes accumulate:
+    `pauseProducing` concerns writing, `pause` reading.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class TcpSocketChannel(StreamChannel, Protocol):
 
     @property
     def certified_name(self) -> str:
-        """As the handshake has shown it, which was over before the first packet came."""
+        """The name from the TLS handshake, which ends before the first packet."""
         transport = cast(_SecureTransport, self.transport)
         certificate = transport.getPeerCertificate() if self._certified else None
         return "" if certificate is None else common_name(certificate)
 
     def connectionMade(self) -> None:
-        """Set the socket up, register for back-pressure, announce the channel."""
+        """Configure the socket, register for back-pressure, announce the channel."""
         peer = self._stream.getPeer()
         self.peer_description = _format_address(peer)
         self.secure = self._certified or ISSLTransport.providedBy(self.transport)
-        # A UNIX socket says that it is a TCP transport, and refuses the options.
+        # A UNIX socket claims to be a TCP transport, and refuses the options.
         over_ip = isinstance(peer, (IPv4Address, IPv6Address))
         if over_ip and ITCPTransport.providedBy(self.transport):
             self._stream.setTcpNoDelay(True)
@@ -84,23 +84,22 @@ class TcpSocketChannel(StreamChannel, Protocol):
     dataReceived = StreamChannel._received
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The transport is gone."""
         orderly = isinstance(reason.value, ConnectionDone)
         self._disconnected(None if orderly else _error_text(reason))
 
     def pauseProducing(self) -> None:
-        """The transport's buffer is full."""
+        """Report a full transport buffer."""
         self._writable_changed(False)
 
     def resumeProducing(self) -> None:
-        """The transport's buffer is empty again."""
+        """Report an empty transport buffer."""
         self._writable_changed(True)
 
     def stopProducing(self) -> None:
-        """The transport is going away; `connectionLost` says the rest."""
+        """Do nothing: `connectionLost` follows."""
 
     def _close_transport(self) -> None:
-        # With a producer registered the transport would wait for it to finish.
+        # With a registered producer the transport would wait for its end.
         self._stream.unregisterProducer()
         self._stream.loseConnection()
 
@@ -108,7 +107,7 @@ class TcpSocketChannel(StreamChannel, Protocol):
         self._stream.abortConnection()
 
     def _set_reading(self, reading: bool) -> None:
-        # To Twisted a transport is the producer of what it reads.
+        # In Twisted a transport is the producer of the bytes that it reads.
         if reading:
             self._stream.resumeProducing()
         else:
@@ -116,10 +115,10 @@ class TcpSocketChannel(StreamChannel, Protocol):
 
 
 class TcpChannelFactory(Factory):
-    """Makes a channel of each connection, at either end of it.
+    """Create a channel for each connection, at either end.
 
-    `on_connect` is called with each new channel and should set its receiver, soon if not at once:
-    until then the channel reads nothing.
+    `on_connect` is called with each new channel and sets its receiver, at once or soon. The channel
+    reads nothing before that.
     """
 
     noisy = False
@@ -131,27 +130,26 @@ class TcpChannelFactory(Factory):
         *,
         certified: bool = False,
     ) -> None:
-        """`certified`: the transports are TLS whose ends both verify a certificate of the other."""
+        """`certified`: the transports are TLS, and both ends verify a certificate of the other."""
         self._on_connect = on_connect
         self._max_frame = max_frame
         self._certified = certified
 
     def buildProtocol(self, addr: IAddress | None) -> TcpSocketChannel:
-        """A channel for the connection that is being made."""
         channel = TcpSocketChannel(self._on_connect, self._max_frame, self._certified)
         channel.factory = self
         return channel
 
 
 def _error_text(reason: Failure) -> str:
-    """What OpenSSL says is a list of (library, function, reason)."""
+    """Return the text of an error; OpenSSL's is a list of (library, function, reason)."""
     if isinstance(reason.value, SSL.Error) and reason.value.args:
         return "TLS: " + ", ".join(each[-1] for each in reason.value.args[0])
     return str(reason.getErrorMessage())
 
 
 def common_name(certificate: X509) -> str:
-    """Whose certificate it is; empty if it does not say."""
+    """Return the common name in a certificate; empty if it has none."""
     names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 

@@ -19,11 +19,11 @@ from broker.transport.socket.datagram_socket import DatagramSocket
 
 
 class UdpPort:
-    """One UDP socket, and its connections. Each is an `ISocketChannel` with the properties of TCP.
+    """One UDP socket and its connections. Each is an `ISocketChannel` with the properties of TCP.
 
-    `interface` is an address of this host as a number, IPv4 or IPv6; with port 0 the system takes
-    a free one. `on_connect` is called with each channel that somebody dialled; it should set its
-    receiver, soon if not at once.
+    `interface` is a numeric address of this host, IPv4 or IPv6. With port 0 the system chooses a
+    free one. `on_connect` is called with each accepted channel and sets its receiver, at once or
+    soon.
     """
 
     log = Logger()
@@ -49,23 +49,23 @@ class UdpPort:
 
     @property
     def bound_address(self) -> tuple[str, int]:
-        """Address and port that it is bound to. Raises `Closed` if it is not."""
+        """Address and port of the socket. Raises `Closed` if the port is not started."""
         address = self._require_started()[0].address
         return address[0], address[1]
 
     @property
     def family(self) -> socket.AddressFamily:
-        """Whether it speaks IPv4 or IPv6."""
+        """Address family of the socket."""
         return self._family
 
     @property
     def endpoint(self) -> DatagramEndpoint:
-        """What counts strangers. Raises `Closed` if the port is not started."""
+        """The endpoint, with its counts. Raises `Closed` if the port is not started."""
         return self._require_started()[1]
 
     @property
     def dropped(self) -> int:
-        """Datagrams that the system did not take."""
+        """Datagrams that the system did not accept."""
         return self._require_started()[0].dropped
 
     def start(self) -> None:
@@ -91,10 +91,10 @@ class UdpPort:
         self._limit_window(self._socket, self._endpoint)
 
     def connect(self, host: str, port: int) -> Deferred[ISocketChannel]:
-        """A connection to `host`, an address as a number of this port's family.
+        """Return a Deferred of a connection to `host`, a numeric address of this port's family.
 
-        Fails with Twisted's `TimeoutError` (nobody answers) or `ConnectionRefusedError`, with
-        `VersionMismatch`, or with OSError for an address that can not be. Can be cancelled.
+        It fails with Twisted's `TimeoutError` (no answer) or `ConnectionRefusedError`, with
+        `VersionMismatch`, or with OSError for an invalid address. It can be cancelled.
         """
         _, endpoint = self._require_started()
         result: Deferred[ISocketChannel]
@@ -109,7 +109,7 @@ class UdpPort:
         return result
 
     def stop(self) -> None:
-        """Give up all connections, and close."""
+        """Abort all connections, and close."""
         if self._socket is not None and self._endpoint is not None:
             self._endpoint.stop()
             self._socket.close()
@@ -141,7 +141,7 @@ class UdpPort:
 
 
 def format_address(address: Address) -> str:
-    """An address for people to read."""
+    """Return an address as text for people."""
     host, port = cast(tuple[Any, ...], address)[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -151,5 +151,5 @@ def _resolve_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     try:
         found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_DGRAM, flags=flags)
     except socket.gaierror:
-        raise OSError(f"{host} is no IP address") from None
+        raise OSError(f"{host} is not an IP address") from None
     return found[0][0], found[0][4]

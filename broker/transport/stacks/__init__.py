@@ -1,4 +1,4 @@
-"""Stacks as plug-ins: the contract of one, and finding those that are installed."""
+"""Protocol stacks as plug-ins: their interface, and finding the installed ones."""
 
 from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import IProtocolStack, StackSettings, Transport

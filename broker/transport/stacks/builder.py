@@ -1,4 +1,4 @@
-"""From a plug-in and settings to a stack that is known to fit."""
+"""Building a checked stack from a plug-in and settings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def build_stack(
     bottom: frozenset[Property],
     faults: Sequence[ILayer] = (),
 ) -> Stack:
-    """The stack of one link, on a socket channel with the properties `bottom`.
+    """Return the stack of one link on a socket channel with the properties `bottom`.
 
-    `faults` go between that and the stack's own layers. Raises `ConfigurationError` for settings
-    that can not be, `StackError` if the layers do not fit.
+    `faults` are inserted below the stack's own layers. Raises `ConfigurationError` for invalid
+    settings, `StackError` if the layers do not fit.
     """
     if settings.transport not in plugin.transports:
-        taken = ", ".join(sorted(transport.value for transport in plugin.transports))
+        supported = ", ".join(sorted(transport.value for transport in plugin.transports))
         raise ConfigurationError(
             f"the stack {plugin.name!r} does not run over {settings.transport.value}: "
-            f"it takes {taken or 'none'}"
+            f"it supports {supported or 'none'}"
         )
     plugin.check(settings)
     return Stack(plugin.name, [*faults, *plugin.layers(settings)], bottom)

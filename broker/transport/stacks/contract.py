@@ -1,4 +1,4 @@
-"""The contract of a protocol stack that comes as a plug-in (RCM R27; X17, X18)."""
+"""The interface of a protocol stack that is a plug-in (RCM R27; X17, X18)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.transport.layer import ILayer
 
 
 class Transport(enum.Enum):
-    """What carries the packets of a stack: which kind of socket channel is below it."""
+    """Kind of the socket channel below a stack."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -22,27 +22,28 @@ class Transport(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class StackSettings:
-    """What a stack is told when its layers are wanted for one link."""
+    """Settings of a stack for one link."""
 
-    #: Which life of this end it is (u64, not 0): another one after each start.
+    #: Identifies this start of the end (u64, not 0); differs after each start.
     incarnation: int
     transport: Transport = Transport.TCP
-    #: The stack's own settings, as the configuration gives them.
+    #: Options of the stack, as in the configuration.
     options: Mapping[str, object] = attrs.field(factory=dict)
 
 
 class IProtocolStack(IPlugin):
-    """A stack of layers with a name, found through `twisted.plugin`. It has no state."""
+    """A named, stateless stack of layers, found through `twisted.plugin`."""
 
-    name: str = Attribute("what configurations call it; unique among the stacks installed")
-    version: int = Attribute("the version of what it speaks: both ends of a link have the same")
-    transports: frozenset[Transport] = Attribute("what it can run over")
+    name: str = Attribute("name in configurations; unique among the installed stacks")
+    version: int = Attribute("version of its protocols; both ends of a link have the same")
+    transports: frozenset[Transport] = Attribute("supported transports")
 
     def check(settings: StackSettings) -> None:
-        """Raises `ConfigurationError` naming the stack and the option that can not be.
+        """Raise `ConfigurationError` naming the stack and the invalid option.
 
-        Asked when a node starts, and only with one of `transports`.
+        Called when a node starts, with one of `transports`.
         """
 
     def layers(settings: StackSettings) -> Sequence[ILayer]:
-        """The layers above the socket channel, bottom up, for settings that `check` accepts."""
+        """Return the layers above the socket channel, bottom up, for settings that `check`
+        accepts."""

@@ -1,4 +1,4 @@
-"""A stack's own options, read into a class of settings."""
+"""Options of a stack, read into a class of settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.errors import ConfigurationError
 
 S = TypeVar("S")
 
-#: The types that an option may have, with what they are called.
+#: Types of an option, with their descriptions.
 _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
@@ -21,10 +21,10 @@ _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
 
 
 def read_options(stack: str, section: type[S], options: Mapping[str, object]) -> S:
-    """`section` (an attrs class whose fields are bool, int, float or str) filled from `options`.
+    """Return `section` (an attrs class with bool, int, float or str fields) filled from `options`.
 
-    Raises `ConfigurationError` naming the stack and the option: one that is unknown, missing, or
-    of another type. Ranges are the class's own business, or that of the layers.
+    Raises `ConfigurationError` naming the stack and the option: unknown, missing, or of another
+    type. The class or the layers check ranges.
     """
     hints = get_type_hints(section)
     fields = {field.name: field for field in attrs.fields(section)}  # type: ignore[arg-type]
@@ -41,8 +41,8 @@ def read_options(stack: str, section: type[S], options: Mapping[str, object]) ->
 
 
 def _read(stack: str, name: str, kind: type, value: object) -> Any:
-    accepted, called = _TYPES[kind]
-    # To Python true is a whole number.
+    accepted, description = _TYPES[kind]
+    # In Python True is an int.
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigurationError(f"stack {stack}: {name} must be {called}, found {value!r}")
+        raise ConfigurationError(f"stack {stack}: {name} must be {description}, found {value!r}")
     return kind(value)

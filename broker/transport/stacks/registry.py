@@ -1,4 +1,4 @@
-"""Which stacks are installed: all that drop-ins in `twisted/plugins` offer, whoever wrote them."""
+"""Installed stacks: all that drop-ins in `twisted/plugins` offer."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _log = Logger()
 
 @cache
 def find_stacks() -> tuple[IProtocolStack, ...]:
-    """All stacks that are installed, by name; looked for once in the life of a process.
+    """Return all installed stacks, sorted by name; searched once in a process.
 
-    A drop-in that can not be imported is reported by `twisted.plugin`, with its traceback; one
-    whose stack does not keep the contract is reported here. The others work. Twisted also notes
-    each folder where it can not write its cache (T38): that costs time at the start, no more. As
-    all of that would be said again by another search, there is none.
+    `twisted.plugin` logs a drop-in that can not be imported, with its traceback. A stack that does
+    not provide the interface is logged here. The others work. Twisted also logs each folder where
+    it can not write its cache (T38); that costs only time at the start. A second search would log
+    all of that again, so there is none.
     """
-    # One object may be found by several names.
+    # One object may have several names.
     found = {id(stack): stack for stack in getPlugins(IProtocolStack)}
     return tuple(sorted(filter(_is_usable, found.values()), key=lambda stack: stack.name))
 
 
 def find_stack(name: str) -> IProtocolStack:
-    """The stack that is called `name`.
+    """Return the stack with a name.
 
-    Raises `UnknownStack`, which lists those there are; `AmbiguousStack` if there are several.
+    Raises `UnknownStack`, with the installed names; `AmbiguousStack` if several have the name.
     """
     stacks = find_stacks()
-    named = [stack for stack in stacks if stack.name == name]
-    if not named:
+    matches = [stack for stack in stacks if stack.name == name]
+    if not matches:
         known = ", ".join(dict.fromkeys(stack.name for stack in stacks))
         raise UnknownStack(f"no stack {name!r} is installed; there are: {known or 'none'}")
-    if len(named) > 1:
-        origins = " and ".join(sorted(map(_class_name, named)))
-        raise AmbiguousStack(f"the stack {name!r} is installed {len(named)} times: by {origins}")
-    return named[0]
+    if len(matches) > 1:
+        origins = " and ".join(sorted(map(_class_name, matches)))
+        raise AmbiguousStack(f"the stack {name!r} is installed {len(matches)} times: by {origins}")
+    return matches[0]
 
 
 def _is_usable(stack: IProtocolStack) -> bool:
@@ -52,7 +52,7 @@ def _is_usable(stack: IProtocolStack) -> bool:
             raise Invalid(f"its name is {stack.name!r}")
     except Invalid as wrong:
         _log.error(
-            "a stack of {origin} does not keep the contract and is left out: {wrong}",
+            "the stack {origin} does not provide the interface and is ignored: {wrong}",
             origin=_class_name(stack),
             wrong=wrong,
         )

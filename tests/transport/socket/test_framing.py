@@ -84,7 +84,7 @@ def test_an_empty_packet_is_not_sent_and_not_accepted() -> None:
 def test_a_frame_that_is_too_long_is_refused_by_its_length_alone(size: int) -> None:
     decoder = FrameDecoder(100)
     assert decoder.feed(struct.pack(">I", 101)[:3]) == []
-    with pytest.raises(FrameTooLarge, match="101 bytes, and 100 are accepted"):
+    with pytest.raises(FrameTooLarge, match="101 bytes; at most 100 are accepted"):
         decoder.feed((struct.pack(">I", 101) + bytes(96))[3:size])
     with pytest.raises(FrameTooLarge):
         decoder.feed(b"more")
